@@ -1,0 +1,34 @@
+"""Metric and similarity learning, online first."""
+
+from __future__ import annotations
+
+import importlib
+
+__version__ = "0.1.0"
+
+# Names load on first use, so that `import mahala` brings in neither Numba nor scikit-learn.
+_HOME = {
+    "Pairs": "mahala.comparisons",
+    "Triplets": "mahala.comparisons",
+    "Metric": "mahala.metric",
+    "Explanation": "mahala.metric",
+    "PA": "mahala.online.passive_aggressive",
+    "POLA": "mahala.online.pola",
+    "knn_error": "mahala.evaluation.knn",
+    "friedman_holm": "mahala.evaluation.statistics",
+    "load_learner": "mahala.learner",
+}
+
+__all__ = [*_HOME, "__version__"]  # noqa: PLE0604  (the names are strings)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'mahala' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
