@@ -1,0 +1,377 @@
+"""Pairs and triplets: comparisons between rows of one X, held as row numbers, given or drawn from classes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, NoReturn, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from mahala.validation import check_indices, check_rows, check_signs
+
+Seed = int | np.random.RandomState | np.random.Generator | None
+
+
+class _Comparisons:
+    """What pairs and triplets share: X, arrays with one entry a comparison, and selection among them."""
+
+    __slots__ = ("X",)
+    _arity: ClassVar[int]
+    _names: ClassVar[tuple[str, ...]]  # of the arrays, in the order of the constructor
+    X: Any
+
+    @classmethod
+    def _build(cls, X: Any, *columns: NDArray[Any] | None) -> Self:
+        """The way in for what is checked already: a selection costs its own size, whatever the size of X."""
+        self = object.__new__(cls)
+        self._store(X, *columns)
+        return self
+
+    def _store(self, X: Any, *columns: NDArray[Any] | None) -> None:
+        object.__setattr__(self, "X", X)
+        for name, column in zip(self._names, columns, strict=True):
+            if column is not None:
+                # One layout, so that compiled code sees one type.
+                column = np.ascontiguousarray(column)
+                column.flags.writeable = False
+            object.__setattr__(self, name, column)
+
+    def _columns(self) -> list[NDArray[Any] | None]:
+        return [getattr(self, name) for name in self._names]
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be deleted")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # NumPy's own pickling forgets that an array is read-only.
+        return self._build, (self.X, *self._columns())
+
+    def __len__(self) -> int:
+        return len(getattr(self, self._names[0]))
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of X."""
+        return int(self.X.shape[1])
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape that the comparisons would have as one dense array."""
+        return len(self), self._arity, self.n_features
+
+    def __getitem__(self, key: Any) -> Self:
+        """The comparisons that a slice, numbers, a mask or one number selects, over the same X."""
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # as scikit-learn indexes arrays
+            key = key[0]
+        if not isinstance(key, slice):
+            array = np.atleast_1d(np.asarray(key))
+            if array.size == 0 and array.dtype.kind != "b":
+                array = array.astype(np.intp)
+            if isinstance(key, tuple) or array.ndim != 1 or array.dtype.kind not in "iub":
+                raise IndexError(f"the key must be a slice, integers or a boolean mask, got {key!r}")
+            key = array
+        return self._build(self.X, *(None if column is None else column[key] for column in self._columns()))
+
+    def __repr__(self) -> str:
+        kind = f"{self.X.dtype}{' CSR' if sp.issparse(self.X) else ''}"
+        return f"<{type(self).__name__}: {len(self)} over X of shape {self.X.shape}, {kind}>"
+
+
+class Pairs(_Comparisons):
+    """Pairs of rows of one X, and whether the two rows of each are similar.
+
+    X is kept as it is, in its dtype and without a copy; a selection of pairs refers to the same X.
+
+    Parameters
+    ----------
+    X : array, memory map, CSR matrix or data frame of shape (n_rows, n_features)
+    left, right : row numbers of each pair
+    similar : booleans, or +1 for similar and -1 for dissimilar; None for pairs without labels
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0, 1], [2, 3], [5, 5]], dtype=np.uint8)
+    >>> pairs = Pairs(X, left=[0, 0], right=[1, 2], similar=[True, False])
+    >>> pairs
+    <Pairs: 2 over X of shape (3, 2), uint8>
+    >>> pairs.y
+    array([ 1, -1], dtype=int8)
+    >>> pairs[1:].differences()
+    array([[-5., -4.]])
+    """
+
+    _arity = 2
+    _names = ("left", "right", "similar")
+    __slots__ = _names
+    left: NDArray[np.intp]
+    right: NDArray[np.intp]
+    similar: NDArray[np.bool_] | None
+
+    def __init__(self, X: Any, left: ArrayLike, right: ArrayLike, similar: ArrayLike | None = None) -> None:
+        X = check_rows(X)
+        left, right = _check_columns(X.shape[0], left=left, right=right)
+        self._store(X, left, right, None if similar is None else check_signs(similar, len(left)) > 0)
+
+    @classmethod
+    def from_array(cls, array: ArrayLike, similar: ArrayLike | None = None) -> Self:
+        """Pairs out of an array of shape (n, 2, n_features), which is not copied if it is contiguous."""
+        X, (left, right) = _split(array, cls._arity)
+        return cls._build(X, left, right, None if similar is None else check_signs(similar, len(left)) > 0)
+
+    @classmethod
+    def from_labels(
+        cls,
+        X: Any,
+        y: ArrayLike,
+        n: int | Literal["auto"] = "auto",
+        *,
+        balance: float | None = None,
+        random_state: Seed = None,
+    ) -> Self:
+        """Draw distinct pairs of different rows, in random order; rows of one class are similar.
+
+        Parameters
+        ----------
+        y : class of each row: numbers, strings or a Series
+        n : number of pairs; "auto" is 40 c (c - 1) for c classes, or as many as there are
+        balance : share of similar pairs, 0 to 1; None draws uniformly from all pairs
+
+        Each pair has left < right, and within what `balance` asks for all pairs are equally likely.
+
+        Examples
+        --------
+        >>> pairs = Pairs.from_labels([[0], [1], [5]], ["a", "a", "b"], n=2, balance=0.5, random_state=0)
+        >>> pairs.left, pairs.right, pairs.similar
+        (array([0, 1]), array([1, 2]), array([ True, False]))
+        """
+        X = check_rows(X)
+        codes, order, _, own_stop = _sort_by_class(y, X.shape[0])
+        balance = _check_balance(balance)
+        # Each row is paired with rows that follow it when they are sorted by class: those of its own class
+        # come first, those of later classes after them. So its partners of a kind are a range of positions.
+        following, end = np.arange(1, len(order) + 1), np.full(len(order), len(order))
+        if balance is None:
+            kinds = {"pairs": (following, end)}
+        else:
+            kinds = {"similar pairs": (following, own_stop), "dissimilar pairs": (own_stop, end)}
+        available = {kind: int((stop - first).sum()) for kind, (first, stop) in kinds.items()}
+        counts = _count_pairs(n, balance, int(codes.max()) + 1, available)
+
+        rng = _check_random_state(random_state)
+        drawn = np.hstack([_draw_pairs(*kinds[kind], count, rng) for kind, count in counts.items()])
+        i, j = order[drawn[:, rng.permutation(drawn.shape[1])]]
+        return cls._build(X, np.minimum(i, j), np.maximum(i, j), codes[i] == codes[j])
+
+    @property
+    def y(self) -> NDArray[np.int8] | None:
+        """The labels as +1 for similar and -1 for dissimilar, or None."""
+        return None if self.similar is None else np.where(self.similar, np.int8(1), np.int8(-1))
+
+    def differences(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
+        """The rows `X[left] - X[right]` of the pairs start..stop-1, dense and computed in float64."""
+        block = slice(start, stop)
+        left, right = self.X[self.left[block]], self.X[self.right[block]]
+        if sp.issparse(self.X):
+            left, right = left.toarray(), right.toarray()
+        differences: NDArray[np.float64] = np.subtract(left, right, dtype=np.float64, order="C")
+        return differences
+
+
+class Triplets(_Comparisons):
+    """Triplets of rows of one X: the anchor is to be nearer to the positive than to the negative.
+
+    X is kept as it is, in its dtype and without a copy; a selection of triplets refers to the same X.
+
+    Parameters
+    ----------
+    X : array, memory map, CSR matrix or data frame of shape (n_rows, n_features)
+    anchor, positive, negative : row numbers of each triplet
+
+    Examples
+    --------
+    >>> Triplets([[0.0], [1.0], [5.0]], anchor=[0, 1], positive=[1, 0], negative=[2, 2])
+    <Triplets: 2 over X of shape (3, 1), float64>
+    """
+
+    _arity = 3
+    _names = ("anchor", "positive", "negative")
+    __slots__ = _names
+    anchor: NDArray[np.intp]
+    positive: NDArray[np.intp]
+    negative: NDArray[np.intp]
+
+    def __init__(self, X: Any, anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike) -> None:
+        X = check_rows(X)
+        self._store(X, *_check_columns(X.shape[0], anchor=anchor, positive=positive, negative=negative))
+
+    @classmethod
+    def from_array(cls, array: ArrayLike) -> Self:
+        """Triplets out of an array of shape (n, 3, n_features), which is not copied if it is contiguous."""
+        X, columns = _split(array, cls._arity)
+        return cls._build(X, *columns)
+
+    @classmethod
+    def from_labels(cls, X: Any, y: ArrayLike, n: int = 100_000, *, random_state: Seed = None) -> Self:
+        """Draw triplets: any row with company in its class, another row of the class, and a row of another.
+
+        Each of the three is uniform over its choices, and triplets may repeat.
+
+        Examples
+        --------
+        >>> triplets = Triplets.from_labels([[0], [1], [5]], ["a", "a", "b"], n=4, random_state=0)
+        >>> triplets.negative
+        array([2, 2, 2, 2])
+        """
+        X = check_rows(X)
+        codes, order, start, stop = _sort_by_class(y, X.shape[0])
+        n = _check_n(n, "a positive integer")
+        size = stop - start
+        eligible = np.flatnonzero(size > 1)
+        if codes.max() == 0:
+            raise ValueError("y must hold at least two classes, got one")
+        if len(eligible) == 0:
+            raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
+        rng = _check_random_state(random_state)
+        anchor = eligible[rng.randint(len(eligible), size=n, dtype=np.intp)]
+        # A draw from what is left when one row, or one class, is taken out: step over the gap.
+        positive = start[anchor] + rng.randint(size[anchor] - 1, dtype=np.intp)
+        positive += positive >= anchor
+        negative = rng.randint(len(order) - size[anchor], dtype=np.intp)
+        negative += np.where(negative >= start[anchor], size[anchor], 0)
+        return cls._build(X, order[anchor], order[positive], order[negative])
+
+
+def _check_columns(n_rows: int, **columns: ArrayLike) -> list[NDArray[np.intp]]:
+    # Copied, so that nobody can write row numbers into them later that were never checked.
+    checked = [check_indices(column, n_rows, name).copy() for name, column in columns.items()]
+    lengths = [len(column) for column in checked]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"{', '.join(columns)} must have the same length, got {lengths}")
+    return checked
+
+
+def _split(array: ArrayLike, arity: int) -> tuple[Any, list[NDArray[np.intp]]]:
+    """X and the row numbers of each role, for comparisons that lie one after another in a 3-D array."""
+    array = np.asarray(array)
+    if array.ndim != 3 or array.shape[1] != arity:
+        raise ValueError(f"array must have the shape (n, {arity}, n_features), got {array.shape}")
+    n_rows = arity * len(array)
+    X = check_rows(array.reshape(n_rows, array.shape[2]), "array")
+    return X, [np.arange(role, n_rows, arity) for role in range(arity)]
+
+
+def _check_n(n: Any, right: str) -> int:
+    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+        raise ValueError(f"n must be {right}, got {n!r}")
+    return int(n)
+
+
+def _check_balance(balance: Any) -> float | None:
+    if balance is None:
+        return None
+    if not isinstance(balance, Real) or isinstance(balance, bool) or not 0 <= float(balance) <= 1:
+        raise ValueError(f"balance must be None or the share of similar pairs, from 0 to 1, got {balance!r}")
+    return float(balance)
+
+
+def _count_pairs(
+    n: int | Literal["auto"], balance: float | None, n_classes: int, available: dict[str, int]
+) -> dict[str, int]:
+    """How many pairs of each kind to draw."""
+
+    def split(n: int) -> dict[str, int]:
+        counts = [n] if balance is None else [round(n * balance), n - round(n * balance)]
+        return dict(zip(available, counts, strict=True))
+
+    def too_many(n: int) -> bool:
+        return any(count > available[kind] for kind, count in split(n).items())
+
+    auto = isinstance(n, str) and n == "auto"
+    if n_classes == 1 and (auto or balance not in (None, 1)):
+        raise ValueError(
+            "y must hold at least two classes, got one; for pairs of one class give n, with balance=None or 1"
+        )
+    target = 40 * n_classes * (n_classes - 1) if auto else _check_n(n, "'auto' or a positive integer")
+    for kind, count in split(target).items():
+        if count > available[kind] and (not auto or available[kind] == 0):
+            share = "" if balance is None else f" with balance={balance:g}"
+            raise ValueError(
+                f"n={n!r}{share} asks for {count} {kind}, but only {available[kind]} are available"
+            )
+    if not auto:
+        return split(target)
+    # The counts grow with n, so bisection finds the largest n that there are enough pairs for.
+    return split(bisect_right(range(target + 1), False, key=too_many) - 1)
+
+
+def _check_random_state(random_state: Seed) -> np.random.RandomState:
+    if isinstance(random_state, np.random.Generator):
+        return np.random.RandomState(random_state.bit_generator)
+    try:
+        checked: np.random.RandomState = check_random_state(random_state)
+    except ValueError:
+        raise ValueError(
+            f"random_state must be None, a non-negative int, RandomState or Generator, got {random_state!r}"
+        ) from None
+    return checked
+
+
+def _sort_by_class(y: ArrayLike, n_rows: int) -> tuple[NDArray[np.intp], ...]:
+    """Class number of each row, the rows sorted by class, and where each one's class starts and ends."""
+    array = np.asarray(y)
+    if array.ndim != 1 or len(array) != n_rows:
+        raise ValueError(
+            f"y must be 1-D with a label for each of the {n_rows} rows of X, got shape {array.shape}"
+        )
+    if array.dtype.kind in "OSTU":
+        array = np.asarray(y, dtype=object)  # from y again: in a list of strings a NaN has become "nan"
+        missing = np.fromiter(map(_is_missing, array), dtype=bool, count=n_rows)
+    else:
+        missing = array != array
+    if missing.any():
+        row = int(missing.argmax())
+        raise ValueError(f"y must hold a class for each row, got {array[row]} for row {row}")
+    try:
+        codes = np.unique(array, return_inverse=True)[1]
+    except TypeError:
+        raise TypeError("y must hold labels of one type, got types that cannot be sorted together") from None
+    size = np.bincount(codes)
+    stop = np.cumsum(size)
+    return codes, np.argsort(codes, kind="stable"), np.repeat(stop - size, size), np.repeat(stop, size)
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas.NA is neither equal to itself nor different
+        return True
+
+
+def _draw_pairs(
+    first: NDArray[np.intp], stop: NDArray[np.intp], n: int, rng: np.random.RandomState
+) -> NDArray[np.intp]:
+    """Draw n distinct pairs (i, j) with first[i] <= j < stop[i], in any order; the shape is (2, n)."""
+    ends = np.cumsum(stop - first)
+    number = _draw_distinct(int(ends[-1]), n, rng)
+    i = np.searchsorted(ends, number, side="right")
+    return np.stack([i, stop[i] - (ends[i] - number)])
+
+
+def _draw_distinct(population: int, n: int, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """Draw n distinct numbers below population, in any order, in memory that grows with n alone."""
+    if 3 * n >= population:
+        return rng.permutation(population)[:n]
+    # The first n different numbers of a uniform stream are a uniform draw without replacement.
+    drawn = np.empty(0, dtype=np.intp)
+    while len(drawn) < n:
+        drawn = np.sort(np.append(drawn, rng.randint(population, size=n - len(drawn), dtype=np.intp)))
+        drawn = drawn[np.append(True, drawn[1:] > drawn[:-1])]  # np.unique hashes, at ten times the cost
+    return drawn

@@ -1,0 +1,182 @@
+"""Model files: arrays in the safetensors format beside a JSON header. Reading one never runs code."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from safetensors import safe_open
+from safetensors.numpy import save
+
+FORMAT_VERSION = 1
+
+T = TypeVar("T")
+
+_METADATA_KEY = "mahala"
+_READERS = {"metric": "mahala.Metric.load", "learner": "mahala.load_learner"}
+# JSON has no infinities and no NaN: such a float is written as an object with this one key.
+_FLOAT_KEY = "$float"
+_NON_FINITE = ("inf", "-inf", "nan")
+
+
+class ModelFileError(ValueError):
+    """A model file is damaged, foreign, too new, or holds something else than was asked for."""
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    content: str,
+    arrays: Mapping[str, NDArray[Any]],
+    header: Mapping[str, object],
+) -> None:
+    """Write arrays and a header to `path` in one step: whatever fails, an earlier file there stays whole.
+
+    The header holds None, booleans, numbers (infinities and NaN too), strings, and lists and string-keyed
+    dicts of these; tuples come back as lists.
+    """
+    if content not in _READERS:
+        raise ValueError(f"content must be one of {sorted(_READERS)}, got {content!r}")
+    document = {"version": FORMAT_VERSION, "content": content, "header": _encode(header, "header")}
+    data = save(
+        {name: _storable(array, name) for name, array in arrays.items()},
+        {_METADATA_KEY: json.dumps(document, allow_nan=False)},
+    )
+    target = os.path.realpath(path)  # a symbolic link stays one
+    temporary = f"{target}.{secrets.token_hex(8)}.tmp"
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+        raise
+
+
+def read_model(
+    path: str | os.PathLike[str], content: str | None = None
+) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    """The header and the arrays of a model file, which must hold `content` unless that is None.
+
+    Raises ModelFileError where the file cannot be used; a missing file stays a FileNotFoundError.
+    """
+    path = os.fspath(path)
+    with open(path, "rb"):  # a missing, forbidden or non-regular file keeps Python's own OSError
+        pass
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = _read_header(path, file.metadata(), content)
+            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+    except ModelFileError:
+        raise
+    except Exception as error:  # hostile bytes surface as many kinds: parser, NumPy, memory
+        raise ModelFileError(
+            f"{path} is no readable model file; it is damaged, cut short or of another format ({error})"
+        ) from error
+
+
+def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:
+    """The entry `key` of a header that was read, which must be of one of the types `kinds`."""
+    value = header.get(key)
+    if key not in header or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        found = repr(value)[:40] if key in header else "nothing"
+        raise ModelFileError(f"header entry {key!r} should be {_names(kinds)}, found {found}")
+    return value
+
+
+def array_value(
+    arrays: Mapping[str, NDArray[Any]], key: str, dtype: DTypeLike, shape: tuple[int | None, ...]
+) -> NDArray[Any]:
+    """The array `key` of those that were read, which must have this dtype and shape (None: any length)."""
+    if key not in arrays:
+        raise ModelFileError(f"array {key!r} is missing")
+    array = arrays[key]
+    fits = array.ndim == len(shape) and all(
+        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
+    )
+    if array.dtype != dtype or not fits:
+        wanted = "×".join("any" if length is None else str(length) for length in shape)
+        raise ModelFileError(
+            f"array {key!r} should be {np.dtype(dtype)} of shape {wanted}, "
+            f"found {array.dtype} of shape {'×'.join(map(str, array.shape))}"
+        )
+    return array
+
+
+def _read_header(path: str, metadata: dict[str, str] | None, content: str | None) -> dict[str, object]:
+    if metadata is None or _METADATA_KEY not in metadata:
+        raise ModelFileError(f"{path} is a safetensors file, but not one that mahala wrote")
+    try:
+        document = json.loads(metadata[_METADATA_KEY], object_hook=_decode, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path} has a damaged header ({error})") from error
+    if not isinstance(document, dict):
+        raise ModelFileError(f"{path} has a damaged header (it is no JSON object)")
+    try:
+        version = header_value(document, "version", int)
+        if version > FORMAT_VERSION:
+            raise ModelFileError(
+                f"its format version {version} is newer than the known {FORMAT_VERSION}: upgrade mahala"
+            )
+        found = header_value(document, "content", str)
+        header: dict[str, object] = header_value(document, "header", dict)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path} cannot be read: {error}") from None
+    if found not in _READERS:
+        raise ModelFileError(f"{path} holds {found[:40]!r}, which is neither a metric nor a learner")
+    if content not in (None, found):
+        raise ModelFileError(f"{path} holds a {found}, not a {content}: read it with {_READERS[found]}")
+    return header
+
+
+def _storable(array: NDArray[Any], name: str) -> NDArray[Any]:
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+        raise TypeError(
+            f"array {name!r} must hold booleans or numbers of up to 64 bits, got dtype {array.dtype}"
+        )
+    # safetensors writes the memory as it lies: it has to be little-endian and in C order.
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+
+
+def _encode(value: object, where: str) -> object:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {_FLOAT_KEY: repr(value)}
+    if isinstance(value, list | tuple):
+        return [_encode(item, f"{where}[{number}]") for number, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or key == _FLOAT_KEY:
+                raise TypeError(f"{where} must have string keys other than {_FLOAT_KEY!r}, got {key!r}")
+        return {key: _encode(item, f"{where}[{key!r}]") for key, item in value.items()}
+    raise TypeError(
+        f"{where} must be None, a boolean, number, string, list or dict, got {type(value).__name__}"
+    )
+
+
+def _decode(document: dict[str, Any]) -> dict[str, Any] | float:
+    if _FLOAT_KEY not in document:
+        return document
+    text = document[_FLOAT_KEY]
+    if len(document) > 1 or text not in _NON_FINITE:
+        raise ValueError(f"{_FLOAT_KEY!r} stands for one of {_NON_FINITE} only")
+    return float(text)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _names(kinds: tuple[type, ...]) -> str:
+    return " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)

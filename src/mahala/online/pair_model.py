@@ -1,0 +1,162 @@
+"""The model (M, b) of the online pair learners and the drivers of its kernels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from mahala.kernels.pairs import COINCIDING, rank_one_terms, stream_dual, stream_indefinite
+from mahala.kernels.psd import CORRECTIONS, LOG_MU, PROJECT, SIGMA, STATE_SIZE, WASTE, stream_psd
+
+Floats = NDArray[np.float64]
+Signs = NDArray[np.int8]
+Rule = tuple[float, float, float]
+Steps = tuple[Floats, Floats, Signs]  # p, τ, predicted
+
+# The dual form holds r × r squared inner products; beyond this many pairs they would take over 512 MiB.
+LARGEST_DUAL = 8192
+
+
+class PairModel:
+    """M, the threshold b, and what "+" keeps beside them: R = (M + σI)⁻¹ and its tuning.
+
+    `psd` is 1 (project after every update), 0 (never: "-") or k (after every k-th step).
+    """
+
+    def __init__(self, M: Floats, b: float, psd: int) -> None:
+        self.M = np.array(M, dtype=np.float64, order="C")
+        self.b = float(b)
+        self.psd = psd
+        self.n_steps = 0
+        self.R: Floats | None = None
+        self.tuning = np.zeros(STATE_SIZE)
+
+    def feed(self, V: Floats, y: Signs, rule: Rule, tolerance: float) -> Steps:
+        """One step for each row of differences V."""
+        n = len(y)
+        p, tau, predicted = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
+        if self.psd == 1:
+            self._feed_psd(V, y, rule, tolerance, (p, tau, predicted))
+            self.n_steps += n
+            return p, tau, predicted
+        start = 0
+        while start < n:
+            stop = n if self.psd == 0 else min(n, start + self.psd - self.n_steps % self.psd)
+            part = slice(start, stop)
+            self.b = stream_indefinite(
+                V[part], y[part], self.M, self.b, rule, tolerance, p[part], tau[part], predicted[part]
+            )
+            self.n_steps += stop - start
+            start = stop
+            if self.psd and self.n_steps % self.psd == 0:
+                self.M, self.b = self.constrained()
+        return p, tau, predicted
+
+    def feed_dual(self, V: Floats, y: Signs, n_steps: int, rule: Rule, tolerance: float) -> Steps:
+        """The pairs V again and again, for n_steps in all, through their distances; for "-" only."""
+        p, tau, predicted = np.empty(n_steps), np.empty(n_steps), np.empty(n_steps, dtype=np.int8)
+        gram2 = V @ V.T
+        np.square(gram2, out=gram2)
+        distances = np.einsum("ij,ij->i", V @ self.M, V)
+        weights = np.zeros(len(V))
+        order = np.arange(n_steps) % len(V)
+        self.b = stream_dual(gram2, distances, weights, order, y, self.b, rule, tolerance, p, tau, predicted)
+        rank_one_terms(self.M, V, weights)
+        self.n_steps += n_steps
+        return p, tau, predicted
+
+    def losses(self, V: Floats, y: Signs) -> Floats:
+        """Signed losses p of the pairs under the model as it is."""
+        result: Floats = 1.0 - y * (self.b - np.einsum("ij,ij->i", V @ self.M, V))
+        return result
+
+    def constrained(self) -> tuple[Floats, float]:
+        """The nearest model with M ⪰ 0 and b ≥ 1."""
+        values, vectors = np.linalg.eigh(0.5 * (self.M + self.M.T))
+        if values.size == 0 or values[0] >= 0.0:
+            return self.M, max(self.b, 1.0)
+        kept = vectors[:, values > 0.0]
+        return (kept * values[values > 0.0]) @ kept.T, max(self.b, 1.0)
+
+    def effective_dimension(self) -> int:
+        """Rank of the positive part of M."""
+        values = np.linalg.eigvalsh(0.5 * (self.M + self.M.T))
+        if values.size == 0:
+            return 0
+        return int(np.count_nonzero(values > max(values[-1], 0.0) * len(values) * np.finfo(float).eps))
+
+    def grow(self, d: int) -> None:
+        """Make room for new directions, about which nothing is known yet: M is zero there, R is 1/σ."""
+        old = len(self.M)
+        M = np.zeros((d, d))
+        M[:old, :old] = self.M
+        self.M = M
+        if self.R is not None:
+            R = _padded(d)
+            R[:old, :old] = self.R[:, :old]
+            R[np.arange(old, d), np.arange(old, d)] = 1.0 / self.tuning[SIGMA]
+            self.R = R
+
+    def _feed_psd(self, V: Floats, y: Signs, rule: Rule, tolerance: float, steps: Steps) -> None:
+        p, tau, predicted = steps
+        if self.R is None:
+            norms2 = np.einsum("ij,ij->i", V, V)
+            first = np.flatnonzero(norms2 >= COINCIDING)[:1]
+            if first.size:
+                # The first subtraction of about this size; later ones retune σ.
+                norm2 = float(norms2[first[0]])
+                self.tuning[SIGMA] = norm2 / (1.0 + rule[0] + norm2 * norm2)
+                self.tuning[LOG_MU] = np.log(self.tuning[SIGMA])
+                self._refactor()
+        # Coinciding points move b alone: R is not read before the first pair that differs.
+        R = self.R if self.R is not None else _padded(len(self.M))
+        done = 0
+        while done < len(y):
+            rest = slice(done, None)
+            self.b, steps_done, why = stream_psd(
+                V[rest], y[rest], self.M, R, self.tuning, self.b, rule, tolerance, p[rest], tau[rest], predicted[rest]
+            )
+            done += steps_done
+            if why == PROJECT:
+                self.M, self.b = self.constrained()
+            if why:
+                R = self._refactor()
+
+    def _refactor(self) -> Floats:
+        """R = (M + σI)⁻¹ anew, by Cholesky."""
+        d = len(self.M)
+        diagonal = np.arange(d)
+        while True:
+            shifted = np.array(self.M, order="F")
+            shifted[diagonal, diagonal] += self.tuning[SIGMA]
+            factor, failed = lapack.dpotrf(shifted, lower=1, overwrite_a=1)
+            if not failed:
+                break
+            # Rounding left M less positive than σ can mend.
+            self.M, self.b = self.constrained()
+            self.tuning[SIGMA] = max(2.0 * self.tuning[SIGMA], 1e-12 * np.trace(self.M))
+        inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+        if self.R is None or len(self.R) != d:
+            self.R = _padded(d)
+        self.R[:, :d] = inverse
+        self.tuning[CORRECTIONS] = self.tuning[WASTE] = 0.0
+        return self.R
+
+
+def _padded(d: int) -> Floats:
+    """A d × d matrix whose rows are not a power of two apart: such rows would share the same cache lines."""
+    return np.zeros((d, d + 8 if d % 64 == 0 else d))
+
+
+def dual_is_cheaper(r: int, d: int, n_steps: int, share: float) -> bool:
+    """Whether n_steps over r fixed pairs cost less through their r × r inner products.
+
+    `share` is the expected share of steps that update. Costs in units of one multiply-add inside a matrix
+    product; a row of inner products comes from main memory and costs about 16 of them an entry.
+    """
+    primal = 2.0 * n_steps * d * d
+    dual = float(r) * r * (d + 16) + 16.0 * n_steps * share * r
+    return r <= LARGEST_DUAL and dual < primal

@@ -1,0 +1,65 @@
+"""Checks that every floor shares: each error names the argument, what was wrong and what would be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+# The step rules need ‖v‖⁴, which overflows for larger values; no metric can be learned at such a scale.
+LARGEST_VALUE = 1e60
+
+
+def check_rows(X: Any, name: str = "X") -> Any:
+    """A finite 2-D numeric array (dense, memory-mapped or CSR), kept in its dtype, not copied if it can be."""
+    X = check_array(X, accept_sparse="csr", dtype="numeric", input_name=name)
+    if sp.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return check_scale(X, name)
+
+
+def check_scale(X: Any, name: str = "X") -> Any:
+    values = X.data if sp.issparse(X) else X
+    if values.size and values.dtype.kind == "f":
+        largest = max(abs(float(values.max())), abs(float(values.min())))
+        if largest > LARGEST_VALUE:
+            raise ValueError(
+                f"{name} has values as large as {largest:.3g}, whose fourth power overflows; "
+                f"scale the features below {LARGEST_VALUE:g}, for instance with StandardScaler"
+            )
+    return X
+
+
+def check_indices(indices: ArrayLike, n_rows: int, name: str) -> NDArray[np.intp]:
+    """A 1-D integer array of row numbers in 0..n_rows-1."""
+    array = np.asarray(indices)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be a 1-D array of row numbers, got an array of shape {array.shape}")
+    if array.size == 0:
+        return np.empty(0, dtype=np.intp)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must hold integer row numbers, got dtype {array.dtype}")
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= n_rows:
+        wrong = low if low < 0 else high
+        raise ValueError(f"{name} must hold row numbers from 0 to {n_rows - 1}, got {wrong}")
+    return np.ascontiguousarray(array, dtype=np.intp)
+
+
+def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> NDArray[np.int8]:
+    """Labels of pairs, given as booleans or as +1 / -1, as an int8 array of +1 and -1."""
+    array = np.asarray(similar)
+    if array.ndim != 1 or len(array) != n:
+        raise ValueError(
+            f"{name} must be a 1-D array with one label for each of the {n} pairs, got shape {array.shape}"
+        )
+    if array.dtype == bool:
+        return np.where(array, np.int8(1), np.int8(-1))
+    if array.dtype.kind not in "iuf" or not np.isin(array, (-1, 1)).all():
+        found = np.unique(array.astype(str))[:5].tolist()
+        raise ValueError(f"{name} must hold booleans, or +1 for similar and -1 for dissimilar, got {found}")
+    return array.astype(np.int8)

@@ -1,0 +1,205 @@
+"""k-NN errors against a slow classifier with the stated tie rules, and against scikit-learn's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.datasets import load_wine
+from sklearn.neighbors import KNeighborsClassifier
+
+from mahala.evaluation.knn import knn_error
+from mahala.metric import Metric
+
+
+def slow_predictions(train, y_train, test, k, leave_one_out):
+    """Rows sorted by (distance, row); the smallest of the most frequent labels among the first k."""
+    predictions = []
+    for i, x in enumerate(test.tolist()):
+        rows = [j for j in range(len(train)) if not (leave_one_out and i == j)]
+        rows.sort(key=lambda j: (sum((a - b) ** 2 for a, b in zip(x, train[j].tolist(), strict=True)), j))
+        labels = [y_train[j] for j in rows[:k]]
+        predictions.append(min(set(labels), key=lambda label: (-labels.count(label), label)))
+    return predictions
+
+
+def slow_error(train, y_train, test, y_test, k, average, leave_one_out=False):
+    wrong = [
+        a != b for a, b in zip(slow_predictions(train, y_train, test, k, leave_one_out), y_test, strict=True)
+    ]
+    if average == "sample":
+        return sum(wrong) / len(wrong)
+    shares = []
+    for label in set(y_test):
+        of_class = [w for w, given_label in zip(wrong, y_test, strict=True) if given_label == label]
+        shares.append(sum(of_class) / len(of_class))
+    return sum(shares) / len(shares)
+
+
+@st.composite
+def labelled_grids(draw):
+    """Training and test points on a small integer grid; the test labels may have a class of their own."""
+    d, n, m = draw(st.integers(1, 2)), draw(st.integers(2, 12)), draw(st.integers(1, 6))
+    points = hnp.arrays(np.int64, (n + m, d), elements=st.integers(0, 2))
+    X = draw(points)
+    y_train = draw(st.lists(st.sampled_from("abc"), min_size=n, max_size=n))
+    y_test = draw(st.lists(st.sampled_from("abcd"), min_size=m, max_size=m))
+    return X[:n], y_train, X[n:], y_test
+
+
+@settings(deadline=None, max_examples=150)
+@given(labelled_grids(), st.sampled_from(["sample", "class"]))
+def test_tied_grids(grid, average):
+    train, y_train, test, y_test = grid
+    n = len(train)
+    errors = knn_error(None, train, y_train, test, y_test, average=average)
+    expected = [slow_error(train, y_train, test, y_test, k, average) for k in range(1, n + 1)]
+    np.testing.assert_array_equal(errors.k, range(1, n + 1))
+    np.testing.assert_allclose(errors.error, expected)
+
+    errors = knn_error(None, train, y_train, average=average)
+    expected = [slow_error(train, y_train, train, y_train, k, average, True) for k in range(1, n)]
+    np.testing.assert_array_equal(errors.k, range(1, n))
+    np.testing.assert_allclose(errors.error, expected)
+
+
+@pytest.fixture
+def random_data():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, size=300)
+    X = rng.normal(size=(300, 5)) + 0.5 * y[:, None]
+    return X[:200], y[:200], X[200:], y[200:]
+
+
+def random_metric(d, rank, seed=1):
+    A = np.random.default_rng(seed).normal(size=(d, rank))
+    return Metric(A @ A.T)
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([3, 5, 8, 9]), np.array(["ab", "b", "c", "z"])], ids=["ints", "strings"]
+)
+def test_against_scikit_learn(random_data, labels):
+    train, y_train, test, y_test = random_data
+    y_train, y_test = labels[y_train], labels[y_test]
+    errors = knn_error(None, train, y_train, test, y_test)
+    for k in range(1, 26):
+        classifier = KNeighborsClassifier(k, algorithm="brute").fit(train, y_train)
+        assert errors.at(k) == pytest.approx(1 - classifier.score(test, y_test))
+
+
+def test_metric_against_scikit_learn(random_data):
+    train, y_train, test, y_test = random_data
+    M = random_metric(5, 5).matrix
+    errors = knn_error(Metric(M), train, y_train, test, y_test)
+    for k in (1, 2, 5, 25):
+        classifier = KNeighborsClassifier(k, algorithm="brute", metric="mahalanobis", metric_params={"VI": M})
+        assert errors.at(k) == pytest.approx(1 - classifier.fit(train, y_train).score(test, y_test))
+
+
+def test_euclidean_metric_is_no_metric(random_data):
+    given_metric = knn_error(Metric.euclidean(5), *random_data)
+    np.testing.assert_array_equal(given_metric.error, knn_error(None, *random_data).error)
+
+
+def test_singular_metric_sees_its_range_only(random_data):
+    train, y_train, test, y_test = random_data
+    errors = knn_error(Metric(np.diag([1.0, 0, 4, 0, 0])), train, y_train, test, y_test)
+    by_hand = knn_error(None, train[:, [0, 2]] * [1, 2], y_train, test[:, [0, 2]] * [1, 2], y_test)
+    np.testing.assert_array_equal(errors.error, by_hand.error)
+
+
+def test_zero_metric_takes_the_first_rows():
+    # All distances are 0, so the neighbours are the first rows whatever the query.
+    errors = knn_error(Metric(np.zeros((2, 2))), np.eye(2)[[0, 1, 1]], [2, 1, 1], np.eye(2), [1, 2])
+    np.testing.assert_array_equal(errors.error, [0.5, 0.5, 0.5])
+    errors = knn_error(Metric(np.zeros((2, 2))), np.eye(2)[[0, 1, 1]], [2, 1, 1], [[0, 0]], [1])
+    np.testing.assert_array_equal(errors.error, [1, 0, 0])
+
+
+@pytest.mark.parametrize("with_metric", [False, True])
+@pytest.mark.parametrize("convert", [np.float32, sp.csr_array, sp.csr_matrix, np.asfortranarray], ids=repr)
+def test_layouts_and_dtypes(with_metric, convert):
+    rng = np.random.default_rng(3)
+    X, y = rng.integers(0, 4, size=(90, 6)), rng.integers(0, 3, size=90)
+    metric = Metric.euclidean(6) if with_metric else None
+    for arguments in ((X, y), (X[:60], y[:60], X[60:], y[60:])):
+        converted = [convert(a) if a.ndim == 2 else a for a in arguments]
+        expected = knn_error(None, *arguments, average="class").error
+        np.testing.assert_array_equal(knn_error(metric, *converted, average="class").error, expected)
+
+
+def test_known_answer_on_wine():
+    # The proline column alone, unscaled, decides the Euclidean distance; scaled features classify nearly all.
+    X, y = load_wine(return_X_y=True)
+    assert knn_error(None, X, y).best_error > 0.2
+    scale = Metric(np.diag(1 / X.var(axis=0)))
+    assert knn_error(scale, X, y).best_error < 0.05
+
+
+def test_best_k_is_the_smallest():
+    errors = knn_error(None, [[0.0], [1.0], [2.0]], [0, 1, 1], [[1.4]], [1])
+    assert (errors.best_k, errors.best_error) == (1, 0.0)
+    errors = knn_error(None, [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], [[1.1]], [1], k=(4, 2, 3))
+    np.testing.assert_array_equal(errors.k, [2, 3, 4])
+    np.testing.assert_array_equal(errors.error, [1, 1, 1])
+    assert (errors.best_k, errors.best_error) == (2, 1.0)
+
+
+@pytest.mark.parametrize("k", [3, np.int64(3), [3], np.array([3]), (v for v in (3, 3))], ids=str)
+def test_forms_of_k(random_data, k):
+    errors = knn_error(None, *random_data, k=k)
+    np.testing.assert_array_equal(errors.k, [3])
+    assert errors.at(3) == knn_error(None, *random_data).at(3)
+    with pytest.raises(ValueError, match=r"k must be one of the evaluated \[3\], got 4"):
+        errors.at(4)
+
+
+def test_labels_of_another_kind(random_data):
+    train, y_train, test, y_test = random_data
+    as_objects = knn_error(None, train, y_train.astype(str).astype(object), test, y_test.astype(str))
+    np.testing.assert_array_equal(as_objects.error, knn_error(None, *random_data).error)
+    with pytest.raises(ValueError, match="y_train and y_test must hold labels of one kind"):
+        knn_error(None, train, y_train, test, y_test.astype(str))
+
+
+X, Y = np.arange(6.0).reshape(3, 2), [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((X, Y), {"k": 3}, "k must be at most 2, the number of available neighbours, got 3"),
+        ((X, Y, X, Y), {"k": range(1, 5)}, "k must be at most 3, the number of available neighbours, got 4"),
+        ((X, Y), {"k": 0}, "k must be one or several integers of at least 1"),
+        ((X, Y), {"k": 1.0}, "k must be one or several integers of at least 1"),
+        ((X, Y), {"k": True}, "k must be one or several integers of at least 1"),
+        ((X, Y), {"k": []}, "k must be one or several integers of at least 1"),
+        ((X, Y), {"average": "macro"}, "average must be 'sample' or 'class', got 'macro'"),
+        ((X, Y, X), {}, "X_test and y_test must be given together"),
+        ((X, Y, None, Y), {}, "X_test and y_test must be given together"),
+        ((X, Y, X[:, :1], Y), {}, "X_test must have the 2 columns of X_train, got 1"),
+        ((X, Y[:2]), {}, r"y_train must be a 1-D array of 3 labels, one for each row, got shape \(2,\)"),
+        ((X, Y, X, [Y]), {}, r"y_test must be a 1-D array of 3 labels, one for each row, got shape \(1, 3\)"),
+        ((X, [0, np.nan, 1]), {}, "y_train must have no missing labels"),
+        ((X, [0, "a", None]), {}, "labels of one kind"),
+        ((X * np.nan, Y), {}, "X_train contains NaN"),
+        ((X, Y, X * np.nan, Y), {}, "X_test contains NaN"),
+        ((X[:1], Y[:1]), {}, "X_train must have at least 2 rows for leave-one-out"),
+    ],
+)
+def test_wrong_input(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        knn_error(None, *arguments, **options)
+
+
+def test_wrong_metric():
+    with pytest.raises(
+        ValueError, match=r"metric must be positive semi-definite, .* use metric.projected\(\)"
+    ):
+        knn_error(Metric(np.diag([1.0, -1.0])), X, Y)
+    with pytest.raises(ValueError, match="metric must be a Mahalanobis metric, got a bilinear similarity"):
+        knn_error(Metric(np.eye(2), kind="bilinear"), X, Y)
