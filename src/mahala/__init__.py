@@ -19,7 +19,7 @@ _HOME = {
     "load_learner": "mahala.learner",
 }
 
-__all__ = [*_HOME, "__version__"]  # noqa: PLE0604  (the names are strings)
+__all__ = [*_HOME, "__version__"]
 
 
 def __getattr__(name: str) -> object:

@@ -303,9 +303,7 @@ def _count_pairs(
     for kind, count in split(target).items():
         if count > available[kind] and (not auto or available[kind] == 0):
             share = "" if balance is None else f" with balance={balance:g}"
-            raise ValueError(
-                f"n={n!r}{share} asks for {count} {kind}, but only {available[kind]} are available"
-            )
+            raise ValueError(f"n={n!r}{share} asks for {count} {kind}, but only {available[kind]} are available")
     if not auto:
         return split(target)
     # The counts grow with n, so bisection finds the largest n that there are enough pairs for.
@@ -328,9 +326,7 @@ def _sort_by_class(y: ArrayLike, n_rows: int) -> tuple[NDArray[np.intp], ...]:
     """Class number of each row, the rows sorted by class, and where each one's class starts and ends."""
     array = np.asarray(y)
     if array.ndim != 1 or len(array) != n_rows:
-        raise ValueError(
-            f"y must be 1-D with a label for each of the {n_rows} rows of X, got shape {array.shape}"
-        )
+        raise ValueError(f"y must be 1-D with a label for each of the {n_rows} rows of X, got shape {array.shape}")
     if array.dtype.kind in "OSTU":
         array = np.asarray(y, dtype=object)  # from y again: in a list of strings a NaN has become "nan"
         missing = np.fromiter(map(_is_missing, array), dtype=bool, count=n_rows)

@@ -99,9 +99,7 @@ def array_value(
     if key not in arrays:
         raise ModelFileError(f"array {key!r} is missing")
     array = arrays[key]
-    fits = array.ndim == len(shape) and all(
-        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
-    )
+    fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
     if array.dtype != dtype or not fits:
         wanted = "×".join("any" if length is None else str(length) for length in shape)
         raise ModelFileError(
@@ -139,9 +137,7 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
 
 def _storable(array: NDArray[Any], name: str) -> NDArray[Any]:
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-        raise TypeError(
-            f"array {name!r} must hold booleans or numbers of up to 64 bits, got dtype {array.dtype}"
-        )
+        raise TypeError(f"array {name!r} must hold booleans or numbers of up to 64 bits, got dtype {array.dtype}")
     # safetensors writes the memory as it lies: it has to be little-endian and in C order.
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
@@ -160,9 +156,7 @@ def _encode(value: object, where: str) -> object:
             if not isinstance(key, str) or key == _FLOAT_KEY:
                 raise TypeError(f"{where} must have string keys other than {_FLOAT_KEY!r}, got {key!r}")
         return {key: _encode(item, f"{where}[{key!r}]") for key, item in value.items()}
-    raise TypeError(
-        f"{where} must be None, a boolean, number, string, list or dict, got {type(value).__name__}"
-    )
+    raise TypeError(f"{where} must be None, a boolean, number, string, list or dict, got {type(value).__name__}")
 
 
 def _decode(document: dict[str, Any]) -> dict[str, Any] | float:

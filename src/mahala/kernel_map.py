@@ -30,14 +30,11 @@ KERNELS: dict[str, tuple[str, ...]] = {
 }
 
 _BLOCK = 256
-_EPS = float(np.finfo(np.float64).eps)
+# Points are taken in their order, but those far from the span before those close to it. Were close points taken
+# as they come, a smooth kernel on points along a curve would write the far end of it in landmarks that crowd at
+# its beginning, and rounding would grow beyond every bound.
+_GRADES = (1e-3, 1e-6, 0.0)
 _TINY = float(np.finfo(np.float64).tiny)
-# A point becomes a landmark where its squared distance from the span exceeds this many roundings of k(x, x):
-# a share of 1.1e-13 in float64. The residual k(x, x) - ‖z‖² of a point inside the span is a difference known
-# to √m or even m roundings only, so a smaller share would take noise for directions, and the map would grow
-# with every repeated point. A larger share would only leave out more: the inner product of two points that
-# are left out is off by up to that share.
-_ROUNDINGS = 500
 
 
 class KernelMap:
@@ -99,13 +96,12 @@ class KernelMap:
         elif not (isinstance(X, np.ndarray) and X.ndim == 2):
             X = check_rows(X)
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"X must be the square kernel matrix where kernel='precomputed', got shape {X.shape}"
-            )
+            raise ValueError(f"X must be the square kernel matrix where kernel='precomputed', got shape {X.shape}")
         numbers = np.arange(X.shape[0]) if rows is None else check_indices(rows, X.shape[0], "rows")
-        for start in range(0, len(numbers), _BLOCK):
-            block = numbers[start : start + _BLOCK]
-            self._grow_block(self._points(X[block]), block)
+        for grade in _GRADES:
+            blocks = [numbers[start : start + _BLOCK] for start in range(0, len(numbers), _BLOCK)]
+            left = [self._grow_block(self._points(X[block]), block, grade) for block in blocks]
+            numbers = np.concatenate([numbers[:0], *left])
 
     def coordinates(self, X: Any) -> FloatArray:
         """The coordinates of each row of X.
@@ -167,13 +163,9 @@ class KernelMap:
             result._scale = float(np.square(factor).sum(axis=1).max(initial=0.0))
         if header_value(header, "n_features_in", int, type(None)) is not None:
             result.n_features_in = header_value(header, "n_features_in", int)
-            result._landmarks = _read_landmarks(
-                arrays, result.kernel == "precomputed", m, result.n_features_in
-            )
+            result._landmarks = _read_landmarks(arrays, result.kernel == "precomputed", m, result.n_features_in)
         elif m:
-            raise ModelFileError(
-                "header entry 'n_features_in' should be int, as there are landmarks, found None"
-            )
+            raise ModelFileError("header entry 'n_features_in' should be int, as there are landmarks, found None")
         return result
 
     def _duplicate(self, frozen: bool) -> KernelMap:
@@ -192,9 +184,7 @@ class KernelMap:
         """Rows as float64, so that the kernel loses no digits, and dense or CSR as the landmarks are."""
         X = check_rows(X)
         if X.shape[1] != (self.n_features_in or X.shape[1]):
-            raise ValueError(
-                f"X has {X.shape[1]} features, but this kernel map is of points of {self.n_features_in}"
-            )
+            raise ValueError(f"X has {X.shape[1]} features, but this kernel map is of points of {self.n_features_in}")
         if self.kernel == "precomputed":
             return X.toarray() if is_sparse(X) else X  # its dtype tells how precise the kernel values are
         if is_sparse(X if self._landmarks is None else self._landmarks):
@@ -241,40 +231,41 @@ class KernelMap:
             z[panel] = solve_triangular(self._factor[panel, panel], z[panel], lower=True, check_finite=False)
         return z.T
 
-    def _grow_block(self, points: Any, numbers: NDArray[np.intp]) -> None:
+    def _grow_block(self, points: Any, numbers: NDArray[np.intp], grade: float) -> NDArray[np.intp]:
+        """Take the points whose residual is above `grade`; return the numbers of those below that stay outside."""
         candidates = numbers if self.kernel == "precomputed" else points
         gram = self._values(points, candidates)
-        share = _ROUNDINGS * max(_EPS, float(np.finfo(gram.dtype).eps) if gram.dtype.kind == "f" else 0.0)
+        share = _landmark_share(gram.dtype)
         gram = gram.astype(np.float64, copy=False)
         norms = gram.diagonal()
         scale = max(self._scale, float(np.abs(gram).max()))
-        slack = math.sqrt(share) * scale  # beyond it a value is wrong, not rounded
-        if (np.abs(gram - gram.T) > slack).any():
+        if (np.abs(gram - gram.T) > 1e-6 * scale).any():
             raise ValueError("kernel must be symmetric, k(x, y) = k(y, x)")
-        if (norms < -slack).any():
+        if (norms < -1e-6 * scale).any():
             raise ValueError(f"kernel must be positive semi-definite, got k(x, x) = {norms.min():.3g}")
 
         z = self._project(points)
         rest = gram - z @ z.T  # the Schur complement: inner products outside the span so far
         residual = rest.diagonal().copy()
-        least = np.maximum(share * norms, _TINY)
         fresh = np.zeros_like(rest)  # the coordinates along the block's own landmarks
         chosen: list[int] = []
         for i in range(len(residual)):
-            if residual[i] <= least[i]:
-                continue
-            j = len(chosen)
-            fresh[i, j] = pivot = math.sqrt(residual[i])
-            fresh[i + 1 :, j] = (rest[i + 1 :, i] - fresh[i + 1 :, :j] @ fresh[i, :j]) / pivot
-            residual[i + 1 :] -= fresh[i + 1 :, j] ** 2
-            chosen.append(i)
-        if (residual < -slack).any():
+            if residual[i] > max(max(grade, share) * norms[i], _TINY):
+                j = len(chosen)
+                fresh[i, j] = pivot = math.sqrt(residual[i])
+                fresh[i + 1 :, j] = (rest[i + 1 :, i] - fresh[i + 1 :, :j] @ fresh[i, :j]) / pivot
+                residual[i + 1 :] -= fresh[i + 1 :, j] ** 2
+                chosen.append(i)
+        if (residual < -1e-2 * scale).any():
             raise ValueError(
-                "kernel must be positive semi-definite: its values between these points are no inner products"
+                "kernel must be positive semi-definite, but its values between these points are no inner products; "
+                "if it is, then rounding has piled up: grow over more points at once, or over shuffled points"
             )
         self._append(candidates[chosen], np.hstack([z[chosen], fresh[chosen, : len(chosen)]]))
         self.n_features_in = points.shape[1]
         self._scale = max(self._scale, float(norms.max()))
+        residual[chosen] = 0.0
+        return numbers[residual > np.maximum(share * norms, _TINY)]
 
     def _append(self, landmarks: Any, factor_rows: FloatArray) -> None:
         before, after = self._dimension, self._dimension + len(factor_rows)
@@ -300,6 +291,17 @@ def is_sparse(X: Any) -> bool:
     return bool(sp.issparse(X))
 
 
+def _landmark_share(dtype: np.dtype[Any]) -> float:
+    """A point becomes a landmark where its squared distance from the span exceeds this share of k(x, x).
+
+    A point that is left out has coordinates wrong by up to √T, T being the share. One that is taken in lets
+    other points be written in landmarks that close together, which makes of the rounding ε of kernel values an
+    error of ε / T. T = ε^⅔ balances the two: 3.7e-11 for float64.
+    """
+    eps = np.finfo(dtype).eps if dtype.kind == "f" else 0.0
+    return float(max(eps, np.finfo(np.float64).eps)) ** (2 / 3)
+
+
 def _arrays_of(landmarks: Any) -> list[NDArray[Any]]:
     return [landmarks.data, landmarks.indices, landmarks.indptr] if is_sparse(landmarks) else [landmarks]
 
@@ -310,14 +312,10 @@ def _check_params(kernel: Kernel, params: dict[str, Any]) -> dict[str, Any]:
     elif kernel in KERNELS:
         known = KERNELS[kernel]
     else:
-        raise ValueError(
-            f"kernel must be one of {list(KERNELS)} or a function of two blocks of rows, got {kernel!r}"
-        )
+        raise ValueError(f"kernel must be one of {list(KERNELS)} or a function of two blocks of rows, got {kernel!r}")
     for name, value in params.items():
         if name not in known:
-            raise ValueError(
-                f"kernel {kernel!r} takes {list(known) or 'no parameters'}, got {name!r} in params"
-            )
+            raise ValueError(f"kernel {kernel!r} takes {list(known) or 'no parameters'}, got {name!r} in params")
         if name == "gamma" and value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):

@@ -86,9 +86,7 @@ def knn_error(
         X_test = check_rows(X_test, "X_test")
         y_test = _check_labels(y_test, X_test.shape[0], "y_test")
         if X_test.shape[1] != X_train.shape[1]:
-            raise ValueError(
-                f"X_test must have the {X_train.shape[1]} columns of X_train, got {X_test.shape[1]}"
-            )
+            raise ValueError(f"X_test must have the {X_train.shape[1]} columns of X_train, got {X_test.shape[1]}")
     ks = _check_k(k, X_train.shape[0] - leave_one_out)
     train_codes, test_codes, n_classes = _class_codes(y_train, y_test)
 
@@ -110,32 +108,24 @@ def _check_k(k: int | Iterable[int], available: int) -> NDArray[np.intp]:
     if isinstance(k, range) and k == DEFAULT_K:
         k = range(1, min(DEFAULT_K[-1], available) + 1)
     values = list(k) if isinstance(k, Iterable) else [k]
-    wrong = [
-        value for value in values if isinstance(value, bool) or not isinstance(value, Integral) or value < 1
-    ]
+    wrong = [value for value in values if isinstance(value, bool) or not isinstance(value, Integral) or value < 1]
     if wrong or not values:
         raise ValueError(f"k must be one or several integers of at least 1, got {values}")
     if max(values) > available:
-        raise ValueError(
-            f"k must be at most {available}, the number of available neighbours, got {max(values)}"
-        )
+        raise ValueError(f"k must be at most {available}, the number of available neighbours, got {max(values)}")
     return np.unique(np.array(values, dtype=np.intp))
 
 
 def _check_labels(y: Any, n: int, name: str) -> NDArray[Any]:
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != n:
-        raise ValueError(
-            f"{name} must be a 1-D array of {n} labels, one for each row, got shape {labels.shape}"
-        )
+        raise ValueError(f"{name} must be a 1-D array of {n} labels, one for each row, got shape {labels.shape}")
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise ValueError(f"{name} must have no missing labels, got NaN")
     return labels
 
 
-def _class_codes(
-    y_train: NDArray[Any], y_test: NDArray[Any]
-) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
+def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
     """Codes 0, 1, … of both label arrays in the sorted order of all labels, and how many there are."""
     try:
         # NumPy would turn numbers beside strings into strings, and 1 would match "1".
@@ -143,9 +133,7 @@ def _class_codes(
             y_train, y_test = y_train.astype(object), y_test.astype(object)
         classes, codes = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)
     except TypeError as error:
-        raise ValueError(
-            "y_train and y_test must hold labels of one kind, all numbers or all strings"
-        ) from error
+        raise ValueError("y_train and y_test must hold labels of one kind, all numbers or all strings") from error
     return codes[: len(y_train)], codes[len(y_train) :], len(classes)
 
 

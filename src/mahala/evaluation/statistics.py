@@ -55,9 +55,7 @@ def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float
     n, k = values.shape
     names = tuple(map(str, methods if len(methods) else range(1, k + 1)))
     if len(names) != k or len(set(names)) != k:
-        raise ValueError(
-            f"methods must be {k} different names, one for each column of table, got {list(names)}"
-        )
+        raise ValueError(f"methods must be {k} different names, one for each column of table, got {list(names)}")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1, got {alpha}")
 

@@ -86,9 +86,7 @@ def vote(labels: NDArray[np.integer[Any]], n_classes: int) -> Rows:
     """
     labels = np.ascontiguousarray(labels, dtype=np.intp)
     if labels.size and not (labels.min() >= 0 and labels.max() < n_classes):
-        raise ValueError(
-            f"labels must be class codes from 0 to {n_classes - 1}, got {labels.min()} to {labels.max()}"
-        )
+        raise ValueError(f"labels must be class codes from 0 to {n_classes - 1}, got {labels.min()} to {labels.max()}")
     winners = np.empty_like(labels)
     _vote(labels, np.zeros(n_classes, dtype=np.intp), winners)
     return winners

@@ -23,7 +23,7 @@ BLOCK = 64
 # Rows of M that receive a block's updates at a time, so that no d × d temporary is made.
 STRIPE = 64
 # Below this squared length v vᵀ underflows: the two points count as coinciding.
-COINCIDING = 1e-290
+COINCIDING = 1e-304
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]

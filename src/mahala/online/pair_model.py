@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from mahala.kernels.pairs import COINCIDING, rank_one_terms, stream_dual, stream_indefinite
-from mahala.kernels.psd import CORRECTIONS, LOG_MU, PROJECT, SIGMA, STATE_SIZE, WASTE, stream_psd
+from mahala.kernels.psd import CORRECTIONS, LOG_MU, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -33,6 +31,8 @@ class PairModel:
         self.n_steps = 0
         self.R: Floats | None = None
         self.tuning = np.zeros(STATE_SIZE)
+        # The largest matrix that was ever added to M or taken from it: what M's rounding errors are relative to.
+        self.mass = float(np.linalg.norm(self.M))
 
     def feed(self, V: Floats, y: Signs, rule: Rule, tolerance: float) -> Steps:
         """One step for each row of differences V."""
@@ -40,7 +40,7 @@ class PairModel:
         p, tau, predicted = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
         if self.psd == 1:
             self._feed_psd(V, y, rule, tolerance, (p, tau, predicted))
-            self.n_steps += n
+            self._count(V, tau)
             return p, tau, predicted
         start = 0
         while start < n:
@@ -49,7 +49,7 @@ class PairModel:
             self.b = stream_indefinite(
                 V[part], y[part], self.M, self.b, rule, tolerance, p[part], tau[part], predicted[part]
             )
-            self.n_steps += stop - start
+            self._count(V[part], tau[part])
             start = stop
             if self.psd and self.n_steps % self.psd == 0:
                 self.M, self.b = self.constrained()
@@ -65,8 +65,15 @@ class PairModel:
         order = np.arange(n_steps) % len(V)
         self.b = stream_dual(gram2, distances, weights, order, y, self.b, rule, tolerance, p, tau, predicted)
         rank_one_terms(self.M, V, weights)
-        self.n_steps += n_steps
+        largest = np.zeros(len(V))
+        np.maximum.at(largest, order, np.abs(tau))
+        self._count(V, largest)
+        self.n_steps += n_steps - len(V)
         return p, tau, predicted
+
+    def _count(self, V: Floats, tau: Floats) -> None:
+        self.n_steps += len(tau)
+        self.mass = max(self.mass, float(np.max(np.abs(tau) * np.einsum("ij,ij->i", V, V))))
 
     def losses(self, V: Floats, y: Signs) -> Floats:
         """Signed losses p of the pairs under the model as it is."""
@@ -74,19 +81,18 @@ class PairModel:
         return result
 
     def constrained(self) -> tuple[Floats, float]:
-        """The nearest model with M ⪰ 0 and b ≥ 1."""
+        """The nearest model with M ⪰ 0 and b ≥ 1; eigenvalues that are rounding errors count as zero."""
         values, vectors = np.linalg.eigh(0.5 * (self.M + self.M.T))
-        if values.size == 0 or values[0] >= 0.0:
-            return self.M, max(self.b, 1.0)
-        kept = vectors[:, values > 0.0]
-        return (kept * values[values > 0.0]) @ kept.T, max(self.b, 1.0)
+        positive = values > self._rounding()
+        kept = vectors[:, positive]
+        return (kept * values[positive]) @ kept.T, max(self.b, 1.0)
 
     def effective_dimension(self) -> int:
         """Rank of the positive part of M."""
-        values = np.linalg.eigvalsh(0.5 * (self.M + self.M.T))
-        if values.size == 0:
-            return 0
-        return int(np.count_nonzero(values > max(values[-1], 0.0) * len(values) * np.finfo(float).eps))
+        return int(np.count_nonzero(np.linalg.eigvalsh(0.5 * (self.M + self.M.T)) > self._rounding()))
+
+    def _rounding(self) -> float:
+        return self.mass * (RTOL if self.psd == 1 else len(self.M) * np.finfo(float).eps)
 
     def grow(self, d: int) -> None:
         """Make room for new directions, about which nothing is known yet: M is zero there, R is 1/σ."""
@@ -117,7 +123,17 @@ class PairModel:
         while done < len(y):
             rest = slice(done, None)
             self.b, steps_done, why = stream_psd(
-                V[rest], y[rest], self.M, R, self.tuning, self.b, rule, tolerance, p[rest], tau[rest], predicted[rest]
+                V[rest],
+                y[rest],
+                self.M,
+                R,
+                self.tuning,
+                self.b,
+                rule,
+                tolerance,
+                p[rest],
+                tau[rest],
+                predicted[rest],
             )
             done += steps_done
             if why == PROJECT:

@@ -1,0 +1,259 @@
+"""The base classes of every learner: validation, labels → comparisons, transform, score, files."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import mahala
+from mahala.comparisons import Pairs, Triplets
+from mahala.files import ModelFileError, read_model, write_model
+from mahala.kernels.neighbors import nearest, vote
+from mahala.metric import Metric
+from mahala.validation import check_scale, check_signs
+
+Arrays = dict[str, NDArray[Any]]
+
+# Rows of differences held at a time: 32 MiB of float64.
+CHUNK_ELEMENTS = 2**22
+# Neighbours that vote where a learner is scored on labelled rows.
+SCORE_NEIGHBORS = 3
+
+
+class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A scikit-learn estimator whose fitted state yields a `metric_`."""
+
+    n_features_in_: int
+
+    @property
+    @abstractmethod
+    def metric_(self) -> Metric:
+        """What has been learned so far, as an immutable Metric."""
+
+    @abstractmethod
+    def _get_state(self) -> tuple[dict[str, object], Arrays]: ...
+
+    @abstractmethod
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None: ...
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """X in the space where Euclidean distances are the learned ones."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric")
+        return self.metric_.transform(X)
+
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        """The linear map of `transform`, a row for each direction: M = components_ᵀ components_."""
+        return self.metric_.components
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.metric_.rank
+
+    def get_mahalanobis_matrix(self) -> NDArray[np.float64]:
+        """The learned matrix M."""
+        return self.metric_.matrix
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        tags.target_tags.required = True
+        return tags
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the whole state, so that `mahala.load_learner(path)` goes on exactly where this one stands.
+
+        The file is safetensors with a JSON header: no pickle, and it appears whole or not at all.
+        """
+        check_is_fitted(self)
+        header, arrays = self._get_state()
+        params: dict[str, object] = {}
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, Metric):
+                parts, metric_arrays = value.to_parts()
+                params[name] = {"metric": parts}
+                arrays |= {f"{name}.{key}": array for key, array in metric_arrays.items()}
+            elif callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)):
+                raise ValueError(
+                    f"{name}={value!r} cannot be written to a file; use a number or a name that mahala knows"
+                )
+            else:
+                params[name] = value.item() if isinstance(value, np.generic) else value
+        names = getattr(self, "feature_names_in_", None)
+        header |= {
+            "learner": type(self).__name__,
+            "params": params,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else [str(name) for name in names],
+        }
+        write_model(path, "learner", arrays, header)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read what `save` wrote."""
+        learner = load_learner(path)
+        if not isinstance(learner, cls):
+            raise ModelFileError(f"{path} holds a {type(learner).__name__}, not a {cls.__name__}")
+        return learner
+
+
+def load_learner(path: str | PathLike[str]) -> Any:
+    """The learner that was saved at `path`, ready to go on."""
+    header, arrays = read_model(path, "learner")
+    name = header.get("learner")
+    kind = getattr(mahala, name, None) if isinstance(name, str) and name in mahala.__all__ else None
+    if not (inspect.isclass(kind) and issubclass(kind, Learner)):
+        raise ModelFileError(f"{path} holds a learner {name!r} that this version of mahala does not know")
+    try:
+        params: dict[str, Any] = {}
+        for key, value in header["params"].items():  # type: ignore[attr-defined]
+            if isinstance(value, dict) and "metric" in value:
+                prefix = f"{key}."
+                own = {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+                value = Metric.from_parts(value["metric"], own)
+            params[key] = value
+        learner = kind(**params)
+        learner.n_features_in_ = int(header["n_features_in"])  # type: ignore[call-overload]
+        if header["feature_names_in"] is not None:
+            learner.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
+        learner._set_state(header, arrays)
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ModelFileError(f"{path} does not hold a whole {name}: {error}") from error
+    return learner
+
+
+class PairLearner(Learner):
+    """A learner of a Mahalanobis metric and a threshold from pairs, or from labels by way of pairs."""
+
+    n_pairs: Any
+    balance: float | None
+    random_state: Any
+    _seed: int
+    _rng: np.random.Generator
+
+    def _comparisons(self, X: Any, y: Any, *, reset: bool) -> tuple[Pairs, NDArray[np.intp] | None]:
+        """Pairs as they are, a 3-D array with labels ±1, or rows with class labels, from which pairs are drawn.
+
+        The second value holds the class codes of the rows, where there are any.
+        """
+        if isinstance(X, Triplets):
+            raise TypeError(f"{type(self).__name__} learns from pairs, got Triplets; give Pairs or labelled rows")
+        if reset:
+            self._seed = int(check_random_state(self.random_state).randint(2**31))
+            self._rng = np.random.default_rng(self._seed)
+        if isinstance(X, Pairs) or np.ndim(X) == 3:
+            pairs = _labelled(X, y)
+            self._check_n_features_of(pairs, reset=reset)
+            return pairs, None
+        X, codes = self._labelled_rows(X, y, reset=reset)
+        return Pairs.from_labels(X, codes, self.n_pairs, balance=self.balance, random_state=self._rng), codes
+
+    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[np.intp]]:
+        """X and the codes 0..c-1 of its class labels."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; with rows X it holds "
+                "class labels, with a 3-D array of pairs +1 and -1"
+            )
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
+        y = column_or_1d(y, warn=True)
+        if len(y) != X.shape[0]:
+            raise ValueError(f"y must hold one label for each of the {X.shape[0]} rows of X, got {len(y)}")
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y has one class, {classes[0]!r}; {type(self).__name__} needs rows of at least two classes"
+            )
+        return check_scale(X), codes
+
+    def _check_n_features_of(self, pairs: Pairs, *, reset: bool) -> None:
+        if len(pairs) == 0:
+            raise ValueError("pairs must not be empty: 0 pairs given, at least one is needed")
+        if reset:
+            self.n_features_in_ = pairs.n_features
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        elif pairs.n_features != self.n_features_in_:
+            raise ValueError(
+                f"pairs have {pairs.n_features} features, but {type(self).__name__} was fitted with "
+                f"{self.n_features_in_} features"
+            )
+
+    @property
+    def threshold_(self) -> float:
+        """Pairs at most this far apart (squared) are predicted to be similar."""
+        threshold = self.metric_.threshold
+        assert threshold is not None, "every pair learner learns a threshold"
+        return threshold
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Threshold minus squared distance, for Pairs or a 3-D array of pairs: positive means similar."""
+        check_is_fitted(self)
+        pairs = _as_pairs(X)
+        self._check_n_features_of(pairs, reset=False)
+        metric, threshold = self.metric_, self.threshold_
+        result = np.empty(len(pairs))
+        block = max(1, CHUNK_ELEMENTS // pairs.n_features)
+        for start in range(0, len(pairs), block):
+            part = pairs[start : start + block]
+            result[start : start + block] = threshold - metric.distance(
+                part.X[part.left], part.X[part.right], squared=True
+            )
+        return result
+
+    def predict(self, X: Any) -> NDArray[np.int8]:
+        """+1 for similar and -1 for dissimilar, for Pairs or a 3-D array of pairs."""
+        return np.where(self.decision_function(X) >= 0.0, np.int8(1), np.int8(-1))
+
+    def score(self, X: Any, y: ArrayLike | None = None) -> float:
+        """Share of pairs predicted rightly; for rows with class labels, accuracy of leave-one-out 3-NN."""
+        check_is_fitted(self)
+        if isinstance(X, Pairs) or np.ndim(X) == 3:
+            pairs = _labelled(X, y)
+            return float(np.mean(self.predict(pairs) == pairs.y))
+        X, codes = self._labelled_rows(X, y, reset=False)
+        return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS)[-1])
+
+
+def leave_one_out_errors(embedded: NDArray[np.float64], codes: NDArray[np.intp], k: int) -> NDArray[np.float64]:
+    """Error of the 1, 2, ..., k nearest other rows' vote, for rows with class codes 0..c-1."""
+    neighbors, _ = nearest(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
+    errors: NDArray[np.float64] = np.mean(vote(codes[neighbors], codes.max() + 1) != codes[:, None], axis=0)
+    return errors
+
+
+def _as_pairs(X: Any) -> Pairs:
+    if isinstance(X, Pairs):
+        return X
+    if sp.issparse(X) or np.ndim(X) != 3:
+        raise ValueError(
+            "Expected Pairs or a 3-D array of shape (n_pairs, 2, n_features); rows alone hold no comparisons. "
+            "Reshape your data, or use transform on rows"
+        )
+    return Pairs.from_array(X)
+
+
+def _labelled(X: Any, y: Any) -> Pairs:
+    """Pairs with their labels; y, where given, counts."""
+    pairs = _as_pairs(X)
+    if y is not None:
+        return Pairs._build(pairs.X, pairs.left, pairs.right, check_signs(y, len(pairs), "y") == 1)
+    if pairs.similar is None:
+        raise ValueError(
+            "y is needed: these pairs have no labels; give y with +1 for similar and -1 for dissimilar pairs, "
+            "or Pairs(..., similar=...)"
+        )
+    return pairs

@@ -1,0 +1,277 @@
+"""What the online learners from pairs share: feeding a stream, its record, its state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from mahala.comparisons import Pairs
+from mahala.kernel_map import KernelMap
+from mahala.learner import CHUNK_ELEMENTS, Arrays, PairLearner
+from mahala.metric import Metric
+from mahala.online.history import History, Recorder
+from mahala.online.pair_model import PairModel, Rule, dual_is_cheaper
+from mahala.validation import check_scale
+
+Signs = NDArray[np.int8]
+
+_HISTORY = ("y", "predicted", "p", "tau", "rank_steps", "ranks")
+
+
+class OnlinePairLearner(PairLearner):
+    """A learner that takes pairs one at a time, in chunks or all at once, with the same result."""
+
+    kernel: Any
+    kernel_params: dict[str, Any] | None
+    record: bool
+    rank_every: int | None
+
+    _model: PairModel
+    _map: KernelMap | None
+    _recorder: Recorder
+    _metrics: dict[int, Metric]  # the last one asked for, by the number of steps it had seen
+
+    @abstractmethod
+    def _rule(self) -> Rule:
+        """(slack, lower, upper) of the step length τ = clip(p / (‖v‖⁴ + 1 + slack), lower, upper)."""
+
+    @abstractmethod
+    def _first_model(self, d: int) -> PairModel: ...
+
+    def _check_params(self) -> None:
+        if self.rank_every is not None and not is_count(self.rank_every):
+            raise ValueError(f"rank_every must be None or a number from 1 up, got {self.rank_every!r}")
+
+    @property
+    def _tolerance(self) -> float:
+        return 0.0
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from more comparisons, once each and in their order.
+
+        X and y as for `fit`: Pairs, a 3-D array with y = ±1, or rows with class labels, from which pairs are drawn.
+        """
+        self._check_params()
+        self._check_open("partial_fit")
+        first = not hasattr(self, "_model")
+        pairs, _ = self._comparisons(X, y, reset=first)
+        if first:
+            self._start(pairs.n_features)
+        self._feed(pairs)
+        return self
+
+    def learn_one(self, x: Any, x_other: Any, similar: bool | int) -> bool:
+        """Learn from one pair; returns whether it was predicted to be similar before the update."""
+        self._check_params()
+        self._check_open("learn_one")
+        rows = [_one_row(x, "x"), _one_row(x_other, "x_other")]
+        if rows[0].shape != rows[1].shape:
+            raise ValueError(
+                f"x has {rows[0].size} features and x_other {rows[1].size}; they must have the same number"
+            )
+        first = not hasattr(self, "_model")
+        pair = Pairs._build(np.stack(rows), np.array([0]), np.array([1]), np.array([_one_sign(similar)]))
+        self._comparisons(pair, None, reset=first)
+        if first:
+            self._start(pair.n_features)
+        return bool(self._feed(pair)[0] == 1)
+
+    def _check_open(self, method: str) -> None:
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            raise ValueError(
+                f"kernel='precomputed' holds the points that were there from the start: {method} cannot bring new "
+                "ones; use fit, or a kernel that can be evaluated"
+            )
+
+    def _start(self, d: int) -> None:
+        """Forget everything: the model before the first step."""
+        self._map = None if self.kernel is None else KernelMap(self.kernel, self.kernel_params)
+        self._model = self._first_model(0 if self._map is not None else d)
+        self._recorder = Recorder()
+        self._metrics = {}
+        self.n_steps_ = 0
+        self.n_updates_ = 0
+        self.n_mistakes_ = 0
+        self.loss_ = 0.0
+        self.squared_loss_ = 0.0
+        self.radius_ = 1.0
+
+    def _in_span(self, pairs: Pairs) -> Pairs:
+        """The pairs in the coordinates in which the model works: those of the kernel's span, if there is one."""
+        if self._map is None:
+            return pairs
+        rows, places = _in_order(np.stack([pairs.left, pairs.right], axis=1).ravel())
+        self._map.grow(pairs.X, rows)
+        if self._map.dimension > len(self._model.M):
+            self._model.grow(self._map.dimension)
+        coordinates = self._map.coordinates(pairs.X[rows])
+        return Pairs._build(coordinates, places[::2], places[1::2], pairs.similar)
+
+    def _feed(self, pairs: Pairs, n_steps: int | None = None) -> Signs:
+        """Feed the pairs once, or in cycles for n_steps; returns the predictions made before the updates."""
+        return self._feed_in_span(self._in_span(pairs), n_steps)
+
+    def _feed_in_span(self, pairs: Pairs, n_steps: int | None = None) -> Signs:
+        n, d = len(pairs), pairs.n_features
+        n_steps = n if n_steps is None else n_steps
+        model, rule = self._model, self._rule()
+        share = 1.0 if rule[1] < 0.0 else 0.5
+        if model.psd == 0 and not self.rank_every and n_steps > n and dual_is_cheaper(n, d, n_steps, share):
+            V, y = pairs.differences(), _signs(pairs)
+            steps = model.feed_dual(V, y, n_steps, rule, self._tolerance)
+            return self._note(V, np.resize(y, n_steps), steps)
+        predictions: list[Signs] = []
+        fed = 0
+        while fed < n_steps:
+            for V, y in self._chunks(pairs[: n_steps - fed]):
+                start = 0
+                while start < len(y):
+                    stop = len(y)
+                    if self.rank_every:
+                        stop = min(stop, start + self.rank_every - self.n_steps_ % self.rank_every)
+                    steps = model.feed(V[start:stop], y[start:stop], rule, self._tolerance)
+                    predictions.append(self._note(V[start:stop], y[start:stop], steps))
+                    start = stop
+                fed += len(y)
+        return np.concatenate(predictions)
+
+    def _chunks(self, pairs: Pairs) -> Iterator[tuple[NDArray[np.float64], Signs]]:
+        """Differences and labels, as many pairs at a time as bounded memory holds."""
+        size = max(64, CHUNK_ELEMENTS // max(1, pairs.n_features))
+        y = _signs(pairs)
+        for start in range(0, len(pairs), size):
+            yield pairs.differences(start, start + size), y[start : start + size]
+
+    def _note(self, V: NDArray[np.float64], y: Signs, steps: tuple[Any, Any, Signs]) -> Signs:
+        p, tau, predicted = steps
+        self.n_steps_ += len(y)
+        self.n_updates_ += int(np.count_nonzero(tau))
+        self.n_mistakes_ += int(np.count_nonzero(predicted != y))
+        hinge = np.maximum(p, 0.0)
+        self.loss_ += float(hinge.sum())
+        self.squared_loss_ += float(hinge @ hinge)
+        self.radius_ = max(self.radius_, float(np.einsum("ij,ij->i", V, V).max()) ** 2 + 1.0)
+        if self.record:
+            self._recorder.add(y, predicted, p, tau)
+        if self.rank_every and self.n_steps_ % self.rank_every == 0:
+            self._recorder.add_rank(self.n_steps_, self._model.effective_dimension())
+        return predicted
+
+    @property
+    def metric_(self) -> Metric:
+        """What has been learned so far; under psd="end" the projection of the state at this moment."""
+        check_is_fitted(self, "n_steps_")
+        if self.n_steps_ not in self._metrics:
+            M, b = self._model.constrained()
+            names = getattr(self, "feature_names_in_", None)
+            kernel_map = None if self._map is None else self._map.freeze()
+            self._metrics.clear()
+            self._metrics[self.n_steps_] = Metric(M, b, feature_names=names, kernel_map=kernel_map)
+        return self._metrics[self.n_steps_]
+
+    @property
+    def history_(self) -> History:
+        """What happened at each step so far."""
+        check_is_fitted(self, "n_steps_")
+        if not self.record:
+            raise AttributeError("history_ is not kept with record=False; set record=True before fitting")
+        return self._recorder.history()
+
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        model = self._model
+        arrays: Arrays = {"M": model.M, "tuning": model.tuning}
+        if model.R is not None:
+            arrays["R"] = model.R
+        history = self._recorder.history()
+        arrays |= {f"history.{name}": getattr(history, name) for name in _HISTORY}
+        header: dict[str, object] = {
+            "threshold": model.b,
+            "mass": model.mass,
+            "psd": model.psd,
+            "counts": [self.n_steps_, self.n_updates_, self.n_mistakes_],
+            "losses": [self.loss_, self.squared_loss_],
+            "radius": self.radius_,
+            "seed": self._seed,
+            "random_state": self._rng.bit_generator.state,
+            "kernel": None,
+        }
+        if self._map is not None:
+            header["kernel"], kernel_arrays = self._map.to_arrays()
+            arrays |= {f"kernel.{name}": array for name, array in kernel_arrays.items()}
+        return header, arrays
+
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        self._check_params()
+        self._map = None
+        if header["kernel"] is not None:
+            own = {k.removeprefix("kernel."): a for k, a in arrays.items() if k.startswith("kernel.")}
+            self._map = KernelMap.from_arrays(header["kernel"], own)
+        d = self.n_features_in_ if self._map is None else self._map.dimension
+        model = PairModel(_expect(arrays, "M", (d, d)), float(header["threshold"]), int(header["psd"]))
+        model.mass = float(header["mass"])
+        model.tuning = _expect(arrays, "tuning", model.tuning.shape).copy()
+        if "R" in arrays:
+            model.R = np.array(_expect(arrays, "R", (d, arrays["R"].shape[-1])))
+        self.n_steps_, self.n_updates_, self.n_mistakes_ = (int(count) for count in header["counts"])
+        model.n_steps = self.n_steps_
+        self._model = model
+        self.loss_, self.squared_loss_ = (float(loss) for loss in header["losses"])
+        self.radius_ = float(header["radius"])
+        self._seed = int(header["seed"])
+        self._rng = np.random.default_rng()
+        self._rng.bit_generator.state = header["random_state"]
+        self._recorder = Recorder.of(History(**{name: arrays[f"history.{name}"] for name in _HISTORY}))
+        self._metrics = {}
+
+
+def _expect(arrays: Arrays, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    array = arrays[name]
+    if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite float64 of shape {shape}, got {array.dtype} of shape {array.shape}")
+    return array
+
+
+def _in_order(rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The distinct rows in order of appearance, and for each entry its place among them."""
+    distinct, first, places = np.unique(rows, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[places]
+
+
+def _one_row(x: Any, name: str) -> NDArray[np.float64]:
+    row = np.asarray(x.toarray().ravel() if hasattr(x, "toarray") else x, dtype=np.float64)
+    if row.ndim != 1 or row.size == 0:
+        raise ValueError(f"{name} must be one vector of features, got an array of shape {row.shape}")
+    if not np.isfinite(row).all():
+        raise ValueError(f"{name} contains NaN or infinity; every feature must be a finite number")
+    return np.asarray(check_scale(row, name))
+
+
+def _signs(pairs: Pairs) -> Signs:
+    y = pairs.y
+    assert y is not None, "comparisons are labelled before they are fed"
+    return y
+
+
+def _one_sign(similar: Any) -> bool:
+    if isinstance(similar, (bool, np.bool_)):
+        return bool(similar)
+    if similar in (1, -1):
+        return bool(similar == 1)
+    raise ValueError(f"similar must be True or False, or +1 or -1, got {similar!r}")
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1

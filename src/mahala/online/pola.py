@@ -1,0 +1,129 @@
+"""POLA: the pseudo-metric online learning algorithm (Shalev-Shwartz, Singer, Ng, 2004)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from mahala.comparisons import Pairs
+from mahala.metric import Metric
+from mahala.online.pair_learner import OnlinePairLearner, is_count, is_number
+from mahala.online.pair_model import PairModel, Rule
+
+
+class POLA(OnlinePairLearner):
+    """Online learning of a pseudo-metric M ⪰ 0 and a threshold b ≥ 1 by successive projections.
+
+    Each pair with hinge loss l = max(0, 1 - y (b - vᵀMv)) > 0 moves the model by τ = l / (1 + γ + ‖v‖⁴) towards
+    the half-space where its loss is zero, and then back to M ⪰ 0, b ≥ 1. On a sequence that some (M*, b*)
+    separates with margin, the squared losses sum to at most `loss_bound(M*, b*)`, whatever the order.
+
+    Parameters
+    ----------
+    gamma : float
+        0 for separable data; larger values make smaller steps where no metric separates all pairs.
+    kernel : None, "linear", "rbf", "poly", "cosine", "precomputed" or callable
+        Learn in the feature space of a kernel; `kernel_params` are its parameters.
+    epsilon : float or None
+        Batch conversion: `fit` cycles through the pairs until none has a hinge loss above epsilon (`converged_`), at
+        most `max_passes` times. None is a single pass.
+    max_passes : int
+    n_pairs : int or "auto"
+        Pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
+    balance : float or None
+        Share of similar pairs among those drawn from labels; None draws uniformly from all pairs.
+    record : bool
+        Keep `history_`. It grows by 18 bytes a step: turn it off for a stream without end.
+    rank_every : int or None
+        Record the effective dimension of M in `history_` every so many steps.
+    random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> import numpy as np, mahala
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 30)
+    >>> X = np.column_stack([y + 0.1 * rng.normal(size=60), rng.normal(size=60)])  # the second column is noise
+    >>> pairs = mahala.Pairs.from_labels(X, y, 500, random_state=0)
+    >>> pola = mahala.POLA(epsilon=0.1, max_passes=1000).fit(pairs)
+    >>> pola.converged_, pola.score(pairs)
+    (True, 1.0)
+    >>> float(pola.squared_loss_) <= pola.loss_bound(pola.metric_)
+    True
+    """
+
+    def __init__(
+        self,
+        gamma: float = 0.0,
+        kernel: Any = None,
+        epsilon: float | None = None,
+        max_passes: int = 100,
+        n_pairs: Any = "auto",
+        balance: float | None = None,
+        kernel_params: dict[str, Any] | None = None,
+        record: bool = True,
+        rank_every: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.gamma = gamma
+        self.kernel = kernel
+        self.epsilon = epsilon
+        self.max_passes = max_passes
+        self.n_pairs = n_pairs
+        self.balance = balance
+        self.kernel_params = kernel_params
+        self.record = record
+        self.rank_every = rank_every
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from labelled rows (X 2-D, y class labels) or comparisons (Pairs, or X 3-D and y = ±1)."""
+        self._check_params()
+        pairs, _ = self._comparisons(X, y, reset=True)
+        self._start(pairs.n_features)
+        pairs = self._in_span(pairs)
+        self.n_passes_ = 0
+        self.converged_ = False
+        while self.n_passes_ < (1 if self.epsilon is None else self.max_passes) and not self.converged_:
+            self._feed_in_span(pairs)
+            self.n_passes_ += 1
+            self.converged_ = self.epsilon is not None and self._largest_loss(pairs) <= self.epsilon
+        if self.epsilon is not None and not self.converged_:
+            warnings.warn(
+                f"POLA left pairs with a loss above epsilon={self.epsilon} after max_passes={self.max_passes}; raise "
+                "max_passes, or give a gamma above 0 where no metric separates the pairs",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def loss_bound(self, metric: Metric, threshold: float | None = None) -> float:
+        """The most that `squared_loss_` can be, given a model with zero loss on every pair seen.
+
+        It is (R + γ) (‖M*‖² + b*²), where R ≥ ‖v‖⁴ + 1 for every pair. `threshold` is b*, by default the metric's own.
+        """
+        b = metric.threshold if threshold is None else threshold
+        if b is None:
+            raise ValueError("threshold is needed: this metric has none of its own")
+        return (self.radius_ + self.gamma) * float(np.sum(metric.matrix**2) + b**2)
+
+    def _largest_loss(self, pairs: Pairs) -> float:
+        return max(float(self._model.losses(V, y).max()) for V, y in self._chunks(pairs))
+
+    def _rule(self) -> Rule:
+        return float(self.gamma), 0.0, np.inf
+
+    def _first_model(self, d: int) -> PairModel:
+        return PairModel(np.zeros((d, d)), 0.0, psd=1)
+
+    def _check_params(self) -> None:
+        if not (is_number(self.gamma) and 0.0 <= self.gamma < np.inf):
+            raise ValueError(f"gamma must be a number from 0 up, got {self.gamma!r}")
+        if self.epsilon is not None and not (is_number(self.epsilon) and 0.0 < self.epsilon < np.inf):
+            raise ValueError(f"epsilon must be None or a positive number, got {self.epsilon!r}")
+        if not is_count(self.max_passes):
+            raise ValueError(f"max_passes must be a number from 1 up, got {self.max_passes!r}")
+        super()._check_params()

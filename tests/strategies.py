@@ -1,0 +1,32 @@
+"""Hypothesis strategies for differences of pairs, kind and unkind."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+
+@st.composite
+def streams(draw, max_n=60, max_d=9):
+    """Differences V (n, d) and labels y: duplicates, zero vectors, low rank, constant features, mixed scales."""
+    n, d = draw(st.integers(1, max_n)), draw(st.integers(1, max_d))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from(["normal", "low rank", "integers", "duplicates", "few directions", "scales"]))
+    V = rng.normal(size=(n, d))
+    if kind == "low rank":
+        V = rng.normal(size=(n, 1)) @ rng.normal(size=(1, d))
+    elif kind == "integers":
+        V = rng.integers(-1, 2, size=(n, d)).astype(float)
+    elif kind == "duplicates":
+        V = V[rng.integers(0, max(1, n // 4), size=n)]
+    elif kind == "few directions":
+        V = np.eye(d)[rng.integers(0, d, size=n)] * rng.choice([0.1, 1.0, 3.0], size=(n, 1))
+    elif kind == "scales":
+        V = V * 10.0 ** rng.integers(-2, 3, size=d)
+    V[rng.random(n) < draw(st.sampled_from([0.0, 0.2]))] = 0.0
+    if draw(st.booleans()):
+        V[:, 0] = 0.0
+    y = rng.choice([-1, 1], size=n).astype(np.int8)
+    if draw(st.integers(0, 5)) == 0:
+        y[:] = draw(st.sampled_from([-1, 1]))
+    return np.ascontiguousarray(V), y
