@@ -61,16 +61,16 @@ class KernelMap:
         self.kernel = kernel
         self.params = _check_params(kernel, params or {})
         self.n_features_in: int | None = None
+        # Arrays are replaced when the map grows, never written to: copies share them.
+        self._factor: FloatArray = np.zeros((0, 0))
         self._landmarks: Any = None
-        self._factor: FloatArray = np.zeros((0, 0))  # L in the leading corner, then room to grow
-        self._dimension = 0
         self._scale = 0.0  # the largest k(x, x) so far
         self._frozen = False
 
     @property
     def dimension(self) -> int:
         """The number of landmarks, and so of coordinates."""
-        return self._dimension
+        return len(self._factor)
 
     @property
     def landmarks(self) -> Any:
@@ -79,15 +79,14 @@ class KernelMap:
 
     @property
     def factor(self) -> FloatArray:
-        """L, read-only."""
-        view = self._factor[: self._dimension, : self._dimension]
-        view.flags.writeable = False
-        return view
+        """The lower Cholesky factor L of the landmarks' kernel matrix."""
+        return self._factor
 
     def grow(self, X: Any, rows: ArrayLike | None = None) -> None:
         """Make landmarks of those points of X (of its `rows`, where given) that lie outside the span so far.
 
         For a precomputed kernel X is the square kernel matrix of all the points, the same in every call.
+        A call that fails leaves the map as it was.
         """
         if self._frozen:
             raise ValueError("this kernel map is frozen: grow a copy() of it")
@@ -98,10 +97,15 @@ class KernelMap:
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(f"X must be the square kernel matrix where kernel='precomputed', got shape {X.shape}")
         numbers = np.arange(X.shape[0]) if rows is None else check_indices(rows, X.shape[0], "rows")
-        for grade in _GRADES:
-            blocks = [numbers[start : start + _BLOCK] for start in range(0, len(numbers), _BLOCK)]
-            left = [self._grow_block(self._points(X[block]), block, grade) for block in blocks]
-            numbers = np.concatenate([numbers[:0], *left])
+        before = self.__dict__.copy()
+        try:
+            for grade in _GRADES:
+                blocks = [numbers[start : start + _BLOCK] for start in range(0, len(numbers), _BLOCK)]
+                left = [self._grow_block(self._points(X[block]), block, grade) for block in blocks]
+                numbers = np.concatenate([numbers[:0], *left])
+        except BaseException:
+            self.__dict__.update(before)
+            raise
 
     def coordinates(self, X: Any) -> FloatArray:
         """The coordinates of each row of X.
@@ -111,7 +115,7 @@ class KernelMap:
         if self._landmarks is None:
             raise ValueError("this kernel map is empty: call grow first")
         X = check_rows(X)
-        result = np.empty((X.shape[0], self._dimension))
+        result = np.empty((X.shape[0], self.dimension))
         for start in range(0, X.shape[0], _BLOCK):
             block = slice(start, start + _BLOCK)
             result[block] = self._project(self._points(X[block]))
@@ -136,7 +140,7 @@ class KernelMap:
             "params": dict(self.params),
             "n_features_in": self.n_features_in,
         }
-        arrays: dict[str, NDArray[Any]] = {"kernel_factor": self.factor}
+        arrays: dict[str, NDArray[Any]] = {"kernel_factor": self._factor}
         if is_sparse(self._landmarks):
             arrays["kernel_landmarks_data"] = self._landmarks.data
             arrays["kernel_landmarks_indices"] = self._landmarks.indices.astype(np.int64)
@@ -158,7 +162,8 @@ class KernelMap:
             raise ModelFileError("array 'kernel_factor' should be square, finite and lower triangular")
         if not (factor.diagonal() > 0).all():
             raise ModelFileError("array 'kernel_factor' should have a positive diagonal")
-        result._factor, result._dimension = factor, m
+        factor.flags.writeable = False
+        result._factor = factor
         with np.errstate(over="ignore"):
             result._scale = float(np.square(factor).sum(axis=1).max(initial=0.0))
         if header_value(header, "n_features_in", int, type(None)) is not None:
@@ -172,10 +177,7 @@ class KernelMap:
         result = KernelMap(self.kernel, self.params)
         result.n_features_in = self.n_features_in
         result._landmarks = self._landmarks
-        # Shared, and independent all the same: growing writes outside the corner that is L or moves to a
-        # larger array, and this view has no room outside.
-        result._factor = self.factor
-        result._dimension = self._dimension
+        result._factor = self._factor
         result._scale = self._scale
         result._frozen = frozen
         return result
@@ -221,27 +223,24 @@ class KernelMap:
         return values
 
     def _project(self, points: Any) -> FloatArray:
-        """Coordinates in the span so far, by forward substitution over panels of L."""
-        if not self._dimension:
+        """Coordinates in the span so far."""
+        if not self.dimension:
             return np.empty((points.shape[0], 0))
-        z = np.array(self._values(points, self._landmarks).T, dtype=np.float64, order="C")
-        for start in range(0, self._dimension, _BLOCK):
-            panel = slice(start, min(start + _BLOCK, self._dimension))
-            z[panel] -= self._factor[panel, :start] @ z[:start]
-            z[panel] = solve_triangular(self._factor[panel, panel], z[panel], lower=True, check_finite=False)
+        values = self._values(points, self._landmarks).astype(np.float64, copy=False)
+        z: FloatArray = solve_triangular(self._factor, values.T, lower=True, check_finite=False)
         return z.T
 
     def _grow_block(self, points: Any, numbers: NDArray[np.intp], grade: float) -> NDArray[np.intp]:
-        """Take the points whose residual is above `grade`; return the numbers of those below that stay outside."""
+        """Take the points farther outside than `grade`, and return the numbers of those less far outside."""
         candidates = numbers if self.kernel == "precomputed" else points
         gram = self._values(points, candidates)
         share = _landmark_share(gram.dtype)
         gram = gram.astype(np.float64, copy=False)
         norms = gram.diagonal()
         scale = max(self._scale, float(np.abs(gram).max()))
-        if (np.abs(gram - gram.T) > 1e-6 * scale).any():
+        if (np.abs(gram - gram.T) > math.sqrt(share) * scale).any():
             raise ValueError("kernel must be symmetric, k(x, y) = k(y, x)")
-        if (norms < -1e-6 * scale).any():
+        if (norms < -math.sqrt(share) * scale).any():
             raise ValueError(f"kernel must be positive semi-definite, got k(x, x) = {norms.min():.3g}")
 
         z = self._project(points)
@@ -256,7 +255,7 @@ class KernelMap:
                 fresh[i + 1 :, j] = (rest[i + 1 :, i] - fresh[i + 1 :, :j] @ fresh[i, :j]) / pivot
                 residual[i + 1 :] -= fresh[i + 1 :, j] ** 2
                 chosen.append(i)
-        if (residual < -1e-2 * scale).any():
+        if (residual < -(share**0.25) * scale).any():
             raise ValueError(
                 "kernel must be positive semi-definite, but its values between these points are no inner products; "
                 "if it is, then rounding has piled up: grow over more points at once, or over shuffled points"
@@ -268,14 +267,13 @@ class KernelMap:
         return numbers[residual > np.maximum(share * norms, _TINY)]
 
     def _append(self, landmarks: Any, factor_rows: FloatArray) -> None:
-        before, after = self._dimension, self._dimension + len(factor_rows)
-        if after > len(self._factor):
-            larger = np.zeros((max(after, 3 * before // 2),) * 2)
-            larger[:before, :before] = self.factor
+        m = self.dimension
+        if len(factor_rows):
+            larger = np.zeros((m + len(factor_rows),) * 2)
+            larger[:m, :m] = self._factor
+            larger[m:] = factor_rows
+            larger.flags.writeable = False
             self._factor = larger
-        if after > before:  # an unchanged map may share its array
-            self._factor[before:after, :after] = factor_rows
-            self._dimension = after
         if self._landmarks is None:
             self._landmarks = landmarks
         elif is_sparse(landmarks):
@@ -299,7 +297,7 @@ def _landmark_share(dtype: np.dtype[Any]) -> float:
     error of ε / T. T = ε^⅔ balances the two: 3.7e-11 for float64.
     """
     eps = np.finfo(dtype).eps if dtype.kind == "f" else 0.0
-    return float(max(eps, np.finfo(np.float64).eps)) ** (2 / 3)
+    return math.pow(max(eps, np.finfo(np.float64).eps), 2 / 3)
 
 
 def _arrays_of(landmarks: Any) -> list[NDArray[Any]]:
@@ -309,7 +307,7 @@ def _arrays_of(landmarks: Any) -> list[NDArray[Any]]:
 def _check_params(kernel: Kernel, params: dict[str, Any]) -> dict[str, Any]:
     if callable(kernel):
         known: tuple[str, ...] = ()
-    elif kernel in KERNELS:
+    elif isinstance(kernel, str) and kernel in KERNELS:
         known = KERNELS[kernel]
     else:
         raise ValueError(f"kernel must be one of {list(KERNELS)} or a function of two blocks of rows, got {kernel!r}")

@@ -23,7 +23,7 @@ Signs = NDArray[np.int8]
 DONE, REFACTOR, PROJECT = 0, 1, 2
 
 BLOCK = 32
-MAX_LANCZOS = 48
+MAX_LANCZOS = 128
 # Residual of the eigenpair relative to ‖M‖. The projection is non-expansive, so these errors add up over a
 # stream and do not grow: 25,000 steps end about 20 times this far from the exact M.
 RTOL = 1e-11
@@ -146,20 +146,23 @@ def _shifted(alpha: Floats, beta: Floats, k: int, delta: float, c: Floats, x: Fl
 def _negative_pair(
     R: Floats, sigma: float, s: float, norm2: float, scale: float, Q: Floats, small: Floats
 ) -> tuple[float, int]:
-    """Lanczos on R from Q[0] = v/‖v‖ (with Q[1] = R Q[0] given) and Newton on 1/φ: returns (μ, steps).
+    """Lanczos on σR from Q[0] = v/‖v‖ (with Q[1] = σR Q[0] given) and Newton on 1/φ: returns (μ, steps).
 
     μ = 0: M - s v vᵀ is PSD as it is. steps = 0: no convergence, μ is the best guess. On return small[0..1]
     hold T, small[3] holds x with u = Σ x_i Q[i] / ‖x‖, and Q[steps] the next Lanczos vector.
     """
     alpha, beta, c, x, pivots = small[0], small[1], small[2], small[3], small[4]
     d = Q.shape[1]
-    accuracy = RTOL * scale
+    # In units of σ every quantity is of moderate size, whatever the scale of the data.
+    accuracy = RTOL * scale / sigma
     floor = 1e-3 * accuracy
-    mu = sigma
+    mu = 1.0
     for k in range(MAX_LANCZOS):
         q, r = Q[k], Q[k + 1]
         if k > 0:
             _multiply(R, q, r)
+            for j in range(d):
+                r[j] *= sigma
         a = 0.0
         for j in range(d):
             a += q[j] * r[j]
@@ -194,33 +197,26 @@ def _negative_pair(
         if k < 2 and not exhausted:
             continue
 
-        low = 0.0
-        settled = False
-        length = 0.0
+        # One step of Newton for each of Lanczos, until the residual is small; then to the end.
         for _ in range(60):
-            if _shifted(alpha, beta, k + 1, mu - sigma, c, x, pivots):
+            accurate = exhausted
+            if _shifted(alpha, beta, k + 1, mu - 1.0, c, x, pivots):
                 length2 = 0.0
                 for i in range(k + 1):
                     length2 += x[i] * x[i]
-                length = np.sqrt(length2)
-                move = (s * norm2 * x[0] - 1.0) * x[0] / length2
-                if abs(move) <= floor or (mu == floor and move < 0.0):
-                    settled = True
-                    break
-                if move > 0.0:
-                    low = mu
+                move = (s * norm2 / sigma * x[0] - 1.0) * x[0] / length2
+                accurate = max(abs(mu - 1.0), mu) * beta[k] * abs(c[k]) <= accuracy * np.sqrt(length2)
+                if accurate and (abs(move) <= floor or (mu == floor and move < 0.0)):
+                    return (0.0 if mu == floor else mu * sigma), k + 1
                 mu = max(mu + move, floor)
             else:
                 # M is singular and v is not in its range: φ is infinite down here.
-                low = mu
                 mu = 2.0 * mu + floor
-            if mu < low:
-                mu = low
-        if settled and max(abs(mu - sigma), mu) * beta[k] * abs(c[k]) <= accuracy * length:
-            return (0.0 if mu <= floor else mu), k + 1
+            if not accurate:
+                break
         if exhausted:
             break
-    return mu, 0
+    return mu * sigma, 0
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -276,10 +272,11 @@ def stream_psd(
         for i in range(d):
             scale = max(scale, abs(M[i, i]))
         if scale > 0.0:
+            unit = 1.0 / scale
             total = 0.0
             for i in range(d):
                 for j in range(d):
-                    total += (M[i, j] / scale) * (M[i, j] / scale)
+                    total += (M[i, j] * unit) * (M[i, j] * unit)
             scale *= np.sqrt(total)
         n_terms = 0
         while t < stop and why == DONE:
@@ -325,7 +322,7 @@ def stream_psd(
                 length = np.sqrt(norm2)
                 for j in range(d):
                     Q[0, j] = v[j] / length
-                    Q[1, j] = w[j] / length
+                    Q[1, j] = w[j] / length * state[SIGMA]
                 mu, k = _negative_pair(R, state[SIGMA], s, norm2, scale, Q, small)
                 if k == 0:
                     why = PROJECT
@@ -345,7 +342,7 @@ def stream_psd(
                     g[0, j] = w[j]
                 state[CORRECTIONS] += 1.0
             else:
-                # u = Q x, h = R u = Q T x + β x_k q_{k+1}, both from the Lanczos run.
+                # u = Q x, h = R u = (Q T x + β x_k q_{k+1}) / σ, both from the Lanczos run.
                 alpha, beta, x, Tx = small[0], small[1], small[3], small[2]
                 length = 0.0
                 for i in range(k):
@@ -361,6 +358,7 @@ def stream_psd(
                         Tx[i] += beta[i - 1] * x[i - 1]
                     if i + 1 < k:
                         Tx[i] += beta[i] * x[i + 1]
+                    Tx[i] /= state[SIGMA]
                 u = terms[n_terms]
                 u[:] = 0.0
                 h[:] = 0.0
@@ -380,11 +378,12 @@ def stream_psd(
                 # The joint 2 × 2 Woodbury correction: two rank-one ones in turn blow up near σ = μ.
                 a00, a01, a11 = vw - 1.0 / s, vh, 1.0 / mu + uh
                 determinant = a00 * a11 - a01 * a01
+                a00, a01, a11 = a00 / determinant, a01 / determinant, a11 / determinant
                 for j in range(d):
                     f[0, j] = w[j]
                     f[1, j] = h[j]
-                    g[0, j] = (a11 * w[j] - a01 * h[j]) / determinant
-                    g[1, j] = (a00 * h[j] - a01 * w[j]) / determinant
+                    g[0, j] = a11 * w[j] - a01 * h[j]
+                    g[1, j] = a00 * h[j] - a01 * w[j]
                 state[CORRECTIONS] += 1.0
                 weight = max(float(k - GOOD_RUN), 1.0)
                 state[WEIGHT] = min(state[WEIGHT] + weight, MEMORY)
