@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from mahala.files import ModelFileError, array_value, header_value, read_model, write_model
@@ -72,7 +72,7 @@ class Metric:
     matrix: FloatArray
     threshold: float | None = None
     kind: Literal["mahalanobis", "bilinear"] = "mahalanobis"
-    feature_names: tuple[str, ...] | None = None
+    feature_names: Sequence[str] | None = None
     kernel_map: KernelMap | None = None
 
     def __post_init__(self) -> None:
@@ -88,7 +88,6 @@ class Metric:
                 raise ValueError("kernel_map must have grown over some points")
             kernel_map = kernel_map.freeze()
         matrix = _check_matrix(self.matrix, self.kind, kernel_map)
-        matrix.flags.writeable = False
         names = self.feature_names
         if names is not None:
             n_features = len(matrix) if kernel_map is None else kernel_map.n_features_in
@@ -103,3 +102,328 @@ class Metric:
     def euclidean(cls, n_features: int) -> Metric:
         """The Euclidean distance between points of n_features features."""
         return cls(np.eye(n_features))
+
+    @property
+    def n_features_in(self) -> int:
+        """The number of features of a point; of the first one, the query, under a bilinear metric."""
+        if self.kernel_map is not None and self.kernel_map.n_features_in is not None:
+            return self.kernel_map.n_features_in
+        return len(self.matrix)
+
+    @property
+    def spectrum(self) -> FloatArray:
+        """The eigenvalues of M, largest first; the singular values under a bilinear metric."""
+        return self._decomposition[1]
+
+    @cached_property
+    def rank(self) -> int:
+        """The number of eigenvalues (bilinear: singular values) above zero, as far as rounding lets tell."""
+        return int((self.spectrum > self._rounding).sum())
+
+    @cached_property
+    def is_psd(self) -> bool:
+        """Whether no eigenvalue is negative beyond rounding, so that distances are real."""
+        self._refuse_bilinear("is_psd")
+        return bool(self.spectrum.min(initial=0.0) >= -_PSD_SLACK * np.abs(self.spectrum).max(initial=0.0))
+
+    @property
+    def components(self) -> FloatArray:
+        """The rank × d matrix L with `M = Lᵀ L`: eigenvectors times the root of their eigenvalue, largest first."""
+        self._require_psd("components")
+        return self._roots[0]
+
+    def distance(self, x: Any, x2: Any, *, squared: bool = False) -> Any:
+        """The distance of a point from a point (a float), or row by row (an array); either may be one point."""
+        if squared:
+            self._refuse_bilinear("distance")
+        else:
+            self._require_psd("distance (unless squared)")
+        x, x2 = self._pair(x, x2)
+        positive, negative = (_squared_lengths(x, x2, root) for root in self._roots)
+        return _plain(positive - negative if squared else np.sqrt(positive))
+
+    def similarity(self, x: Any, x2: Any) -> Any:
+        """`xᵀ M x2` of a point and a point (a float), or row by row (an array); either may be one point."""
+        x, x2 = self._pair(x, x2)
+        if x.ndim == 1:
+            return _plain(x2 @ (x @ self.matrix))
+        if x2.ndim == 1:
+            return x @ (self.matrix @ x2)
+        product = x @ self.matrix
+        if is_sparse(x2):
+            return np.asarray(x2.multiply(product).sum(axis=1)).ravel()
+        return np.einsum("ij,ij->i", product, x2)
+
+    def pairwise(self, X: Any, Y: Any = None, *, squared: bool = False) -> FloatArray:
+        """The distances (under a bilinear metric: similarities) of every row of X and every row of Y (None: X)."""
+        rows = self._rows(X, "X")
+        if Y is None and self.kind == "bilinear" and self.matrix.shape[0] != self.matrix.shape[1]:
+            raise ValueError(f"Y must be given, as queries and items have {self.matrix.shape} features")
+        others = rows if Y is None else self._rows(Y, "Y", item=True)
+        if self.kind == "bilinear":
+            if squared:
+                raise ValueError("squared has no meaning for the similarities of a bilinear metric")
+            return np.asarray(rows @ self.matrix @ others.T)
+        if not squared:
+            self._require_psd("pairwise (unless squared)")
+        positive, negative = self._roots
+        result = _cross_distances(rows @ positive.T, others @ positive.T, squared)
+        if len(negative):
+            result -= _cross_distances(rows @ negative.T, others @ negative.T, squared)
+        return result
+
+    def transform(self, X: Any) -> FloatArray:
+        """Points in the space where this metric is the Euclidean distance, one of `rank` dimensions."""
+        self._require_psd("transform")
+        return np.asarray(self._rows(X, "X") @ self.components.T)
+
+    def embed(self, X: Any, side: Literal["query", "item"] = "query") -> Any:
+        """Points such that the inner product of a query and an item is their similarity.
+
+        Under a bilinear metric items stay as they are, so that an index over them serves every metric.
+        """
+        if side not in ("query", "item"):
+            raise ValueError(f"side must be 'query' or 'item', got {side!r}")
+        if self.kind == "mahalanobis":
+            return self.transform(X)
+        rows = self._rows(X, "X", item=side == "item")
+        return rows if side == "item" else rows @ self.matrix
+
+    def projected(self) -> Metric:
+        """The nearest metric with a PSD matrix: negative eigenvalues become zero."""
+        self._refuse_bilinear("projected")
+        return self if self.is_psd else self._leading(self.rank)
+
+    def truncate(self, k: int) -> Metric:
+        """The metric of the k leading directions only."""
+        k = operator.index(k)
+        if k < 0:
+            raise ValueError(f"k must not be negative, got {k}")
+        if self.kind == "mahalanobis":
+            self._require_psd("truncate")
+        return self if k >= self.rank else self._leading(k)
+
+    def explain(self, x: Any, x2: Any) -> Explanation:
+        """What the squared distance (under a bilinear metric: the similarity) of two points is made of."""
+        left, values, right = self._decomposition
+        x, x2 = self._pair(x, x2)
+        if x.ndim != 1 or x2.ndim != 1:
+            raise ValueError("x and x2 must be single points, 1-D arrays, to be explained")
+        if self.kind == "bilinear":
+            features = x * (self.matrix @ x2)
+            directions = values * (x @ left) * (x2 @ right)
+            total = float(x @ self.matrix @ x2)
+        else:
+            v = x - x2
+            features = v * (self.matrix @ v)
+            directions = values * (v @ left) ** 2
+            total = float(v @ self.matrix @ v)
+        if self.kernel_map is not None:
+            return Explanation(total, None, directions, None)
+        names = self.feature_names or tuple(f"x{i}" for i in range(len(features)))
+        return Explanation(total, features, directions, tuple(names))
+
+    def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+        """The metric as a header and arrays for a model file."""
+        kernel_header, arrays = (None, {}) if self.kernel_map is None else self.kernel_map.to_arrays()
+        header: dict[str, object] = {
+            "kind": self.kind,
+            "threshold": self.threshold,
+            "feature_names": self.feature_names,
+            "kernel_map": kernel_header,
+        }
+        return header, {"matrix": self.matrix, **arrays}
+
+    @classmethod
+    def from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> Metric:
+        """The metric that `to_parts` took apart."""
+        kernel_header = header_value(header, "kernel_map", dict, type(None))
+        kind: Any = header_value(header, "kind", str)
+        return cls(
+            array_value(arrays, "matrix", np.float64, (None, None)),
+            threshold=header_value(header, "threshold", float, type(None)),
+            kind=kind,
+            feature_names=header_value(header, "feature_names", list, type(None)),
+            kernel_map=None if kernel_header is None else KernelMap.from_arrays(kernel_header, arrays),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the metric to a model file, replacing what is there."""
+        header, arrays = self.to_parts()
+        write_model(path, "metric", arrays, header)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Metric:
+        """The metric in a model file; a ModelFileError where there is none that can be used."""
+        header, arrays = read_model(path, "metric")
+        try:
+            return cls.from_parts(header, arrays)
+        except (TypeError, ValueError) as error:
+            raise ModelFileError(f"{os.fspath(path)} cannot be read: {error}") from error
+
+    def __repr__(self) -> str:
+        parts = [repr(self.kind), "×".join(map(str, self.matrix.shape))]
+        if self.threshold is not None:
+            parts.append(f"threshold={self.threshold:g}")
+        if self.kernel_map is not None:
+            parts.append(f"kernel={self.kernel_map.kernel!r}")
+        return f"Metric({', '.join(parts)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy or an unpickled metric is built anew, so that its arrays cannot be written to either.
+        return Metric, (self.matrix, self.threshold, self.kind, self.feature_names, self.kernel_map)
+
+    @cached_property
+    def _is_diagonal(self) -> bool:
+        return self.kind == "mahalanobis" and np.array_equal(self.matrix, np.diag(self.matrix.diagonal()))
+
+    @cached_property
+    def _decomposition(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Directions as columns, values from the largest down, and directions of the other side."""
+        if self._is_diagonal:
+            order = np.argsort(-self.matrix.diagonal(), kind="stable")
+            left = right = np.eye(len(order))[:, order]
+            values = self.matrix.diagonal()[order]
+        else:
+            try:
+                if self.kind == "mahalanobis":
+                    ascending, vectors = np.linalg.eigh(self.matrix)
+                    left = right = vectors[:, ::-1]
+                    values = ascending[::-1]
+                else:
+                    left, values, rows = np.linalg.svd(self.matrix, full_matrices=False)
+                    right = rows.T
+            except np.linalg.LinAlgError as error:
+                raise ValueError("the decomposition of matrix does not converge: rescale the features") from error
+            # Of each direction and its opposite, the one whose largest entry is positive.
+            signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
+            left, right = left * signs, right * signs
+        for array in (left, values, right):
+            array.flags.writeable = False
+        return left, values, right
+
+    @property
+    def _rounding(self) -> float:
+        """The error of computed eigenvalues. Those of a diagonal matrix are exact, however far apart."""
+        if self._is_diagonal:
+            return 0.0
+        return float(max(self.matrix.shape) * _EPS * np.abs(self.spectrum).max(initial=0.0))
+
+    @cached_property
+    def _roots(self) -> tuple[FloatArray, FloatArray]:
+        """P and N with `M = PᵀP - NᵀN`; N has no rows where M counts as PSD."""
+        vectors, values, _ = self._decomposition
+        positive, negative = values > self._rounding, values < -self._rounding
+        if self.is_psd:
+            negative[:] = False
+        roots = [(vectors[:, chosen] * np.sqrt(np.abs(values[chosen]))).T for chosen in (positive, negative)]
+        for array in roots:
+            array.flags.writeable = False
+        return roots[0], roots[1]
+
+    def _leading(self, k: int) -> Metric:
+        left, values, right = self._decomposition
+        return replace(self, matrix=(left[:, :k] * values[:k]) @ right[:, :k].T)
+
+    def _rows(self, X: Any, name: str, item: bool = False) -> Any:
+        """Rows to which M applies: checked, in float64 (CSR in its own dtype), mapped by the kernel map."""
+        X = check_rows(X, name)
+        expected = self.matrix.shape[1] if item and self.kind == "bilinear" else self.n_features_in
+        if X.shape[1] != expected:
+            raise ValueError(f"{name} has {X.shape[1]} features, but this metric compares points of {expected}")
+        if self.kernel_map is not None:
+            return self.kernel_map.coordinates(X)
+        return X if is_sparse(X) else X.astype(np.float64, copy=False)
+
+    def _pair(self, x: Any, x2: Any) -> tuple[Any, Any]:
+        """Points or rows of points to compare one by one, each 1-D or 2-D as given."""
+        pair = []
+        for points, name in ((x, "x"), (x2, "x2")):
+            single = not is_sparse(points) and np.ndim(points) == 1
+            rows = self._rows([points] if single else points, name, item=name == "x2")
+            pair.append(rows[0] if single else rows)
+        if pair[0].ndim == pair[1].ndim == 2 and pair[0].shape[0] != pair[1].shape[0]:
+            raise ValueError(
+                f"x and x2 must have the same number of rows, got {pair[0].shape[0]} and {pair[1].shape[0]}; "
+                "to compare every row with every other use pairwise"
+            )
+        return pair[0], pair[1]
+
+    def _refuse_bilinear(self, what: str) -> None:
+        if self.kind == "bilinear":
+            raise ValueError(f"{what} is for Mahalanobis metrics; this one is bilinear: use similarity or embed")
+
+    def _require_psd(self, what: str) -> None:
+        self._refuse_bilinear(what)
+        if not self.is_psd:
+            raise ValueError(
+                f"{what} needs a positive semi-definite matrix, but the smallest eigenvalue is "
+                f"{self.spectrum.min():.3g}: call .projected() and use the metric that it returns"
+            )
+
+
+def _plain(result: Any) -> Any:
+    """A float where two single points were compared, else the array."""
+    return float(result) if np.ndim(result) == 0 else result
+
+
+def _squared_lengths(x: Any, x2: Any, root: FloatArray) -> Any:
+    sparse = is_sparse(x) or is_sparse(x2)  # then the difference of the points themselves may be dense
+    differences = x @ root.T - x2 @ root.T if sparse else (x - x2) @ root.T
+    return np.square(differences).sum(axis=-1)
+
+
+def _cross_distances(rows: FloatArray, others: FloatArray, squared: bool) -> FloatArray:
+    if rows.shape[1] == 0:
+        return np.zeros((len(rows), len(others)))
+    # cdist subtracts before it squares; the faster matrix product would lose the digits of close points.
+    return cdist(rows, others, "sqeuclidean" if squared else "euclidean")
+
+
+def _check_matrix(matrix: Any, kind: str, kernel_map: KernelMap | None) -> FloatArray:
+    raw = np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)
+    if raw.dtype.kind not in "fiub":
+        raise TypeError(f"matrix must hold real numbers, got dtype {raw.dtype}")
+    array = np.array(raw, dtype=np.float64, order="C")
+    if array.ndim != 2 or (kind == "mahalanobis" and array.shape[0] != array.shape[1]):
+        shape = "square" if kind == "mahalanobis" else "2-D"
+        raise ValueError(f"matrix must be {shape} where kind={kind!r}, got shape {array.shape}")
+    if kernel_map is None and 0 in array.shape:
+        raise ValueError(f"matrix must have at least one row and one column, got shape {array.shape}")
+    if kernel_map is not None and len(array) != kernel_map.dimension:
+        raise ValueError(
+            f"matrix must have a row for each of the {kernel_map.dimension} coordinates of kernel_map, "
+            f"got shape {array.shape}"
+        )
+    largest = np.abs(array).max(initial=0.0)
+    if not math.isfinite(largest):
+        raise ValueError("matrix must be finite, got NaN or infinity")
+    if largest > _LARGEST_ENTRY:
+        raise ValueError(f"matrix must have entries up to {_LARGEST_ENTRY:g}, got {largest:.3g}: distances overflow")
+    if kind == "mahalanobis" and not np.array_equal(array, array.T):
+        asymmetry = np.abs(array - array.T).max()
+        if asymmetry > 1e-8 * largest:
+            raise ValueError(
+                f"matrix must be symmetric where kind='mahalanobis', but M - Mᵀ is as large as {asymmetry:.3g}; "
+                "pass (M + M.T) / 2, or kind='bilinear'"
+            )
+        array = (array + array.T) / 2
+    array.flags.writeable = False
+    return array
+
+
+def _check_names(names: Sequence[str], n_features: int | None) -> tuple[str, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError("feature_names must be a sequence of strings")
+    if len(names) != n_features:
+        raise ValueError(f"feature_names must have {n_features} names, one a feature, got {len(names)}")
+    return tuple(str(name) for name in names)
+
+
+def _check_threshold(threshold: Any) -> float | None:
+    if threshold is None:
+        return None
+    value = float(threshold)
+    if not math.isfinite(value):
+        raise ValueError(f"threshold must be finite or None, got {threshold!r}")
+    return value

@@ -27,9 +27,7 @@ def slow_predictions(train, y_train, test, k, leave_one_out):
 
 
 def slow_error(train, y_train, test, y_test, k, average, leave_one_out=False):
-    wrong = [
-        a != b for a, b in zip(slow_predictions(train, y_train, test, k, leave_one_out), y_test, strict=True)
-    ]
+    wrong = [a != b for a, b in zip(slow_predictions(train, y_train, test, k, leave_one_out), y_test, strict=True)]
     if average == "sample":
         return sum(wrong) / len(wrong)
     shares = []
@@ -74,14 +72,7 @@ def random_data():
     return X[:200], y[:200], X[200:], y[200:]
 
 
-def random_metric(d, rank, seed=1):
-    A = np.random.default_rng(seed).normal(size=(d, rank))
-    return Metric(A @ A.T)
-
-
-@pytest.mark.parametrize(
-    "labels", [np.array([3, 5, 8, 9]), np.array(["ab", "b", "c", "z"])], ids=["ints", "strings"]
-)
+@pytest.mark.parametrize("labels", [np.array([3, 5, 8, 9]), np.array(["ab", "b", "c", "z"])], ids=["ints", "strings"])
 def test_against_scikit_learn(random_data, labels):
     train, y_train, test, y_test = random_data
     y_train, y_test = labels[y_train], labels[y_test]
@@ -93,7 +84,8 @@ def test_against_scikit_learn(random_data, labels):
 
 def test_metric_against_scikit_learn(random_data):
     train, y_train, test, y_test = random_data
-    M = random_metric(5, 5).matrix
+    A = np.random.default_rng(1).normal(size=(5, 5))
+    M = A @ A.T
     errors = knn_error(Metric(M), train, y_train, test, y_test)
     for k in (1, 2, 5, 25):
         classifier = KNeighborsClassifier(k, algorithm="brute", metric="mahalanobis", metric_params={"VI": M})
@@ -197,9 +189,7 @@ def test_wrong_input(arguments, options, message):
 
 
 def test_wrong_metric():
-    with pytest.raises(
-        ValueError, match=r"metric must be positive semi-definite, .* use metric.projected\(\)"
-    ):
+    with pytest.raises(ValueError, match=r"metric must be positive semi-definite, .* use metric.projected\(\)"):
         knn_error(Metric(np.diag([1.0, -1.0])), X, Y)
     with pytest.raises(ValueError, match="metric must be a Mahalanobis metric, got a bilinear similarity"):
         knn_error(Metric(np.eye(2), kind="bilinear"), X, Y)

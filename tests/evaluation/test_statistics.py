@@ -13,9 +13,7 @@ from scipy import stats
 
 from mahala.evaluation.statistics import friedman_holm, holm
 
-TIED_TABLES = hnp.arrays(
-    np.int64, st.tuples(st.integers(2, 8), st.integers(3, 6)), elements=st.integers(0, 3)
-)
+TIED_TABLES = hnp.arrays(np.int64, st.tuples(st.integers(2, 8), st.integers(3, 6)), elements=st.integers(0, 3))
 
 # Mean CPU seconds on 15 datasets, of the passive-aggressive metric learners and ITML: Pérez-Suay, Ferri and
 # Arevalillo-Herráez, "Passive-aggressive online distance metric learning and extensions" (2013), Table 3.

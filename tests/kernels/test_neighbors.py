@@ -176,9 +176,7 @@ def test_wrong_queries():
 
 @settings(deadline=None, max_examples=150)
 @given(
-    hnp.arrays(
-        np.int32, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=9), elements=st.integers(0, 3)
-    )
+    hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=9), elements=st.integers(0, 3))
 )
 def test_votes_against_counting(labels):
     winners = vote(labels, 4)

@@ -390,7 +390,9 @@ def stream_psd(
                 state[LOG_MU] += (np.log(mu) - state[LOG_MU]) * weight / state[WEIGHT]
             best = np.exp(state[LOG_MU])
             tuned = 0.5 * state[SIGMA] < best < 2.0 * state[SIGMA]
-            if state[CORRECTIONS] >= REFRESH or (state[WASTE] >= d // 4 and not tuned):
+            # A correction with μ far above σ cancels most of R and leaves its rounding errors.
+            spoilt = mu > 100.0 * state[SIGMA]
+            if spoilt or state[CORRECTIONS] >= REFRESH or (state[WASTE] >= d // 4 and not tuned):
                 why = REFACTOR
                 state[SIGMA] = max(best, 1e-6 * scale)
         if n_terms:
