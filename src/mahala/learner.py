@@ -8,7 +8,6 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state, column_or_1d
@@ -154,7 +153,7 @@ class PairLearner(Learner):
         if reset:
             self._seed = int(check_random_state(self.random_state).randint(2**31))
             self._rng = np.random.default_rng(self._seed)
-        if isinstance(X, Pairs) or np.ndim(X) == 3:
+        if isinstance(X, Pairs) or _ndim(X) == 3:
             pairs = _labelled(X, y)
             self._check_n_features_of(pairs, reset=reset)
             return pairs, None
@@ -221,7 +220,7 @@ class PairLearner(Learner):
     def score(self, X: Any, y: ArrayLike | None = None) -> float:
         """Share of pairs predicted rightly; for rows with class labels, accuracy of leave-one-out 3-NN."""
         check_is_fitted(self)
-        if isinstance(X, Pairs) or np.ndim(X) == 3:
+        if isinstance(X, Pairs) or _ndim(X) == 3:
             pairs = _labelled(X, y)
             return float(np.mean(self.predict(pairs) == pairs.y))
         X, codes = self._labelled_rows(X, y, reset=False)
@@ -235,10 +234,15 @@ def leave_one_out_errors(embedded: NDArray[np.float64], codes: NDArray[np.intp],
     return errors
 
 
+def _ndim(X: Any) -> int:
+    """Number of axes, of frames and lists too."""
+    return int(X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim)
+
+
 def _as_pairs(X: Any) -> Pairs:
     if isinstance(X, Pairs):
         return X
-    if sp.issparse(X) or np.ndim(X) != 3:
+    if _ndim(X) != 3:
         raise ValueError(
             "Expected Pairs or a 3-D array of shape (n_pairs, 2, n_features); rows alone hold no comparisons. "
             "Reshape your data, or use transform on rows"

@@ -33,7 +33,7 @@ class History:
     @property
     def moved(self) -> NDArray[np.bool_]:
         """Whether the step changed the model."""
-        return self.tau != 0.0
+        return np.not_equal(self.tau, 0.0)
 
     @property
     def loss(self) -> Floats:

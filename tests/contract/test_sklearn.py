@@ -1,0 +1,48 @@
+"""scikit-learn's own checks on every learner.
+
+`predict` and `decision_function` are about comparisons; some checks call them with rows, which hold none, and must
+fail. So that nothing hides behind those failures, each check also runs on the learner without these two methods, where
+none may fail.
+"""
+
+from __future__ import annotations
+
+import pytest
+from contract.learners import LEARNERS, ON_ROWS
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+ON_COMPARISONS = "calls predict or decision_function with rows, which hold no comparisons"
+EXPECTED_FAILURES = dict.fromkeys(
+    [
+        "check_n_features_in_after_fitting",
+        "check_estimators_pickle",
+        "check_estimators_dtypes",
+        "check_dtype_object",
+        "check_f_contiguous_array_estimator",
+        "check_estimators_nan_inf",
+        "check_estimator_sparse_array",
+        "check_estimator_sparse_matrix",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_dict_unchanged",
+        "check_fit_idempotent",
+    ],
+    ON_COMPARISONS,
+)
+
+
+@parametrize_with_checks([kind() for kind in LEARNERS], expected_failed_checks=lambda learner: EXPECTED_FAILURES)
+def test_learner_passes(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks([kind() for kind in ON_ROWS])
+def test_learner_on_rows_passes(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_predict_on_rows_says_what_to_do(kind, labelled):
+    X, y = labelled
+    with pytest.raises(ValueError, match="Pairs or a 3-D array"):
+        kind().fit(X, y).predict(X)

@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from mahala.files import ModelFileError, read_model, write_model
+from mahala.kernel_map import KernelMap
+
+NAMED = [
+    ("linear", {}),
+    ("rbf", {}),
+    ("rbf", {"gamma": 0.3}),
+    ("poly", {"degree": 2, "coef0": 1.0}),
+    ("poly", {"gamma": 0.5, "degree": 3, "coef0": 0.1}),
+    ("cosine", {}),
+]
+
+
+@st.composite
+def point_sets(draw):
+    """Points with duplicates, zero vectors, dependent features and features of other scales."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(1, 40)), draw(st.integers(1, 6))
+    X = rng.normal(size=(n, d))
+    if draw(st.booleans()):
+        X = rng.normal(size=(n, 1)) @ rng.normal(size=(1, d))
+    if draw(st.booleans()):
+        X = np.round(X)
+    if draw(st.booleans()):
+        X = X[rng.integers(0, max(1, n // 3), size=n)]
+    X[rng.random(n) < draw(st.sampled_from([0.0, 0.3]))] = 0.0
+    return X * draw(st.sampled_from([1e-8, 1.0, 1e8]))
+
+
+def relative_error(inner_products, K):
+    norms = np.sqrt(np.diag(K))
+    norms[norms == 0] = 1.0
+    return np.abs((inner_products - K) / np.outer(norms, norms)).max()
+
+
+def grown(kernel, params, X, pieces=1):
+    result = KernelMap(kernel, params)
+    for piece in np.array_split(np.arange(X.shape[0]), pieces):
+        result.grow(X, piece)
+    return result
+
+
+@given(X=point_sets())
+@settings(deadline=None, max_examples=100)
+def test_linear_coordinates_keep_inner_products(X):
+    points = grown("linear", None, X)
+    Z = points.coordinates(X)
+    assert relative_error(Z @ Z.T, X @ X.T) < 1e-10
+    assert points.dimension == np.linalg.matrix_rank(X, tol=1e-5 * np.linalg.norm(X, axis=1).max())
+
+
+@pytest.mark.parametrize(("kernel", "params"), NAMED)
+@given(X=point_sets().filter(lambda X: np.abs(X).max() < 100))
+@settings(deadline=None, max_examples=20)
+def test_coordinates_reproduce_the_kernel_on_the_points_grown_over(kernel, params, X):
+    K = pairwise_kernels(X, metric=kernel, **params)
+    points = grown(kernel, params, X)
+    Z = points.coordinates(X)
+    assert relative_error(Z @ Z.T, K) < 1e-8
+    before = points.dimension
+    points.grow(X[::-1])  # points of the span bring nothing new
+    assert points.dimension == before
+
+
+@given(X=point_sets(), pieces=st.integers(1, 12))
+@settings(deadline=None, max_examples=50)
+def test_splitting_the_points_over_calls_changes_nothing(X, pieces):
+    whole, split = grown("rbf", {"gamma": 1.0}, X), grown("rbf", {"gamma": 1.0}, X, pieces)
+    a, b = whole.coordinates(X), split.coordinates(X)
+    np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-8)
+
+
+def test_well_separated_points_become_landmarks_in_their_order_however_split():
+    X = np.random.default_rng(0).normal(size=(700, 12))  # more than two blocks
+    whole = grown("rbf", None, X)
+    np.testing.assert_array_equal(whole.landmarks, X)
+    np.testing.assert_allclose(whole.factor, np.linalg.cholesky(pairwise_kernels(X, metric="rbf")), atol=1e-9)
+    for pieces in (3, 70):
+        split = grown("rbf", None, X, pieces)
+        np.testing.assert_array_equal(split.landmarks, X)
+        np.testing.assert_allclose(split.factor, whole.factor, atol=1e-11)
+
+
+def test_growing_keeps_the_coordinates_of_earlier_points():
+    X = np.random.default_rng(1).normal(size=(60, 8))
+    points = grown("rbf", None, X[:40])
+    before = points.coordinates(X[:40])
+    points.grow(X[40:])
+    after = points.coordinates(X[:40])
+    np.testing.assert_allclose(after[:, : before.shape[1]], before, atol=1e-10)
+    np.testing.assert_allclose(after[:, before.shape[1] :], 0.0, atol=1e-10)
+
+
+def test_new_points_are_projected_on_the_span():
+    rng = np.random.default_rng(2)
+    X, new = rng.normal(size=(5, 9)), rng.normal(size=(20, 9))
+    points = grown("linear", None, X)
+    projection = new @ np.linalg.pinv(X) @ X
+    Z = points.coordinates(new)
+    np.testing.assert_allclose(Z @ Z.T, projection @ projection.T, atol=1e-10)
+    np.testing.assert_allclose(Z @ points.coordinates(X).T, new @ X.T, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "params"), [("rbf", {}), ("rbf", {"gamma": 0.01}), ("poly", {"degree": 6, "coef0": 1})]
+)
+def test_points_in_order_along_a_curve_do_not_pile_up_rounding(kernel, params):
+    t = np.linspace(0, 5, 1000)[:, None]
+    X = np.hstack([t, t**2, np.sin(t)])
+    Z = grown(kernel, params, X).coordinates(X)
+    assert relative_error(Z @ Z.T, pairwise_kernels(X, metric=kernel, **params)) < 1e-6
+
+
+def test_far_off_duplicates_are_duplicates():
+    X = np.random.default_rng(3).normal(size=(30, 4)) + 1e7
+    assert grown("rbf", None, np.vstack([X, X, X])).dimension == 30
+
+
+@pytest.mark.parametrize(("kernel", "params"), NAMED)
+def test_sparse_and_narrow_input_give_the_same_coordinates(kernel, params):
+    rng = np.random.default_rng(4)
+    X = np.where(rng.random((50, 12)) < 0.3, rng.integers(-4, 5, size=(50, 12)), 0).astype(float)
+    dense = grown(kernel, params, X)
+    expected = dense.coordinates(X)
+    for other in (sp.csr_matrix(X), sp.csr_array(X), X.astype(np.float32), X.astype(np.int8)):
+        points = grown(kernel, params, other)
+        assert sp.issparse(points.landmarks) == sp.issparse(other)
+        np.testing.assert_allclose(points.coordinates(other), expected, atol=1e-6)
+        np.testing.assert_allclose(points.coordinates(X), expected, atol=1e-6)
+        np.testing.assert_allclose(dense.coordinates(other), expected, atol=1e-6)
+        mixed = grown(kernel, params, X[:20])
+        mixed.grow(other[20:])
+        np.testing.assert_allclose(mixed.coordinates(other), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_precomputed_kernel_equals_the_kernel_itself(dtype):
+    rng = np.random.default_rng(5)
+    X, new = rng.normal(size=(40, 6)), rng.normal(size=(7, 6))
+    rows = rng.permutation(40)[:25]
+    named, precomputed = KernelMap("rbf"), KernelMap("precomputed")
+    named.grow(X, rows)
+    K = pairwise_kernels(X, metric="rbf").astype(dtype)
+    for piece in (rows[:10], rows[10:], rows[:5]):
+        precomputed.grow(K, piece)
+    assert precomputed.n_features_in == 40
+    assert sorted(precomputed.landmarks.tolist()) == sorted(rows.tolist())
+    values = pairwise_kernels(new, X, metric="rbf").astype(dtype)
+    Z, expected = precomputed.coordinates(values), named.coordinates(new)
+    np.testing.assert_allclose(Z @ Z.T, expected @ expected.T, atol=1e-9 if dtype == np.float64 else 1e-3)
+
+
+def test_a_callable_kernel_sees_blocks_of_rows():
+    X = np.random.default_rng(6).normal(size=(600, 3))
+    points = grown(lambda A, B: (A @ B.T + 1) ** 2, None, X)
+    assert points.dimension == 10
+    Z = points.coordinates(X)
+    assert relative_error(Z @ Z.T, (X @ X.T + 1) ** 2) < 1e-10
+
+
+def test_zero_points_give_a_map_without_coordinates():
+    points = grown("linear", None, np.zeros((3, 2)))
+    assert points.dimension == 0
+    assert points.coordinates(np.ones((4, 2))).shape == (4, 0)
+    points.grow(np.eye(2))
+    np.testing.assert_allclose(points.coordinates(np.eye(2)), np.eye(2))
+
+
+def sigmoid(A, B):
+    return np.tanh(A @ B.T - 1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "match"),
+    [
+        (lambda A, B: -(A @ B.T), r"kernel must be positive semi-definite, got k\(x, x\) = -"),
+        (lambda A, B: np.full((len(A), len(B)), np.nan), "kernel must return finite values"),
+        (lambda A, B: A @ B.T + np.inf, "kernel must return finite values"),
+        (lambda A, B: np.ones(3), r"kernel must return a value for each pair, a 20×20 matrix, got shape \(3,\)"),
+        (lambda A, B: "no", "kernel must return"),
+        (lambda A, B: (A @ B.T) * 1j, "kernel must return real numbers"),
+        (lambda A, B: A @ B.T + np.arange(len(B)), "kernel must be symmetric"),
+        (lambda A, B: 1.0 - 5 * (A @ B.T > 0), "kernel must be positive semi-definite"),
+        (lambda A, B: 1.0 + 100 * (np.abs(A @ B.T) < 1), "kernel must be positive semi-definite"),
+    ],
+)
+def test_bad_kernels_are_named_and_leave_the_map_as_it_was(kernel, match):
+    X = np.random.default_rng(7).normal(size=(20, 3))
+    points = KernelMap(kernel)
+    with pytest.raises(ValueError, match=match):
+        points.grow(X)
+    assert points.dimension == 0
+    assert points.n_features_in is None
+
+
+def test_a_failure_in_a_later_block_undoes_the_earlier_ones():
+    calls = []
+
+    def failing(A, B):
+        calls.append(len(A))
+        if len(calls) > 3:
+            raise OSError("the disk is full")
+        return A @ B.T
+
+    points = KernelMap(failing)
+    with pytest.raises(OSError, match="disk is full"):
+        points.grow(np.random.default_rng(8).normal(size=(1000, 3)))
+    assert points.dimension == 0
+    assert points.landmarks is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "params", "match"),
+    [
+        ("gauss", {}, "kernel must be one of"),
+        (3, {}, "kernel must be one of"),
+        (["rbf"], {}, "kernel must be one of"),
+        ("rbf", {"degree": 2}, r"kernel 'rbf' takes \['gamma'\], got 'degree'"),
+        ("linear", {"gamma": 1}, "takes no parameters"),
+        (np.inner, {"gamma": 1}, "takes no parameters"),
+        ("rbf", {"gamma": "scale"}, r"params\['gamma'\] must be a finite number"),
+        ("rbf", {"gamma": np.inf}, "finite"),
+        ("rbf", {"gamma": True}, "finite"),
+        ("rbf", {"gamma": -1.0}, "must not be negative"),
+        ("poly", {"degree": 0}, "at least 1"),
+        ("poly", {"coef0": None}, "finite"),
+    ],
+)
+def test_bad_parameters_are_refused(kernel, params, match):
+    with pytest.raises(ValueError, match=match):
+        KernelMap(kernel, params)
+
+
+def test_bad_points_are_refused():
+    points = grown("linear", None, np.eye(3))
+    with pytest.raises(ValueError, match="X has 2 features, but this kernel map is of points of 3"):
+        points.grow(np.eye(2))
+    with pytest.raises(ValueError, match="X has 2 features"):
+        points.coordinates(np.eye(2))
+    with pytest.raises(ValueError, match="NaN"):
+        points.grow(np.full((1, 3), np.nan))
+    with pytest.raises(ValueError, match="rows must hold row numbers from 0 to 2, got 3"):
+        points.grow(np.eye(3), [3])
+    with pytest.raises(ValueError, match="2D"):
+        points.grow(np.ones(3))
+    with pytest.raises(ValueError, match="call grow first"):
+        KernelMap("rbf").coordinates(np.eye(3))
+    with pytest.raises(ValueError, match="square kernel matrix"):
+        KernelMap("precomputed").grow(np.ones((3, 2)))
+    with pytest.raises(ValueError, match="finite values"):
+        KernelMap("poly", {"degree": 9}).grow(np.full((2, 2), 1e50))
+
+
+def test_copies_and_frozen_maps_are_independent():
+    X = np.random.default_rng(9).normal(size=(20, 5))
+    points = grown("rbf", None, X[:10])
+    expected = points.coordinates(X)
+    frozen, copy = points.freeze(), points.copy()
+    assert frozen.freeze() is frozen
+    points.grow(X[10:])
+    copy.grow(X[15:])
+    assert (points.dimension, copy.dimension) == (20, 15)
+    np.testing.assert_array_equal(frozen.coordinates(X), expected)
+    with pytest.raises(ValueError, match=r"frozen: grow a copy\(\)"):
+        frozen.grow(X)
+    for array in (frozen.factor, frozen.landmarks, points.factor):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = 7.0
+    thawed = frozen.copy()
+    thawed.grow(X[10:])
+    np.testing.assert_allclose(thawed.coordinates(X), points.coordinates(X))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize(("kernel", "params"), [*NAMED, ("precomputed", {})])
+def test_files_keep_the_map_exactly(tmp_path, kernel, params, form):
+    X = np.random.default_rng(10).normal(size=(25, 4))
+    X = form(X @ X.T if kernel == "precomputed" else X)
+    points = grown(kernel, params, X[:15] if kernel != "precomputed" else X)
+    header, arrays = points.to_arrays()
+    write_model(tmp_path / "m", "metric", arrays, header)
+    read = KernelMap.from_arrays(*read_model(tmp_path / "m"))
+    np.testing.assert_array_equal(read.coordinates(X), points.coordinates(X))
+    read.grow(X)
+    points.grow(X)
+    np.testing.assert_array_equal(read.coordinates(X), points.coordinates(X))
+
+
+def test_an_empty_map_can_be_kept():
+    read = KernelMap.from_arrays(*KernelMap("rbf", {"gamma": None}).to_arrays())
+    read.grow(np.eye(2))
+    assert read.dimension == 2
+
+
+def test_a_callable_kernel_cannot_be_kept():
+    with pytest.raises(ValueError, match=r"kernel is a function, .* use one of the named"):
+        grown(sigmoid, None, np.ones((1, 2)) * 3).to_arrays()
+
+
+@pytest.mark.parametrize(
+    ("header_change", "array_change", "match"),
+    [
+        ({"kernel": "gauss"}, {}, "kernel must be one of"),
+        ({"kernel": 3}, {}, "'kernel' should be str"),
+        ({"params": {"gamma": 1}}, {}, "takes no parameters"),
+        ({"n_features_in": None}, {}, "'n_features_in' should be int"),
+        ({"n_features_in": 3}, {}, "damaged|shape"),
+        ({"n_features_in": -4}, {}, "damaged|shape"),
+        ({}, {"kernel_factor": np.eye(4)[:3]}, "square"),
+        ({}, {"kernel_factor": np.ones((4, 4))}, "lower triangular"),
+        ({}, {"kernel_factor": np.eye(4) * np.nan}, "finite"),
+        ({}, {"kernel_factor": np.zeros((4, 4))}, "positive diagonal"),
+        ({}, {"kernel_factor": np.eye(4, dtype=np.float32)}, "should be float64"),
+        ({}, {"kernel_factor": np.eye(3)}, "shape"),
+    ],
+)
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_damaged_parts_are_refused(header_change, array_change, match, form):
+    header, arrays = grown("linear", None, form(np.eye(4))).to_arrays()
+    with pytest.raises(ModelFileError, match=match):
+        KernelMap.from_arrays(header | header_change, arrays | array_change)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kernel_landmarks_indices", np.array([0, 1, 2, 99])),
+        ("kernel_landmarks_indices", np.array([0, 1, 2, -1])),
+        ("kernel_landmarks_indptr", np.array([0, 1, 2, 3, 99])),
+        ("kernel_landmarks_indptr", np.array([0, 3, 2, 3, 4])),
+        ("kernel_landmarks_data", np.array([1.0, np.inf, 1.0, 1.0])),
+    ],
+)
+def test_damaged_sparse_landmarks_are_refused(name, value):
+    header, arrays = grown("linear", None, sp.csr_matrix(np.eye(4))).to_arrays()
+    with pytest.raises(ModelFileError, match="landmarks are damaged"):
+        KernelMap.from_arrays(header, arrays | {name: value})
+
+
+def test_damaged_column_numbers_are_refused():
+    header, arrays = grown("precomputed", None, np.eye(4)).to_arrays()
+    with pytest.raises(ModelFileError, match="impossible"):
+        KernelMap.from_arrays(header, arrays | {"kernel_landmarks": np.array([0, 1, 2, 4])})
