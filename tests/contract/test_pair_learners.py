@@ -1,0 +1,318 @@
+"""What every learner from pairs promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from contract.learners import PAIR_LEARNERS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import mahala
+from mahala import Metric, Pairs, Triplets
+from mahala.files import ModelFileError
+
+every_learner = pytest.mark.parametrize("learner", PAIR_LEARNERS, ids=repr)
+
+
+@pytest.fixture
+def pairs(labelled):
+    X, y = labelled
+    return Pairs.from_labels(X, y, 150, random_state=1)
+
+
+def models_agree(one, other, pairs, rtol=1e-10):
+    """Same metric and threshold; with a kernel the same distances, since rounding may choose another basis."""
+    a, b = one.metric_, other.metric_
+    assert a.threshold == pytest.approx(b.threshold, rel=rtol)
+    if one.kernel is None:
+        np.testing.assert_allclose(a.matrix, b.matrix, rtol=0, atol=rtol * np.abs(b.matrix).max())
+    one_distances, distances = (m.distance(pairs.X[pairs.left], pairs.X[pairs.right], squared=True) for m in (a, b))
+    np.testing.assert_allclose(one_distances, distances, rtol=0, atol=10 * rtol * distances.max())
+
+
+def feed_one_by_one(learner, pairs):
+    predictions = []
+    for i, j, similar in zip(pairs.left, pairs.right, pairs.similar, strict=True):
+        predictions.append(learner.learn_one(pairs.X[i], pairs.X[j], similar))
+    return np.where(predictions, 1, -1)
+
+
+@every_learner
+def test_a_stream_is_a_stream(learner, pairs):
+    whole = clone(learner).fit(pairs)
+    single, chunks = clone(learner), clone(learner)
+    predictions = feed_one_by_one(single, pairs)
+    for part in np.array_split(np.arange(len(pairs)), [1, 2, 40, 41, 110]):
+        chunks.partial_fit(pairs[part])
+    models_agree(single, whole, pairs)
+    models_agree(chunks, whole, pairs)
+    np.testing.assert_array_equal(predictions, whole.history_.predicted)
+    np.testing.assert_allclose(single.history_.tau, whole.history_.tau, rtol=1e-7, atol=1e-10)
+    assert single.n_steps_ == chunks.n_steps_ == whole.n_steps_ == len(pairs)
+    assert chunks.n_mistakes_ == whole.n_mistakes_ == np.count_nonzero(whole.history_.predicted != pairs.y)
+
+
+@every_learner
+def test_a_saved_stream_goes_on_where_it_stopped(learner, pairs, tmp_path):
+    never_stopped = clone(learner).partial_fit(pairs[:70]).partial_fit(pairs[70:])
+    clone(learner).partial_fit(pairs[:70]).save(tmp_path / "state.safetensors")
+    resumed = mahala.load_learner(tmp_path / "state.safetensors")
+    assert type(resumed) is type(learner)
+    assert resumed.get_params() == learner.get_params()
+    resumed.partial_fit(pairs[70:])
+    np.testing.assert_array_equal(resumed.metric_.matrix, never_stopped.metric_.matrix)
+    assert resumed.metric_.threshold == never_stopped.metric_.threshold
+    for name in ("y", "predicted", "p", "tau"):
+        np.testing.assert_array_equal(getattr(resumed.history_, name), getattr(never_stopped.history_, name))
+    assert resumed.squared_loss_ == never_stopped.squared_loss_
+    np.testing.assert_array_equal(resumed.predict(pairs), never_stopped.predict(pairs))
+
+
+@every_learner
+def test_drawing_from_labels_goes_on_where_it_stopped(learner, labelled, tmp_path):
+    X, y = labelled
+    never_stopped = clone(learner).partial_fit(X[:40], y[:40])
+    never_stopped.save(tmp_path / "state.safetensors")
+    never_stopped.partial_fit(X[40:], y[40:])
+    resumed = mahala.load_learner(tmp_path / "state.safetensors").partial_fit(X[40:], y[40:])
+    np.testing.assert_array_equal(resumed.metric_.matrix, never_stopped.metric_.matrix)
+
+
+@every_learner
+def test_metric_is_psd_and_finite(learner, pairs):
+    metric = clone(learner).fit(pairs).metric_
+    assert np.isfinite(metric.matrix).all()
+    assert metric.is_psd
+    assert np.linalg.eigvalsh(metric.matrix)[0] >= -1e-12 * np.abs(metric.matrix).max()
+    assert metric.threshold >= 1.0
+
+
+@every_learner
+def test_distances_are_those_of_the_embedding(learner, pairs):
+    fitted = clone(learner).fit(pairs)
+    Z = fitted.transform(pairs.X)
+    squared = np.sum((Z[pairs.left] - Z[pairs.right]) ** 2, axis=1)
+    np.testing.assert_allclose(fitted.decision_function(pairs), fitted.threshold_ - squared, atol=1e-7)
+    np.testing.assert_array_equal(fitted.predict(pairs), np.where(fitted.decision_function(pairs) >= 0, 1, -1))
+    assert fitted.score(pairs) == np.mean(fitted.predict(pairs) == pairs.y)
+    assert fitted.get_feature_names_out().shape == (Z.shape[1],)
+    np.testing.assert_array_equal(fitted.get_mahalanobis_matrix(), fitted.metric_.matrix)
+    if fitted.kernel is None:
+        np.testing.assert_allclose(pairs.X @ fitted.components_.T, Z)
+
+
+@every_learner
+def test_pairs_arrays_and_labels_are_the_same_to_it(learner, pairs):
+    array = np.stack([pairs.X[pairs.left], pairs.X[pairs.right]], axis=1)
+    whole = clone(learner).fit(pairs)
+    other = clone(learner).fit(array, pairs.y)
+    models_agree(other, whole, pairs)
+    np.testing.assert_allclose(other.decision_function(array), whole.decision_function(pairs), rtol=1e-6, atol=1e-7)
+    assert other.score(array, pairs.y) == whole.score(pairs)
+
+
+@every_learner
+@pytest.mark.parametrize("kind", ["float32", "csr", "csr array", "pandas", "polars", "fortran", "int64 csr"])
+def test_every_kind_of_input(learner, labelled, kind):
+    X, y = labelled
+    X = np.round(X * 8) / 8  # exact in float32
+    convert = {
+        "float32": lambda X: X.astype(np.float32),
+        "csr": sp.csr_matrix,
+        "csr array": sp.csr_array,
+        "int64 csr": lambda X: _with_int64_indices(sp.csr_matrix(X)),
+        "pandas": lambda X: pd.DataFrame(X, columns=list("abcde")),
+        "polars": lambda X: pl.DataFrame(X, schema=list("abcde")),
+        "fortran": np.asfortranarray,
+    }[kind]
+    expected = clone(learner).fit(X, y)
+    got = clone(learner).fit(convert(X), y)
+    models_agree(got, expected, Pairs.from_labels(X, y, 50, random_state=0))
+    np.testing.assert_allclose(got.transform(convert(X)), expected.transform(X), atol=1e-6)
+    if kind in ("pandas", "polars"):
+        assert list(got.feature_names_in_) == list("abcde")
+
+
+def _with_int64_indices(X):
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+@every_learner
+def test_seeds_and_labels(learner, labelled):
+    X, y = labelled
+    one = clone(learner).fit(X, y)
+    again = clone(learner).fit(X, np.array(["ash", "beech", "oak"])[y])
+    np.testing.assert_array_equal(one.metric_.matrix, again.metric_.matrix)
+    different = clone(learner).set_params(random_state=1).fit(X, y)
+    assert different.metric_.matrix.shape != one.metric_.matrix.shape or not np.allclose(
+        different.metric_.matrix, one.metric_.matrix
+    )
+
+
+@every_learner
+def test_in_a_pipeline_with_frames(learner, labelled):
+    X, y = labelled
+    pipeline = make_pipeline(StandardScaler(), clone(learner), KNeighborsClassifier(3))
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.6
+    frame = clone(learner).set_output(transform="pandas").fit(X, y).transform(X)
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame.columns) == [f"{type(learner).__name__.lower()}{i}" for i in range(frame.shape[1])]
+
+
+def test_grid_search_over_comparisons(pairs):
+    search = GridSearchCV(mahala.PA(), {"C": [1e-4, 1.0]}, cv=3).fit(pairs, pairs.y)
+    assert search.best_params_["C"] == 1.0
+    assert search.best_score_ > 0.6
+    by_labels = GridSearchCV(mahala.PA(random_state=0), {"psd": ["every", "end"]}, cv=3)
+    by_labels.fit(pairs.X, np.digitize(pairs.X[:, 0], [1.0]))
+    assert by_labels.best_score_ > 0.6
+
+
+def bad_rows():
+    X = np.arange(20.0).reshape(10, 2) / 20
+    return [
+        ("NaN", np.where(X == X[3, 1], np.nan, X), "NaN"),
+        ("infinity", np.where(X == X[3, 1], np.inf, X), "infinity"),
+        ("too large", np.where(X == X[3, 1], 1e150, X), "scale the features"),
+        ("empty", X[:0], "sample"),
+        ("no features", X[:, :0], "feature"),
+        ("one row", X[:1], "sample"),
+        ("words", np.array([["a", "b"]] * 10), "convert|numeric"),
+        ("one axis", X[:, 0], "2D array"),
+    ]
+
+
+@every_learner
+@pytest.mark.parametrize(("name", "X", "message"), bad_rows(), ids=[row[0] for row in bad_rows()])
+def test_bad_rows(learner, name, X, message):
+    y = np.arange(len(X)) % 2
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match=f"(?i){message}"):
+            getattr(clone(learner), method)(X, y)
+
+
+@every_learner
+def test_bad_comparisons(learner, labelled, pairs):
+    X, y = labelled
+    fresh = clone(learner)
+    with pytest.raises(TypeError, match="Triplets"):
+        fresh.fit(Triplets.from_labels(X, y, 10, random_state=0))
+    with pytest.raises(ValueError, match="y .*one class"):
+        fresh.fit(X, np.zeros(len(X)))
+    with pytest.raises(ValueError, match="y is needed"):
+        fresh.fit(Pairs(X, [0], [1]))
+    with pytest.raises(ValueError, match="0 pairs"):
+        fresh.fit(pairs[:0])
+    with pytest.raises(ValueError, match="y must hold"):
+        fresh.fit(np.zeros((4, 2, 3)), [1, 0, 1, 0])
+    with pytest.raises(ValueError, match="one label for each"):
+        fresh.fit(X, y[:-1])
+    assert not hasattr(fresh, "metric_")
+
+
+@every_learner
+def test_a_refused_step_changes_nothing(learner, labelled, pairs):
+    fitted = clone(learner).partial_fit(pairs)
+    before, steps = fitted.metric_.matrix.copy(), fitted.n_steps_
+    wrong = np.zeros(4)
+    for attempt in (
+        lambda: fitted.learn_one(wrong, wrong, True),
+        lambda: fitted.learn_one(pairs.X[0], wrong, True),
+        lambda: fitted.learn_one(pairs.X[0] * np.nan, pairs.X[1], True),
+        lambda: fitted.learn_one(pairs.X[0], pairs.X[1], 0),
+        lambda: fitted.learn_one(pairs.X[0], pairs.X[1] * 1e150, True),
+        lambda: fitted.partial_fit(np.zeros((3, 2, 4)), [1, 1, -1]),
+        lambda: fitted.partial_fit(np.full((3, 2, 5), np.nan), [1, 1, -1]),
+        lambda: fitted.predict(np.zeros((3, 2, 4))),
+        lambda: fitted.transform(np.zeros((3, 4))),
+    ):
+        with pytest.raises(ValueError):
+            attempt()
+    assert fitted.n_steps_ == steps
+    np.testing.assert_array_equal(fitted.metric_.matrix, before)
+
+
+@every_learner
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_degenerate_pairs_never_break_it(learner, data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    n, d = data.draw(st.integers(2, 12)), data.draw(st.integers(1, 5))
+    X = rng.integers(0, 2, size=(n, d)).astype(float)  # many duplicates
+    X[:, 0] = 1.0  # a constant feature
+    X *= data.draw(st.sampled_from([1.0, 1e-150, 1e-30, 1e30, 1e59]))
+    if learner.kernel in ("rbf", "poly", "cosine"):
+        X = np.where(X > 0, 1.0, 0.0)
+    left, right = rng.integers(0, n, size=(2, 30))
+    similar = rng.random(30) < data.draw(st.sampled_from([0.0, 0.5, 1.0]))  # perhaps all alike
+    pairs = Pairs(X, left, right, similar)
+    fitted = clone(learner).fit(pairs)
+    assert np.isfinite(fitted.metric_.matrix).all()
+    assert np.isfinite(fitted.threshold_)
+    assert np.isfinite(fitted.decision_function(pairs)).all()
+    if similar.all() and getattr(learner, "init", "zero") == "zero" and getattr(learner, "variant", "I") != "LS":
+        assert fitted.metric_.rank == 0  # nothing was ever pushed apart
+
+
+def test_files_are_checked(tmp_path, pairs):
+    path = tmp_path / "model.safetensors"
+    learner = mahala.PA().fit(pairs)
+    learner.save(path)
+    with pytest.raises(ModelFileError, match="load_learner"):
+        Metric.load(path)
+    with pytest.raises(ModelFileError, match="not a POLA"):
+        mahala.POLA.load(path)
+    learner.metric_.save(path)
+    with pytest.raises(ModelFileError, match=r"Metric\.load"):
+        mahala.load_learner(path)
+    with pytest.raises(ValueError, match="kernel"):
+        mahala.PA(kernel=lambda A, B: A @ B.T).fit(pairs).save(path)
+    with pytest.raises(ValueError, match="random_state"):
+        mahala.PA(random_state=np.random.RandomState(0)).fit(pairs).save(path)
+    assert Metric.load(path).threshold == learner.threshold_  # refused writes leave the old file
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("learner", "os"),
+        ("learner", "Pairs"),
+        ("learner", None),
+        ("params", {"variant": "nonsense"}),
+        ("params", {"unknown": 1}),
+        ("params", []),
+        ("n_features_in", 7),
+        ("counts", [1, 2]),
+        ("threshold", "high"),
+        ("random_state", {}),
+    ],
+)
+def test_hostile_headers(tmp_path, pairs, key, value):
+    from mahala.files import read_model, write_model
+
+    path = tmp_path / "model.safetensors"
+    mahala.PA().fit(pairs).save(path)
+    header, arrays = read_model(path, "learner")
+    header = {name: content for name, content in header.items() if name not in ("content", "version", "format")}
+    write_model(path, "learner", arrays, header | {key: value})
+    with pytest.raises(ModelFileError):
+        mahala.load_learner(path)
+
+
+def test_a_metric_can_start_a_learner_and_is_saved_with_it(tmp_path, pairs):
+    start = mahala.PA().fit(pairs).metric_
+    learner = mahala.PA(init=start).partial_fit(pairs[:5])
+    learner.save(tmp_path / "state.safetensors")
+    resumed = mahala.load_learner(tmp_path / "state.safetensors")
+    np.testing.assert_array_equal(resumed.init.matrix, start.matrix)
+    np.testing.assert_array_equal(resumed.metric_.matrix, learner.metric_.matrix)
