@@ -239,7 +239,7 @@ def main() -> None:
         bench_psd([4, 9, 16, 36, 64] if quick else [4, 9, 16, 36, 57, 64, 104, 256, 784], costs)
         bench_length(32 if quick else 64, 20_000 if quick else 100_000)
         bench_drift(16 if quick else 64, 5_000 if quick else 25_000)
-    #bench_compile()
+    # bench_compile()
 
 
 if __name__ == "__main__":

@@ -240,9 +240,7 @@ def test_scikit_learn_splits() -> None:
         tests = [pairs[test] for _, test in splitter.split(pairs, pairs.y)]
         assert set().union(*map(similarity_of, tests)) == similarity_of(pairs)
         assert sum(map(len, tests)) == len(pairs) == 80
-    train, test, y_train, y_test = train_test_split(
-        pairs, pairs.y, test_size=0.25, stratify=pairs.y, random_state=0
-    )
+    train, test, y_train, y_test = train_test_split(pairs, pairs.y, test_size=0.25, stratify=pairs.y, random_state=0)
     assert (len(train), len(test)) == (60, 20)
     np.testing.assert_array_equal(train.y, y_train)
     np.testing.assert_array_equal(test.y, y_test)
@@ -308,9 +306,7 @@ def test_triplets_from_pairs_of_rows() -> None:
     st.sampled_from([np.ascontiguousarray, np.asfortranarray, sp.csr_matrix, sp.csr_array, untidy_csr]),
     st.data(),
 )
-def test_differences_are_those_of_python_floats(
-    dense: NDArray[Any], layout: Any, data: st.DataObject
-) -> None:
+def test_differences_are_those_of_python_floats(dense: NDArray[Any], layout: Any, data: st.DataObject) -> None:
     if dense.dtype.kind == "f":
         dense /= np.float32(3)  # differences that float32 would round
     row = st.integers(0, len(dense) - 1)
@@ -398,8 +394,7 @@ def test_auto_is_as_many_as_there_are(y: list[int], balance: float | None) -> No
         return
     else:
         enough = [
-            round(n * balance) <= same and n - round(n * balance) <= len(everything) - same
-            for n in range(target + 1)
+            round(n * balance) <= same and n - round(n * balance) <= len(everything) - same for n in range(target + 1)
         ]
         expected = max(n for n in range(target + 1) if enough[n])
     pairs = Pairs.from_labels(rows, y, balance=balance, random_state=0)
@@ -411,9 +406,7 @@ def test_auto_is_as_many_as_there_are(y: list[int], balance: float | None) -> No
 @pytest.mark.parametrize("balance", [None, 0.1])
 def test_a_draw_that_often_repeats_itself_is_still_distinct(balance: float | None) -> None:
     for seed in range(10):
-        pairs = Pairs.from_labels(
-            np.zeros((60, 1)), np.arange(60) % 3, 400, balance=balance, random_state=seed
-        )
+        pairs = Pairs.from_labels(np.zeros((60, 1)), np.arange(60) % 3, 400, balance=balance, random_state=seed)
         assert len(similarity_of(pairs)) == len(pairs) == 400
 
 

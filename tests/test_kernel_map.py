@@ -167,6 +167,24 @@ def test_a_callable_kernel_sees_blocks_of_rows():
     assert relative_error(Z @ Z.T, (X @ X.T + 1) ** 2) < 1e-10
 
 
+def test_each_point_is_looked_at_once_where_all_are_far_apart():
+    blocks = []
+
+    def kernel(A, B):
+        blocks.append((len(A), len(B)))
+        return A @ B.T
+
+    KernelMap(kernel).grow(np.eye(300))
+    assert blocks == [(256, 256), (44, 44), (44, 256)]
+
+
+def test_the_rounding_of_narrow_kernel_values_is_not_taken_for_directions():
+    X = np.random.default_rng(11).normal(size=(300, 3))
+    points = KernelMap("precomputed")
+    points.grow((X @ X.T).astype(np.float32))
+    assert points.dimension == 3
+
+
 def test_zero_points_give_a_map_without_coordinates():
     points = grown("linear", None, np.zeros((3, 2)))
     assert points.dimension == 0

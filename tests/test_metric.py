@@ -169,6 +169,8 @@ def test_explanations_name_the_largest_contributions():
     assert [name for name, _ in Metric.euclidean(3).explain([1, 2, 3], [0, 0, 0]).top(2)] == ["x2", "x1"]
     with pytest.raises(ValueError, match="single points"):
         metric.explain(np.eye(2), [0.0, 0.0])
+    mixed = Explanation(-2.0, np.array([1.0, -5.0, 2.0]), np.array([-2.0]), ("a", "b", "c"))
+    assert mixed.top() == [("b", -5.0), ("c", 2.0), ("a", 1.0)]
     assert Explanation(3.0, None, np.array([1.0, 2.0]), None).top() == [("direction 1", 2.0), ("direction 0", 1.0)]
 
 
@@ -274,11 +276,21 @@ def test_weights_of_features_may_be_far_apart():
 
 
 def test_close_points_keep_their_distance():
-    metric = Metric(np.eye(2))
     X = np.array([[1e6, 1e6], [1e6 + 1e-6, 1e6]])
     expected = X[1, 0] - X[0, 0]
-    assert metric.distance(X[0], X[1]) == expected
-    assert metric.pairwise(X)[0, 1] == expected
+    assert Metric.euclidean(2).distance(X[0], X[1]) == expected
+    assert Metric.euclidean(2).pairwise(X)[0, 1] == expected
+    skew = Metric([[2.0, 1.0], [1.0, 3.0]])
+    np.testing.assert_allclose(skew.distance(X[0], X[1]), np.sqrt(2.0) * expected, rtol=1e-12)
+
+
+def test_a_matrix_that_is_psd_up_to_rounding_has_no_negative_distances():
+    u, v = np.array([0.6, 0.8]), np.array([0.8, -0.6])
+    metric = Metric(np.outer(u, u) - 1e-12 * np.outer(v, v))
+    assert metric.is_psd
+    assert 0.0 <= metric.distance(v, np.zeros(2), squared=True) < 1e-20
+    assert (metric.pairwise([v], [np.zeros(2)], squared=True) >= 0).all()
+    assert not Metric(np.outer(u, u) - 1e-9 * np.outer(v, v)).is_psd
 
 
 def test_rounding_of_a_low_rank_matrix_does_not_count_as_rank():

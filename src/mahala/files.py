@@ -138,8 +138,7 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
 def _storable(array: NDArray[Any], name: str) -> NDArray[Any]:
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         raise TypeError(f"array {name!r} must hold booleans or numbers of up to 64 bits, got dtype {array.dtype}")
-    # safetensors writes the memory as it lies: it has to be little-endian and in C order.
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    return np.asarray(array, order="C")  # safetensors writes the memory as it lies
 
 
 def _encode(value: object, where: str) -> object:

@@ -7,7 +7,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from contract.learners import PAIR_LEARNERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -17,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mahala
+from contract.learners import PAIR_LEARNERS
 from mahala import Metric, Pairs, Triplets
 from mahala.files import ModelFileError
 
@@ -181,9 +181,9 @@ def test_grid_search_over_comparisons(pairs):
 def bad_rows():
     X = np.arange(20.0).reshape(10, 2) / 20
     return [
-        ("NaN", np.where(X == X[3, 1], np.nan, X), "NaN"),
-        ("infinity", np.where(X == X[3, 1], np.inf, X), "infinity"),
-        ("too large", np.where(X == X[3, 1], 1e150, X), "scale the features"),
+        ("NaN", np.where(X[3, 1] == X, np.nan, X), "NaN"),
+        ("infinity", np.where(X[3, 1] == X, np.inf, X), "infinity"),
+        ("too large", np.where(X[3, 1] == X, 1e150, X), "scale the features"),
         ("empty", X[:0], "sample"),
         ("no features", X[:, :0], "feature"),
         ("one row", X[:1], "sample"),
@@ -207,7 +207,7 @@ def test_bad_comparisons(learner, labelled, pairs):
     fresh = clone(learner)
     with pytest.raises(TypeError, match="Triplets"):
         fresh.fit(Triplets.from_labels(X, y, 10, random_state=0))
-    with pytest.raises(ValueError, match="y .*one class"):
+    with pytest.raises(ValueError, match="y has one class"):
         fresh.fit(X, np.zeros(len(X)))
     with pytest.raises(ValueError, match="y is needed"):
         fresh.fit(Pairs(X, [0], [1]))

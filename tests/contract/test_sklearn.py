@@ -8,8 +8,9 @@ none may fail.
 from __future__ import annotations
 
 import pytest
-from contract.learners import LEARNERS, ON_ROWS
 from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from contract.learners import LEARNERS, ON_ROWS
 
 ON_COMPARISONS = "calls predict or decision_function with rows, which hold no comparisons"
 EXPECTED_FAILURES = dict.fromkeys(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.online_pairs import RULES, passive_aggressive
-from strategies import streams
 
 from mahala.online.pair_model import PairModel, dual_is_cheaper
+from reference.online_pairs import RULES, passive_aggressive
+from strategies import streams
 
 RULE = st.builds(lambda name, C: RULES[name](C), st.sampled_from(list(RULES)), st.sampled_from([1e-3, 0.1, 1.0, 50.0]))
 
@@ -67,7 +69,7 @@ def test_chunks_do_not_matter(stream, rule, cuts, psd):
     expected = whole.feed(V, y, rule, 0.0)
     parts = PairModel(np.zeros((V.shape[1],) * 2), 0.0, psd)
     bounds = sorted({0, len(y), *(c for c in cuts if c < len(y))})
-    taus = [parts.feed(V[i:j], y[i:j], rule, 0.0)[1] for i, j in zip(bounds, bounds[1:], strict=False)]
+    taus = [parts.feed(V[i:j], y[i:j], rule, 0.0)[1] for i, j in pairwise(bounds)]
     assert np.linalg.norm(parts.M - whole.M) <= 1e-10 * mass(V, whole.M, expected[1])
     np.testing.assert_allclose(np.concatenate(taus), expected[1], rtol=1e-7, atol=1e-9)
 

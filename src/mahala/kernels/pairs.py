@@ -26,7 +26,7 @@ STRIPE = 64
 COINCIDING = 1e-304
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def stream_indefinite(
     V: Floats,
     y: Signs,
@@ -82,7 +82,7 @@ def stream_indefinite(
     return b
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def stream_dual(
     gram2: Floats,
     distances: Floats,

@@ -41,7 +41,7 @@ SIGMA, LOG_MU, WEIGHT, CORRECTIONS, WASTE = 0, 1, 2, 3, 4
 STATE_SIZE = 5
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"}, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _correct_multiply(R: Floats, f: Floats, g: Floats, x: Floats, out: Floats) -> None:
     """`R -= f₀g₀ᵀ + f₁g₁ᵀ` and `out = R x` on the lower triangle in one sweep, four rows at a time."""
     d = len(x)
@@ -76,7 +76,7 @@ def _correct_multiply(R: Floats, f: Floats, g: Floats, x: Floats, out: Floats) -
     _corner(R, f, g, x, out, whole, d, 0)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _corner(R: Floats, f: Floats, g: Floats, x: Floats, out: Floats, start: int, stop: int, left: int) -> None:
     """The same for rows start..stop-1, from column `left` to the diagonal."""
     for i in range(start, stop):
@@ -87,7 +87,7 @@ def _corner(R: Floats, f: Floats, g: Floats, x: Floats, out: Floats, start: int,
                 out[j] += R[i, j] * x[i]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"}, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _multiply(R: Floats, x: Floats, out: Floats) -> None:
     """`out = R x` from the lower triangle, four rows at a time."""
     d = len(x)
@@ -117,7 +117,7 @@ def _multiply(R: Floats, x: Floats, out: Floats) -> None:
             out[k] += R[k, k] * x[k]
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _shifted(alpha: Floats, beta: Floats, k: int, delta: float, c: Floats, x: Floats, pivots: Floats) -> bool:
     """`c = (I + δT)⁻¹e₁` and `x = Tc` for the k × k tridiagonal T; False where I + δT is not positive."""
     pivots[0] = 1.0 + delta * alpha[0]
@@ -142,7 +142,7 @@ def _shifted(alpha: Floats, beta: Floats, k: int, delta: float, c: Floats, x: Fl
     return True
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _negative_pair(
     R: Floats, sigma: float, s: float, norm2: float, scale: float, Q: Floats, small: Floats
 ) -> tuple[float, int]:
@@ -219,7 +219,7 @@ def _negative_pair(
     return mu * sigma, 0
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _add_terms(M: Floats, terms: Floats, weights: Floats, n: int) -> None:
     """`M += Σ weights_l terms_l terms_lᵀ`, in stripes so that no d × d temporary is made."""
     d = len(M)
@@ -233,7 +233,7 @@ def _add_terms(M: Floats, terms: Floats, weights: Floats, n: int) -> None:
         M[row:end] += np.dot(np.ascontiguousarray(scaled[:, row:end]).T, right)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def stream_psd(
     V: Floats,
     y: Signs,

@@ -114,7 +114,7 @@ class PairModel:
             if first.size:
                 # The first subtraction of about this size; later ones retune σ.
                 norm2 = float(norms2[first[0]])
-                self.tuning[SIGMA] = norm2 / (1.0 + rule[0] + norm2 * norm2)
+                self.tuning[SIGMA] = max(norm2 / (1.0 + rule[0] + norm2 * norm2), 1e-6 * self.mass)
                 self.tuning[LOG_MU] = np.log(self.tuning[SIGMA])
                 self._refactor()
         # Coinciding points move b alone: R is not read before the first pair that differs.

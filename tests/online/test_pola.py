@@ -1,0 +1,92 @@
+"""POLA: its loss bound, its batch conversion."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+
+from mahala import PA, POLA, Metric, Pairs
+from reference.online_pairs import passive_aggressive
+
+
+@pytest.fixture
+def pairs(labelled):
+    return Pairs.from_labels(*labelled, 200, random_state=3)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 10.0])
+def test_pola_is_the_papers_algorithm(pairs, gamma):
+    M, b, _ = passive_aggressive(pairs.differences(), pairs.y, (gamma, 0.0, np.inf), 1)
+    learner = POLA(gamma).fit(pairs)
+    np.testing.assert_allclose(learner.metric_.matrix, M, atol=1e-9 * np.abs(M).max())
+    assert learner.threshold_ == pytest.approx(b)
+
+
+def test_separable_pola_is_hard_pa(pairs):
+    np.testing.assert_array_equal(POLA().fit(pairs).metric_.matrix, PA("hard").fit(pairs).metric_.matrix)
+
+
+def separable(seed, n=150, d=4):
+    """Pairs that M* = 4 e₁e₁ᵀ, b* = 2 separates with zero hinge loss."""
+    rng = np.random.default_rng(seed)
+    V = rng.normal(size=(n, d))
+    similar = rng.random(n) < 0.5
+    V[:, 0] = np.where(similar, rng.uniform(0, 0.5, n), rng.uniform(np.sqrt(0.75), 2.0, n)) * rng.choice([-1, 1], n)
+    M = np.zeros((d, d))
+    M[0, 0] = 4.0
+    X = np.vstack([V, np.zeros((1, d))])
+    return Pairs(X, np.arange(n), np.full(n, n), similar), Metric(M, 2.0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.0, 0.3, 5.0]), passes=st.integers(1, 4))
+def test_loss_stays_below_its_bound(seed, gamma, passes):
+    pairs, comparator = separable(seed)
+    learner = POLA(gamma)
+    for _ in range(passes):
+        learner.partial_fit(pairs)
+    assert learner.radius_ == pytest.approx(np.max(np.sum(pairs.differences() ** 2, axis=1) ** 2) + 1)
+    assert learner.squared_loss_ == pytest.approx(learner.history_.cumulated_loss(squared=True)[-1])
+    assert learner.squared_loss_ <= learner.loss_bound(comparator)
+    assert learner.n_mistakes_ <= learner.loss_bound(comparator)  # a mistake costs at least 1
+    assert learner.loss_bound(Metric(comparator.matrix), threshold=2.0) == learner.loss_bound(comparator)
+    with pytest.raises(ValueError, match="threshold"):
+        learner.loss_bound(Metric(comparator.matrix))
+
+
+def test_batch_conversion_ends_with_small_losses():
+    pairs, comparator = separable(0)
+    learner = POLA(epsilon=0.05, max_passes=2000).fit(pairs)
+    losses = 1 - pairs.y * learner.decision_function(pairs)
+    assert learner.converged_
+    assert 1 < learner.n_passes_ <= learner.loss_bound(comparator) / 0.05**2
+    assert losses.max() <= 0.05 + 1e-9
+    shorter = POLA(epsilon=0.05, max_passes=learner.n_passes_ - 1)
+    with pytest.warns(ConvergenceWarning, match="max_passes"):
+        shorter.fit(pairs)
+    assert not shorter.converged_
+
+
+def test_batch_conversion_with_a_kernel():
+    pairs, _ = separable(1)
+    plain = POLA(epsilon=0.2, max_passes=500).fit(pairs)
+    kernel = POLA(epsilon=0.2, max_passes=500, kernel="linear").fit(pairs)
+    assert kernel.n_passes_ == plain.n_passes_
+    np.testing.assert_allclose(kernel.decision_function(pairs), plain.decision_function(pairs), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"gamma": -1}, "gamma"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"max_passes": 0}, "max_passes"),
+        ({"rank_every": -1}, "rank"),
+    ],
+)
+def test_bad_parameters(pairs, setting, message):
+    with pytest.raises(ValueError, match=message):
+        POLA(**setting).fit(pairs)
