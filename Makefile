@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Numba's cache does not see an edit in a file that a kernel only calls: a change in any kernel starts a new one.
+export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(shell cat src/mahala/kernels/*.py | cksum | cut -d' ' -f1)
+
 .PHONY: demo test lint bench clean
 
 demo: $(VENV)/.ready
@@ -27,5 +30,5 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .numba-cache build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
 """Speed of the online pair learners, as ratios within one run (machines are noisy; CPU time, one BLAS thread).
 
-    python benchmarks/online_pairs.py            # everything, about five minutes
+    python benchmarks/online_pairs.py            # everything, about three minutes
     python benchmarks/online_pairs.py --quick    # small dimensions and short streams
 
 Each row times mahala and the plain NumPy way on the same part of the same stream, from the same model, after a
@@ -10,6 +10,7 @@ warm-up of WARM steps. Streams are 3,600 pairs of a synthetic 10-class problem, 
 from __future__ import annotations
 
 import argparse
+import copy
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from mahala.kernels.pairs import stream_dual
 from mahala.online.pair_model import PairModel
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -88,12 +90,16 @@ def warm(V, y, rule, psd) -> PairModel:
 
 
 def per_step(V, y, rule, psd, n) -> tuple[float, float]:
-    """Microseconds a step and the share of steps that update, from a warm model."""
-    model = warm(V, y, rule, psd)
+    """Microseconds a step (best of three) and the share of steps that update, from a warm model."""
+    warmed = warm(V, y, rule, psd)
     V, y = V[WARM : WARM + n], y[WARM : WARM + n]
-    start = time.process_time()
-    _, tau, _ = model.feed(V, y, rule, 0.0)
-    return 1e6 * (time.process_time() - start) / n, float(np.mean(tau != 0))
+    best, share = np.inf, 0.0
+    for _ in range(3):
+        model = copy.deepcopy(warmed)
+        start = time.process_time()
+        _, tau, _ = model.feed(V, y, rule, 0.0)
+        best, share = min(best, time.process_time() - start), float(np.mean(tau != 0))
+    return 1e6 * best / n, share
 
 
 def per_step_numpy(V, y, rule, psd, n) -> float:
@@ -120,11 +126,11 @@ def show(title: str, columns: list[str], rows: list[list[str]]) -> None:
 def bench_indefinite(dims) -> dict[tuple[int, str], float]:
     rows, costs = [], {}
     for d in dims:
-        n = 20_000 if d < 500 else 3_000
+        n = 4_000 if d < 500 else 300
         V, y = stream(d, WARM + n)
         for name, rule in VARIANTS.items():
             ours, share = per_step(V, y, rule, 0, n)
-            plain = per_step_numpy(V, y, rule, 0, 2_000 if d < 500 else 150)
+            plain = per_step_numpy(V, y, rule, 0, n)
             floor = memory_floor(d)
             costs[d, name] = ours
             rows.append([str(d), f"PA-{name}", f"{share:.0%}", f"{plain:.1f}", f"{ours:.2f}", f"{plain / ours:.0f}×"])
@@ -141,16 +147,18 @@ def bench_dual(d: int, n: int) -> None:
     V, y = stream(d, PAIRS)
     rows = []
     for name, rule in VARIANTS.items():
-        model = PairModel(np.zeros((d, d)), 0.0, 0)
-        setup = timed(lambda model=model, rule=rule: model.feed_dual(V, y, 1, rule, 0.0))
         whole = timed(lambda rule=rule: PairModel(np.zeros((d, d)), 0.0, 0).feed_dual(V, y, n, rule, 0.0))
-        ours = 1e6 * (whole - setup) / n
-        plain = per_step_numpy(*stream(d, WARM + 150), rule, 0, 150)
-        rows.append([str(d), f"PA-{name}", f"{plain:.0f}", f"{ours:.1f}", f"{plain / ours:.0f}×", f"{setup:.2f} s"])
-        rows[-1].append(f"{plain * n / 1e6 / whole:.0f}×")
+        gram2, order = (V @ V.T) ** 2, np.arange(n) % PAIRS
+        records = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
+        state = np.zeros(PAIRS), np.zeros(PAIRS)
+        steps = timed(lambda rule=rule: stream_dual(gram2, *state, order, y, 0.0, rule, 0.0, *records))
+        ours, share = 1e6 * steps / n, np.mean(records[1] != 0)
+        plain = per_step_numpy(*stream(d, WARM + 300), rule, 0, 300)
+        rows.append([str(d), f"PA-{name}", f"{share:.0%}", f"{plain:.0f}", f"{ours:.2f}", f"{plain / ours:.0f}×"])
+        rows[-1] += [f"{whole - steps:.2f} s", f"{plain * n / 1e6 / whole:.0f}×"]
     show(
         f'"-", dual form: {PAIRS} fixed pairs fed for {n} steps (µs a step)',
-        ["d", "learner", "NumPy", "mahala", "ratio a step", "set-up", "ratio, set-up included"],
+        ["d", "learner", "updates", "NumPy", "mahala", "ratio a step", "set-up", "ratio, set-up included"],
         rows,
     )
 
@@ -158,12 +166,11 @@ def bench_dual(d: int, n: int) -> None:
 def bench_psd(dims, indefinite) -> None:
     rows = []
     for d in dims:
-        n = 20_000 if d < 150 else 8_000 if d < 500 else 1_500
-        m = 2_000 if d < 40 else 400 if d < 150 else 60 if d < 500 else 12
+        n = 4_000 if d < 40 else 2_000 if d < 150 else 400 if d < 500 else 80
         V, y = stream(d, WARM + n)
         for name, rule in VARIANTS.items():
             ours, share = per_step(V, y, rule, 1, n)
-            plain = per_step_numpy(V, y, rule, 1, m)
+            plain = per_step_numpy(V, y, rule, 1, n)
             minus = indefinite.get((d, name)) or per_step(V, y, rule, 0, n)[0]
             rows.append([str(d), f"PA-{name}", f"{share:.0%}", f"{plain:.0f}", f"{ours:.1f}", f"{plain / ours:.0f}×"])
             rows[-1].append(f"{ours / minus:.1f}")
@@ -239,7 +246,7 @@ def main() -> None:
         bench_psd([4, 9, 16, 36, 64] if quick else [4, 9, 16, 36, 57, 64, 104, 256, 784], costs)
         bench_length(32 if quick else 64, 20_000 if quick else 100_000)
         bench_drift(16 if quick else 64, 5_000 if quick else 25_000)
-    # bench_compile()
+    bench_compile()
 
 
 if __name__ == "__main__":

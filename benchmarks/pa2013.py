@@ -4,7 +4,7 @@
     python benchmarks/pa2013.py --datasets wine soyS --runs 3
 
 The paper's protocol: a random half trains, r = 40 c (c-1) distinct pairs in cycles for t = min(⌊n(n-2)/40⌋, 50 r)
-steps, C from 1e-4..1e2 by one pass and k-NN accuracy on the training half, error of k-NN with M on the other half, best k
+steps, C from 1e-4..1e2 by one pass and k-NN accuracy on the training half, k-NN error on the other half, best k
 in 1..25 of the mean over runs, the same data for every method. As the printed Euclidean errors suggest, features are
 scaled to [0, 1] and errors are averaged over classes.
 

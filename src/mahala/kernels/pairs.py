@@ -9,8 +9,6 @@ update, change the model in place and return the threshold.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -24,6 +22,23 @@ BLOCK = 64
 STRIPE = 64
 # Below this squared length v vᵀ underflows: the two points count as coinciding.
 COINCIDING = 1e-304
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def add_terms(M: Floats, terms: Floats, weights: Floats, n: int) -> None:
+    """`M += Σ_{l<n} weights_l terms_l terms_lᵀ`, in stripes so that no d × d temporary is made."""
+    d = len(M)
+    left = np.empty((STRIPE, n))
+    for row in range(0, d, STRIPE):
+        height = min(STRIPE, d - row)
+        for i in range(height):
+            for l in range(n):
+                left[i, l] = weights[l] * terms[l, row + i]
+        product = np.dot(left[:height], terms[:n])
+        # Written out: a slice with += takes six seconds to compile.
+        for i in range(height):
+            for j in range(d):
+                M[row + i, j] += product[i, j]
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -42,8 +57,8 @@ def stream_indefinite(
     slack, lower, upper = rule
     n, d = V.shape
     c = np.empty(BLOCK)
-    moved = np.empty((BLOCK, d))
-    scaled = np.empty((BLOCK, d))
+    terms = np.empty((BLOCK, d))
+    weights = np.empty(BLOCK)
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
         block = V[start:stop]
@@ -70,15 +85,12 @@ def stream_indefinite(
             if norm2 < COINCIDING:
                 c[i] = 0.0
             if c[i] != 0.0:
+                weights[n_moved] = c[i]
                 for j in range(d):
-                    moved[n_moved, j] = block[i, j]
-                    scaled[n_moved, j] = c[i] * block[i, j]
+                    terms[n_moved, j] = block[i, j]
                 n_moved += 1
         if n_moved:
-            terms = moved[:n_moved]
-            for row in range(0, d, STRIPE):
-                end = min(row + STRIPE, d)
-                M[row:end] += np.dot(np.ascontiguousarray(scaled[:n_moved, row:end]).T, terms)
+            add_terms(M, terms, weights, n_moved)
     return b
 
 
@@ -119,12 +131,3 @@ def stream_dual(
             for l in range(r):
                 distances[l] -= s * row[l]
     return b
-
-
-def rank_one_terms(M: Floats, V: Floats, weights: Floats) -> None:
-    """`M += Vᵀ diag(weights) V`, in stripes so that no d × d temporary is made."""
-    used = np.flatnonzero(weights)
-    terms: Any = V[used]
-    scaled = terms * weights[used, None]
-    for row in range(0, len(M), STRIPE):
-        M[row : row + STRIPE] += scaled[:, row : row + STRIPE].T @ terms

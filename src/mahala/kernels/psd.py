@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.pairs import COINCIDING, STRIPE
+from mahala.kernels.pairs import COINCIDING, add_terms
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -33,7 +33,7 @@ REFRESH = 2000
 # waste has cost as much as the Cholesky inverse that retuning takes (about d/4 products).
 GOOD_RUN = 8
 # σ follows the mean of log μ, each μ weighted by the waste it caused: long runs from above and below balance.
-MEMORY = 500.0
+MEMORY = 300.0
 
 # What the caller keeps between calls, in one array: σ; running mean of log μ and its weight; corrections of R since
 # it was factored; wasted products since then.
@@ -220,20 +220,6 @@ def _negative_pair(
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _add_terms(M: Floats, terms: Floats, weights: Floats, n: int) -> None:
-    """`M += Σ weights_l terms_l terms_lᵀ`, in stripes so that no d × d temporary is made."""
-    d = len(M)
-    scaled = np.empty((n, d))
-    for l in range(n):
-        for j in range(d):
-            scaled[l, j] = weights[l] * terms[l, j]
-    right = terms[:n]
-    for row in range(0, d, STRIPE):
-        end = min(row + STRIPE, d)
-        M[row:end] += np.dot(np.ascontiguousarray(scaled[:, row:end]).T, right)
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def stream_psd(
     V: Floats,
     y: Signs,
@@ -327,9 +313,9 @@ def stream_psd(
                 if k == 0:
                     why = PROJECT
                     if state[CORRECTIONS] > 0.0:
-                        # Take the step back and try it again with a fresh R, tuned for this μ.
+                        # Take the step back and try it again with a fresh R, whose σ lies halfway to this μ.
                         why = REFACTOR
-                        state[SIGMA] = max(mu, 1e-6 * scale)
+                        state[SIGMA] = max(np.sqrt(mu * state[SIGMA]), 1e-6 * scale)
                         b = b_before
                         n_terms -= 1
                         t -= 1
@@ -385,7 +371,7 @@ def stream_psd(
                     g[0, j] = a11 * w[j] - a01 * h[j]
                     g[1, j] = a00 * h[j] - a01 * w[j]
                 state[CORRECTIONS] += 1.0
-                weight = max(float(k - GOOD_RUN), 1.0)
+                weight = min(max(float(k - GOOD_RUN), 1.0), 8.0)
                 state[WEIGHT] = min(state[WEIGHT] + weight, MEMORY)
                 state[LOG_MU] += (np.log(mu) - state[LOG_MU]) * weight / state[WEIGHT]
             best = np.exp(state[LOG_MU])
@@ -396,7 +382,7 @@ def stream_psd(
                 why = REFACTOR
                 state[SIGMA] = max(best, 1e-6 * scale)
         if n_terms:
-            _add_terms(M, terms, weights, n_terms)
+            add_terms(M, terms, weights, n_terms)
     # Bring R up to date, so that a call can end at any step.
     if why == DONE and n > 0:
         _correct_multiply(R, f, g, V[0], w)

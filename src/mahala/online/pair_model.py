@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from mahala.kernels.pairs import COINCIDING, rank_one_terms, stream_dual, stream_indefinite
+from mahala.kernels.pairs import COINCIDING, add_terms, stream_dual, stream_indefinite
 from mahala.kernels.psd import CORRECTIONS, LOG_MU, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,7 @@ class PairModel:
         weights = np.zeros(len(V))
         order = np.arange(n_steps) % len(V)
         self.b = stream_dual(gram2, distances, weights, order, y, self.b, rule, tolerance, p, tau, predicted)
-        rank_one_terms(self.M, V, weights)
+        add_terms(self.M, V, weights, len(V))
         largest = np.zeros(len(V))
         np.maximum.at(largest, order, np.abs(tau))
         self._count(V, largest)
