@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.metrics.pairwise import rbf_kernel
 
 from mahala import PA, Metric, Pairs, knn_error
@@ -174,3 +175,12 @@ def test_learns_more_than_euclid_on_wine(dataset):
         errors["learned"].append(knn_error(metric, X[half], y[half], X[rest], y[rest]).at(3))
         errors["plain"].append(knn_error(None, X[half], y[half], X[rest], y[rest]).at(3))
     assert np.mean(errors["learned"]) < np.mean(errors["plain"])
+
+
+def test_too_many_features_are_refused_before_memory_is_gone():
+    X = sp.random_array((6, 3_000_000), density=1e-5, format="csr", rng=np.random.default_rng(0))
+    pairs = Pairs(X, [0, 1, 2], [3, 4, 5], [True, False, True])
+    for learner in (PA(), PA(psd="end")):
+        with pytest.raises(MemoryError, match="kernel='linear'"):
+            learner.fit(pairs)
+    assert PA(kernel="linear").fit(pairs).metric_.n_features_in == 3_000_000

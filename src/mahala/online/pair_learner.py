@@ -16,7 +16,7 @@ from mahala.kernel_map import KernelMap
 from mahala.learner import CHUNK_ELEMENTS, Arrays, PairLearner
 from mahala.metric import Metric
 from mahala.online.history import History, Recorder
-from mahala.online.pair_model import PairModel, Rule, dual_is_cheaper
+from mahala.online.pair_model import PairModel, Rule, check_memory, dual_is_cheaper
 from mahala.validation import check_scale
 
 Signs = NDArray[np.int8]
@@ -92,7 +92,9 @@ class OnlinePairLearner(PairLearner):
     def _start(self, d: int) -> None:
         """Forget everything: the model before the first step."""
         self._map = None if self.kernel is None else KernelMap(self.kernel, self.kernel_params)
-        self._model = self._first_model(0 if self._map is not None else d)
+        d = d if self._map is None else 0  # the span of a kernel grows with the points
+        check_memory(d, psd=0)
+        self._model = self._first_model(d)
         self._recorder = Recorder()
         self._metrics = {}
         self.n_steps_ = 0

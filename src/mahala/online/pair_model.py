@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
@@ -25,6 +27,7 @@ class PairModel:
     """
 
     def __init__(self, M: Floats, b: float, psd: int) -> None:
+        check_memory(len(M), psd)
         self.M = np.array(M, dtype=np.float64, order="C")
         self.b = float(b)
         self.psd = psd
@@ -160,6 +163,16 @@ class PairModel:
         self.R[:, :d] = inverse
         self.tuning[CORRECTIONS] = self.tuning[WASTE] = 0.0
         return self.R
+
+
+def check_memory(d: int, psd: int) -> None:
+    """Refuses a model that no memory of this machine can hold, before it is made."""
+    needed = 8.0 * d * d * (2 if psd == 1 else 1)
+    if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise MemoryError(
+            f"a model of {d} features takes {needed / 2**30:.0f} GiB, more than this machine has; reduce the features, "
+            "for instance with TruncatedSVD, or use kernel='linear', whose model grows with the points that are compared"
+        )
 
 
 def _padded(d: int) -> Floats:
