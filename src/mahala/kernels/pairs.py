@@ -25,6 +25,27 @@ COINCIDING = 1e-304
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def step(
+    t: int,
+    label: int,
+    margin: float,
+    norm4: float,
+    rule: tuple[float, float, float],
+    tolerance: float,
+    p: Floats,
+    tau: Floats,
+    predicted: Signs,
+) -> float:
+    """Predict pair t by its margin b - vᵀMv, then choose τ; all three are recorded. Returns s = τy."""
+    slack, lower, upper = rule
+    predicted[t] = 1 if margin >= 0.0 else -1
+    p[t] = 1.0 - label * margin
+    length = min(max(p[t] / (norm4 + 1.0 + slack), lower), upper)
+    tau[t] = 0.0 if abs(length) < tolerance else length
+    return float(tau[t] * label)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def add_terms(M: Floats, terms: Floats, weights: Floats, n: int) -> None:
     """`M += Σ_{l<n} weights_l terms_l terms_lᵀ`, in stripes so that no d × d temporary is made."""
     d = len(M)
@@ -54,7 +75,6 @@ def stream_indefinite(
     predicted: Signs,
 ) -> float:
     """One pass in blocks: `dist_t = v_tᵀM₀v_t + Σ_{l<t} c_l (v_lᵀv_t)²` is exact, and M is touched once a block."""
-    slack, lower, upper = rule
     n, d = V.shape
     c = np.empty(BLOCK)
     terms = np.empty((BLOCK, d))
@@ -73,17 +93,9 @@ def stream_indefinite(
                 dist += product[i, j] * block[i, j]
             for l in range(i):
                 dist += c[l] * gram[i, l] * gram[i, l]
-            margin = b - dist
-            predicted[t] = 1 if margin >= 0.0 else -1
-            p[t] = 1.0 - y[t] * margin
-            step = min(max(p[t] / (norm2 * norm2 + 1.0 + slack), lower), upper)
-            if abs(step) < tolerance:
-                step = 0.0
-            tau[t] = step
-            b += step * y[t]
-            c[i] = -step * y[t]
-            if norm2 < COINCIDING:
-                c[i] = 0.0
+            s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
+            b += s
+            c[i] = 0.0 if norm2 < COINCIDING else -s
             if c[i] != 0.0:
                 weights[n_moved] = c[i]
                 for j in range(d):
@@ -112,19 +124,11 @@ def stream_dual(
 
     `gram2` holds (v_kᵀv_l)². A passive step costs O(1), an update O(r); M changes by Σ weights_k v_k v_kᵀ.
     """
-    slack, lower, upper = rule
     r = len(distances)
     for t in range(len(order)):
         k = order[t]
-        margin = b - distances[k]
-        predicted[t] = 1 if margin >= 0.0 else -1
-        p[t] = 1.0 - y[k] * margin
-        step = min(max(p[t] / (gram2[k, k] + 1.0 + slack), lower), upper)
-        if abs(step) < tolerance:
-            step = 0.0
-        tau[t] = step
-        if step != 0.0:
-            s = step * y[k]
+        s = step(t, y[k], b - distances[k], gram2[k, k], rule, tolerance, p, tau, predicted)
+        if s != 0.0:
             b += s
             weights[k] -= s
             row = gram2[k]

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.pairs import COINCIDING, add_terms
+from mahala.kernels.pairs import COINCIDING, add_terms, step
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -238,7 +238,6 @@ def stream_psd(
     REFACTOR: R has aged or σ has changed, make R anew from M and σ. PROJECT: the last step's update has been
     applied to M but not projected; project M, then make R anew.
     """
-    slack, lower, upper = rule
     n, d = V.shape
     Q = np.empty((MAX_LANCZOS + 1, d))
     small = np.empty((5, MAX_LANCZOS + 1))
@@ -276,14 +275,7 @@ def stream_psd(
                 for j in range(d):
                     inner += terms[l, j] * v[j]
                 dist += weights[l] * inner * inner
-            margin = b - dist
-            predicted[t] = 1 if margin >= 0.0 else -1
-            p[t] = 1.0 - y[t] * margin
-            step = min(max(p[t] / (norm2 * norm2 + 1.0 + slack), lower), upper)
-            if abs(step) < tolerance:
-                step = 0.0
-            tau[t] = step
-            s = step * y[t]
+            s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
             t += 1
             if s == 0.0:
                 continue

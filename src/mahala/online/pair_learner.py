@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
+from mahala.history import History, Recorder
 from mahala.kernel_map import KernelMap
 from mahala.learner import CHUNK_ELEMENTS, Arrays, PairLearner
 from mahala.metric import Metric
-from mahala.online.history import History, Recorder
 from mahala.online.pair_model import PairModel, Rule, check_memory, dual_is_cheaper
 from mahala.validation import check_scale
 

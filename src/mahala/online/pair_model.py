@@ -171,7 +171,7 @@ def check_memory(d: int, psd: int) -> None:
     if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
         raise MemoryError(
             f"a model of {d} features takes {needed / 2**30:.0f} GiB, more than this machine has; reduce the features, "
-            "for instance with TruncatedSVD, or use kernel='linear', whose model grows with the points that are compared"
+            "for instance with TruncatedSVD, or use kernel='linear', whose model grows with the points compared"
         )
 
 
