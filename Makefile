@@ -11,6 +11,8 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(shell cat src/mahala/kernels/
 demo: $(VENV)/.ready
 	$(BIN)/python examples/demo.py
 
+# Two test processes on two cores: more BLAS threads would only get in each other's way.
+test: export OPENBLAS_NUM_THREADS = 1
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

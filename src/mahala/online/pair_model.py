@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
+from threadpoolctl import ThreadpoolController
 
 from mahala.kernels.pairs import COINCIDING, add_terms, stream_dual, stream_indefinite
 from mahala.kernels.psd import CORRECTIONS, LOG_MU, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
@@ -39,6 +43,10 @@ class PairModel:
 
     def feed(self, V: Floats, y: Signs, rule: Rule, tolerance: float) -> Steps:
         """One step for each row of differences V."""
+        with _one_blas_thread():
+            return self._feed(V, y, rule, tolerance)
+
+    def _feed(self, V: Floats, y: Signs, rule: Rule, tolerance: float) -> Steps:
         n = len(y)
         p, tau, predicted = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
         if self.psd == 1:
@@ -163,6 +171,17 @@ class PairModel:
         self.R[:, :d] = inverse
         self.tuning[CORRECTIONS] = self.tuning[WASTE] = 0.0
         return self.R
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """A stream's matrix products are small: on a busy machine two threads, waiting for each other, take 70 times as long."""
+    limited: AbstractContextManager[Any] = _blas().limit(limits=1)
+    return limited
 
 
 def check_memory(d: int, psd: int) -> None:
