@@ -179,7 +179,7 @@ def _blas() -> ThreadpoolController:
 
 
 def _one_blas_thread() -> AbstractContextManager[Any]:
-    """A stream's matrix products are small: on a busy machine two threads, waiting for each other, take 70 times as long."""
+    """Products in a stream are small: on a busy machine two threads wait for each other and take 70 times as long."""
     limited: AbstractContextManager[Any] = _blas().limit(limits=1)
     return limited
 
