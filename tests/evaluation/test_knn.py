@@ -141,7 +141,11 @@ def test_best_k_is_the_smallest():
     assert (errors.best_k, errors.best_error) == (2, 1.0)
 
 
-@pytest.mark.parametrize("k", [3, np.int64(3), [3], np.array([3]), (v for v in (3, 3))], ids=str)
+@pytest.mark.parametrize(
+    "k",
+    [3, np.int64(3), [3], np.array([3]), (v for v in (3, 3))],
+    ids=["int", "numpy int", "list", "array", "generator"],
+)
 def test_forms_of_k(random_data, k):
     errors = knn_error(None, *random_data, k=k)
     np.testing.assert_array_equal(errors.k, [3])
