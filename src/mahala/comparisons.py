@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
+from mahala.sampling import Seed, class_codes, draw_pairs, draw_triplets
 from mahala.validation import check_indices, check_rows, check_signs
-
-Seed = int | np.random.RandomState | np.random.Generator | None
 
 
 class _Comparisons:
@@ -153,22 +149,7 @@ class Pairs(_Comparisons):
         (array([0, 1]), array([1, 2]), array([ True, False]))
         """
         X = check_rows(X)
-        codes, order, _, own_stop = _sort_by_class(y, X.shape[0])
-        balance = _check_balance(balance)
-        # Each row is paired with rows that follow it when they are sorted by class: those of its own class
-        # come first, those of later classes after them. So its partners of a kind are a range of positions.
-        following, end = np.arange(1, len(order) + 1), np.full(len(order), len(order))
-        if balance is None:
-            kinds = {"pairs": (following, end)}
-        else:
-            kinds = {"similar pairs": (following, own_stop), "dissimilar pairs": (own_stop, end)}
-        available = {kind: int((stop - first).sum()) for kind, (first, stop) in kinds.items()}
-        counts = _count_pairs(n, balance, int(codes.max()) + 1, available)
-
-        rng = _check_random_state(random_state)
-        drawn = np.hstack([_draw_pairs(*kinds[kind], count, rng) for kind, count in counts.items()])
-        i, j = order[drawn[:, rng.permutation(drawn.shape[1])]]
-        return cls._build(X, np.minimum(i, j), np.maximum(i, j), codes[i] == codes[j])
+        return cls._build(X, *draw_pairs(class_codes(y, X.shape[0]), n, balance, random_state))
 
     @property
     def y(self) -> NDArray[np.int8] | None:
@@ -231,22 +212,7 @@ class Triplets(_Comparisons):
         array([2, 2, 2, 2])
         """
         X = check_rows(X)
-        codes, order, start, stop = _sort_by_class(y, X.shape[0])
-        n = _check_n(n, "a positive integer")
-        size = stop - start
-        eligible = np.flatnonzero(size > 1)
-        if codes.max() == 0:
-            raise ValueError("y must hold at least two classes, got one")
-        if len(eligible) == 0:
-            raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
-        rng = _check_random_state(random_state)
-        anchor = eligible[rng.randint(len(eligible), size=n, dtype=np.intp)]
-        # A draw from what is left when one row, or one class, is taken out: step over the gap.
-        positive = start[anchor] + rng.randint(size[anchor] - 1, dtype=np.intp)
-        positive += positive >= anchor
-        negative = rng.randint(len(order) - size[anchor], dtype=np.intp)
-        negative += np.where(negative >= start[anchor], size[anchor], 0)
-        return cls._build(X, order[anchor], order[positive], order[negative])
+        return cls._build(X, *draw_triplets(class_codes(y, X.shape[0]), n, random_state))
 
 
 def _check_columns(n_rows: int, **columns: ArrayLike) -> list[NDArray[np.intp]]:
@@ -266,108 +232,3 @@ def _split(array: ArrayLike, arity: int) -> tuple[Any, list[NDArray[np.intp]]]:
     n_rows = arity * len(array)
     X = check_rows(array.reshape(n_rows, array.shape[2]), "array")
     return X, [np.arange(role, n_rows, arity) for role in range(arity)]
-
-
-def _check_n(n: Any, right: str) -> int:
-    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-        raise ValueError(f"n must be {right}, got {n!r}")
-    return int(n)
-
-
-def _check_balance(balance: Any) -> float | None:
-    if balance is None:
-        return None
-    if not isinstance(balance, Real) or isinstance(balance, bool) or not 0 <= float(balance) <= 1:
-        raise ValueError(f"balance must be None or the share of similar pairs, from 0 to 1, got {balance!r}")
-    return float(balance)
-
-
-def _count_pairs(
-    n: int | Literal["auto"], balance: float | None, n_classes: int, available: dict[str, int]
-) -> dict[str, int]:
-    """How many pairs of each kind to draw."""
-
-    def split(n: int) -> dict[str, int]:
-        counts = [n] if balance is None else [round(n * balance), n - round(n * balance)]
-        return dict(zip(available, counts, strict=True))
-
-    def too_many(n: int) -> bool:
-        return any(count > available[kind] for kind, count in split(n).items())
-
-    auto = isinstance(n, str) and n == "auto"
-    if n_classes == 1 and (auto or balance not in (None, 1)):
-        raise ValueError(
-            "y must hold at least two classes, got one; for pairs of one class give n, with balance=None or 1"
-        )
-    target = 40 * n_classes * (n_classes - 1) if auto else _check_n(n, "'auto' or a positive integer")
-    for kind, count in split(target).items():
-        if count > available[kind] and (not auto or available[kind] == 0):
-            share = "" if balance is None else f" with balance={balance:g}"
-            raise ValueError(f"n={n!r}{share} asks for {count} {kind}, but only {available[kind]} are available")
-    if not auto:
-        return split(target)
-    # The counts grow with n, so bisection finds the largest n that there are enough pairs for.
-    return split(bisect_right(range(target + 1), False, key=too_many) - 1)
-
-
-def _check_random_state(random_state: Seed) -> np.random.RandomState:
-    if isinstance(random_state, np.random.Generator):
-        return np.random.RandomState(random_state.bit_generator)
-    try:
-        checked: np.random.RandomState = check_random_state(random_state)
-    except ValueError:
-        raise ValueError(
-            f"random_state must be None, a non-negative int, RandomState or Generator, got {random_state!r}"
-        ) from None
-    return checked
-
-
-def _sort_by_class(y: ArrayLike, n_rows: int) -> tuple[NDArray[np.intp], ...]:
-    """Class number of each row, the rows sorted by class, and where each one's class starts and ends."""
-    array = np.asarray(y)
-    if array.ndim != 1 or len(array) != n_rows:
-        raise ValueError(f"y must be 1-D with a label for each of the {n_rows} rows of X, got shape {array.shape}")
-    if array.dtype.kind in "OSTU":
-        array = np.asarray(y, dtype=object)  # from y again: in a list of strings a NaN has become "nan"
-        missing = np.fromiter(map(_is_missing, array), dtype=bool, count=n_rows)
-    else:
-        missing = array != array
-    if missing.any():
-        row = int(missing.argmax())
-        raise ValueError(f"y must hold a class for each row, got {array[row]} for row {row}")
-    try:
-        codes = np.unique(array, return_inverse=True)[1]
-    except TypeError:
-        raise TypeError("y must hold labels of one type, got types that cannot be sorted together") from None
-    size = np.bincount(codes)
-    stop = np.cumsum(size)
-    return codes, np.argsort(codes, kind="stable"), np.repeat(stop - size, size), np.repeat(stop, size)
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)
-    except TypeError:  # pandas.NA is neither equal to itself nor different
-        return True
-
-
-def _draw_pairs(
-    first: NDArray[np.intp], stop: NDArray[np.intp], n: int, rng: np.random.RandomState
-) -> NDArray[np.intp]:
-    """Draw n distinct pairs (i, j) with first[i] <= j < stop[i], in any order; the shape is (2, n)."""
-    ends = np.cumsum(stop - first)
-    number = _draw_distinct(int(ends[-1]), n, rng)
-    i = np.searchsorted(ends, number, side="right")
-    return np.stack([i, stop[i] - (ends[i] - number)])
-
-
-def _draw_distinct(population: int, n: int, rng: np.random.RandomState) -> NDArray[np.intp]:
-    """Draw n distinct numbers below population, in any order, in memory that grows with n alone."""
-    if 3 * n >= population:
-        return rng.permutation(population)[:n]
-    # The first n different numbers of a uniform stream are a uniform draw without replacement.
-    drawn = np.empty(0, dtype=np.intp)
-    while len(drawn) < n:
-        drawn = np.sort(np.append(drawn, rng.randint(population, size=n - len(drawn), dtype=np.intp)))
-        drawn = drawn[np.append(True, drawn[1:] > drawn[:-1])]  # np.unique hashes, at ten times the cost
-    return drawn

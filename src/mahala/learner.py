@@ -18,6 +18,7 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.files import ModelFileError, read_model, write_model
 from mahala.kernels.neighbors import nearest, vote
 from mahala.metric import Metric
+from mahala.sampling import class_codes
 from mahala.validation import check_scale, check_signs
 
 Arrays = dict[str, NDArray[Any]]
@@ -168,14 +169,9 @@ class PairLearner(Learner):
                 "class labels, with a 3-D array of pairs +1 and -1"
             )
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
-        y = column_or_1d(y, warn=True)
-        if len(y) != X.shape[0]:
-            raise ValueError(f"y must hold one label for each of the {X.shape[0]} rows of X, got {len(y)}")
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"y has one class, {classes[0]!r}; {type(self).__name__} needs rows of at least two classes"
-            )
+        codes = class_codes(column_or_1d(y, warn=True), X.shape[0])
+        if codes.max() == 0:
+            raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
         return check_scale(X), codes
 
     def _check_n_features_of(self, pairs: Pairs, *, reset: bool) -> None:

@@ -142,6 +142,17 @@ def test_every_kind_of_input(learner, labelled, kind):
         assert list(got.feature_names_in_) == list("abcde")
 
 
+@pytest.mark.parametrize("scale", [1e12, 1e19])
+def test_float32_does_not_overflow(labelled, scale):
+    X, y = labelled
+    X = np.round(X * 8) / 8
+    pairs = Pairs.from_labels((scale * X).astype(np.float32), y, 100, random_state=0)
+    learner = mahala.PA("I").fit(pairs)  # ‖v‖⁴ is beyond float32
+    assert learner.n_updates_ > 0
+    expected = mahala.PA("I").fit(Pairs(pairs.X.astype(float), pairs.left, pairs.right, pairs.similar))
+    np.testing.assert_array_equal(learner.metric_.matrix, expected.metric_.matrix)
+
+
 def _with_int64_indices(X):
     X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
     return X
@@ -215,8 +226,10 @@ def test_bad_comparisons(learner, labelled, pairs):
         fresh.fit(pairs[:0])
     with pytest.raises(ValueError, match="y must hold"):
         fresh.fit(np.zeros((4, 2, 3)), [1, 0, 1, 0])
-    with pytest.raises(ValueError, match="one label for each"):
+    with pytest.raises(ValueError, match="label for each of the 90 rows"):
         fresh.fit(X, y[:-1])
+    with pytest.raises(ValueError, match="row 3"):
+        fresh.fit(X, np.where(np.arange(len(y)) == 3, np.nan, y))
     assert not hasattr(fresh, "metric_")
 
 
