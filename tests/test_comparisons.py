@@ -571,7 +571,7 @@ def test_triplets_are_uniform() -> None:
             lambda: Triplets(X, [0], [0], [0, 1]),
             r"anchor, positive, negative must .* length, got \[1, 1, 2\]",
         ),
-        (lambda: Pairs.from_labels(X, [0, 1]), "y must be 1-D with a label for each of the 4 rows of X"),
+        (lambda: Pairs.from_labels(X, [0, 1]), "y must be 1-D with a label for each of the 4 rows"),
         (lambda: Pairs.from_labels(X, [[0]] * 4), r"y must be 1-D .* got shape \(4, 1\)"),
         (lambda: Pairs.from_labels(X, [0, 0, 1, 1], 7), "n=7 asks for 7 pairs, but only 6 are available"),
         (lambda: Pairs.from_labels(X, [0, 0, 1, 1], 0), "n must be 'auto' or a positive integer, got 0"),

@@ -17,6 +17,7 @@ _HOME = {
     "knn_error": "mahala.evaluation.knn",
     "friedman_holm": "mahala.evaluation.statistics",
     "load_learner": "mahala.learner",
+    "ModelFileError": "mahala.files",
 }
 
 __all__ = [*_HOME, "__version__"]

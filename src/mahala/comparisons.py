@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mahala.sampling import Seed, class_codes, draw_pairs, draw_triplets
-from mahala.validation import check_indices, check_rows, check_signs
+from mahala.sampling import Seed, draw_pairs, draw_triplets
+from mahala.validation import check_indices, check_rows, check_signs, class_codes
 
 
 class _Comparisons:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import mahala
 from mahala.comparisons import Pairs, Triplets
-from mahala.files import ModelFileError, read_model, write_model
+from mahala.files import ModelFileError, header_value, read_model, write_model
 from mahala.kernels.neighbors import nearest, vote
 from mahala.metric import Metric
-from mahala.sampling import class_codes
-from mahala.validation import check_scale, check_signs
+from mahala.sampling import check_seed, draw_pairs
+from mahala.validation import check_scale, check_signs, class_codes
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -48,6 +51,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> NDArray[np.float64]:
         """X in the space where Euclidean distances are the learned ones."""
         check_is_fitted(self)
+        if isinstance(X, Pairs | Triplets):
+            raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric")
         return self.metric_.transform(X)
 
@@ -70,6 +75,23 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.target_tags.required = True
         return tags
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """What fails, or is interrupted, leaves the learner as it was."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _origin(self) -> dict[str, object]:
+        """Where a metric comes from, for its file."""
+        plain = (type(None), bool, int, float, str)
+        params = {key: value if isinstance(value, plain) else repr(value) for key, value in self.get_params().items()}
+        return {"learner": type(self).__name__, "params": params}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the whole state, so that `mahala.load_learner(path)` goes on exactly where this one stands.
@@ -117,20 +139,21 @@ def load_learner(path: str | PathLike[str]) -> Any:
         raise ModelFileError(f"{path} holds a learner {name!r} that this version of mahala does not know")
     try:
         params: dict[str, Any] = {}
-        for key, value in header["params"].items():  # type: ignore[attr-defined]
+        for key, value in header_value(header, "params", dict).items():
             if isinstance(value, dict) and "metric" in value:
                 prefix = f"{key}."
                 own = {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
                 value = Metric.from_parts(value["metric"], own)
             params[key] = value
         learner = kind(**params)
-        learner.n_features_in_ = int(header["n_features_in"])  # type: ignore[call-overload]
-        if header["feature_names_in"] is not None:
-            learner.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
+        learner.n_features_in_ = header_value(header, "n_features_in", int)
+        names = header_value(header, "feature_names_in", list, type(None))
+        if names is not None:
+            if len(names) != learner.n_features_in_ or not all(isinstance(name, str) for name in names):
+                raise ModelFileError(f"feature_names_in should be {learner.n_features_in_} strings")
+            learner.feature_names_in_ = np.array(names, dtype=object)
         learner._set_state(header, arrays)
-    except ModelFileError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError) as error:
         raise ModelFileError(f"{path} does not hold a whole {name}: {error}") from error
     return learner
 
@@ -144,22 +167,30 @@ class PairLearner(Learner):
     _seed: int
     _rng: np.random.Generator
 
-    def _comparisons(self, X: Any, y: Any, *, reset: bool) -> tuple[Pairs, NDArray[np.intp] | None]:
+    def _comparisons(
+        self, X: Any, y: Any, *, reset: bool, at_most: bool = False
+    ) -> tuple[Pairs, NDArray[np.intp] | None]:
         """Pairs as they are, a 3-D array with labels ±1, or rows with class labels, from which pairs are drawn.
 
-        The second value holds the class codes of the rows, where there are any.
+        The second value holds the class codes of the rows, where there are any. With `at_most` fewer pairs than
+        n_pairs are fine where the rows make no more.
         """
         if isinstance(X, Triplets):
             raise TypeError(f"{type(self).__name__} learns from pairs, got Triplets; give Pairs or labelled rows")
         if reset:
-            self._seed = int(check_random_state(self.random_state).randint(2**31))
+            self._seed = int(check_seed(self.random_state).randint(2**31))
             self._rng = np.random.default_rng(self._seed)
         if isinstance(X, Pairs) or _ndim(X) == 3:
             pairs = _labelled(X, y)
+            if len(pairs) == 0:
+                raise ValueError("pairs must not be empty: 0 pairs given, at least one is needed")
             self._check_n_features_of(pairs, reset=reset)
             return pairs, None
         X, codes = self._labelled_rows(X, y, reset=reset)
-        return Pairs.from_labels(X, codes, self.n_pairs, balance=self.balance, random_state=self._rng), codes
+        if codes.max() == 0:
+            raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
+        drawn = draw_pairs(codes, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
+        return Pairs._build(X, *drawn), codes
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[np.intp]]:
         """X and the codes 0..c-1 of its class labels."""
@@ -170,13 +201,10 @@ class PairLearner(Learner):
             )
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
         codes = class_codes(column_or_1d(y, warn=True), X.shape[0])
-        if codes.max() == 0:
-            raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
+        check_classification_targets(y)
         return check_scale(X), codes
 
     def _check_n_features_of(self, pairs: Pairs, *, reset: bool) -> None:
-        if len(pairs) == 0:
-            raise ValueError("pairs must not be empty: 0 pairs given, at least one is needed")
         if reset:
             self.n_features_in_ = pairs.n_features
             if hasattr(self, "feature_names_in_"):
@@ -201,7 +229,7 @@ class PairLearner(Learner):
         self._check_n_features_of(pairs, reset=False)
         metric, threshold = self.metric_, self.threshold_
         result = np.empty(len(pairs))
-        block = max(1, CHUNK_ELEMENTS // pairs.n_features)
+        block = max(1, CHUNK_ELEMENTS // max(pairs.n_features, len(metric.matrix)))
         for start in range(0, len(pairs), block):
             part = pairs[start : start + block]
             result[start : start + block] = threshold - metric.distance(
@@ -238,6 +266,8 @@ def _ndim(X: Any) -> int:
 def _as_pairs(X: Any) -> Pairs:
     if isinstance(X, Pairs):
         return X
+    if isinstance(X, Triplets):
+        raise TypeError("Expected Pairs or a 3-D array of shape (n_pairs, 2, n_features), got Triplets")
     if _ndim(X) != 3:
         raise ValueError(
             "Expected Pairs or a 3-D array of shape (n_pairs, 2, n_features); rows alone hold no comparisons. "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -56,7 +56,8 @@ class Metric:
     """A Mahalanobis distance `(x - x2)ᵀ M (x - x2)` or a bilinear similarity `xᵀ M x2`; immutable.
 
     `threshold` is the squared distance up to which a pair counts as similar, where the learner has one. With a
-    `kernel_map` the points are mapped to kernel coordinates first, and M acts on these.
+    `kernel_map` the points are mapped to kernel coordinates first, and M acts on these. `origin` says which learner
+    with which parameters it comes from; it goes into the file.
 
     >>> metric = Metric([[4.0, 0.0], [0.0, 1.0]], threshold=2.0)
     >>> metric.distance([1.0, 1.0], [0.0, 1.0])
@@ -74,6 +75,7 @@ class Metric:
     kind: Literal["mahalanobis", "bilinear"] = "mahalanobis"
     feature_names: Sequence[str] | None = None
     kernel_map: KernelMap | None = None
+    origin: Mapping[str, object] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in ("mahalanobis", "bilinear"):
@@ -231,6 +233,7 @@ class Metric:
             "threshold": self.threshold,
             "feature_names": self.feature_names,
             "kernel_map": kernel_header,
+            "origin": self.origin,
         }
         return header, {"matrix": self.matrix, **arrays}
 
@@ -245,6 +248,7 @@ class Metric:
             kind=kind,
             feature_names=header_value(header, "feature_names", list, type(None)),
             kernel_map=None if kernel_header is None else KernelMap.from_arrays(kernel_header, arrays),
+            origin=header_value(header, "origin", dict, type(None)),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

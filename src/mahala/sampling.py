@@ -7,36 +7,26 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 Rows = NDArray[np.intp]
 Seed = int | np.random.RandomState | np.random.Generator | None
 
 
-def class_codes(y: ArrayLike, n_rows: int) -> Rows:
-    """The class of each row as a number from 0 up, in the order of the sorted labels."""
-    array = np.asarray(y)
-    if array.ndim != 1 or len(array) != n_rows:
-        raise ValueError(f"y must be 1-D with a label for each of the {n_rows} rows of X, got shape {array.shape}")
-    if array.dtype.kind in "OSTU":
-        array = np.asarray(y, dtype=object)  # from y again: in a list of strings a NaN has become "nan"
-        missing = np.fromiter(map(_is_missing, array), dtype=bool, count=n_rows)
-    else:
-        missing = array != array
-    if missing.any():
-        row = int(missing.argmax())
-        raise ValueError(f"y must hold a class for each row, got {array[row]} for row {row}")
-    try:
-        return np.unique(array, return_inverse=True)[1]
-    except TypeError:
-        raise TypeError("y must hold labels of one type, got types that cannot be sorted together") from None
-
-
 def draw_pairs(
-    codes: Rows, n: int | Literal["auto"], balance: float | None, random_state: Seed
+    codes: Rows,
+    n: int | Literal["auto"],
+    balance: float | None,
+    random_state: Seed,
+    *,
+    name: str = "n",
+    at_most: bool = False,
 ) -> tuple[Rows, Rows, NDArray[np.bool_]]:
-    """Distinct pairs of rows in random order, left < right, and whether they are of one class."""
+    """Distinct pairs of rows in random order, left < right, and whether they are of one class.
+
+    `name` is what the caller calls n; with `at_most` fewer pairs than n are fine where there are no more.
+    """
     order, _, own_stop = _sort_by_class(codes)
     balance = _check_balance(balance)
     # Each row is paired with rows that follow it when they are sorted by class: those of its own class come first,
@@ -47,9 +37,9 @@ def draw_pairs(
     else:
         kinds = {"similar pairs": (following, own_stop), "dissimilar pairs": (own_stop, end)}
     available = {kind: int((stop - first).sum()) for kind, (first, stop) in kinds.items()}
-    counts = _count_pairs(n, balance, int(codes.max()) + 1, available)
+    counts = _count_pairs(n, balance, int(codes.max()) + 1, available, name, at_most)
 
-    rng = _check_random_state(random_state)
+    rng = check_seed(random_state)
     drawn = np.hstack([_draw_positions(*kinds[kind], count, rng) for kind, count in counts.items()])
     i, j = order[drawn[:, rng.permutation(drawn.shape[1])]]
     return np.minimum(i, j), np.maximum(i, j), codes[i] == codes[j]
@@ -65,7 +55,7 @@ def draw_triplets(codes: Rows, n: int, random_state: Seed) -> tuple[Rows, Rows, 
         raise ValueError("y must hold at least two classes, got one")
     if len(eligible) == 0:
         raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
-    rng = _check_random_state(random_state)
+    rng = check_seed(random_state)
     anchor = eligible[rng.randint(len(eligible), size=n, dtype=np.intp)]
     # A draw from what is left when one row, or one class, is taken out: step over the gap.
     positive = start[anchor] + rng.randint(size[anchor] - 1, dtype=np.intp)
@@ -82,16 +72,9 @@ def _sort_by_class(codes: Rows) -> tuple[Rows, Rows, Rows]:
     return np.argsort(codes, kind="stable"), np.repeat(stop - size, size), np.repeat(stop, size)
 
 
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)
-    except TypeError:  # pandas.NA is neither equal to itself nor different
-        return True
-
-
-def _check_n(n: Any, right: str) -> int:
+def _check_n(n: Any, right: str, name: str = "n") -> int:
     if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-        raise ValueError(f"n must be {right}, got {n!r}")
+        raise ValueError(f"{name} must be {right}, got {n!r}")
     return int(n)
 
 
@@ -104,7 +87,12 @@ def _check_balance(balance: Any) -> float | None:
 
 
 def _count_pairs(
-    n: int | Literal["auto"], balance: float | None, n_classes: int, available: dict[str, int]
+    n: int | Literal["auto"],
+    balance: float | None,
+    n_classes: int,
+    available: dict[str, int],
+    name: str,
+    at_most: bool,
 ) -> dict[str, int]:
     """How many pairs of each kind to draw."""
 
@@ -118,20 +106,21 @@ def _count_pairs(
     auto = isinstance(n, str) and n == "auto"
     if n_classes == 1 and (auto or balance not in (None, 1)):
         raise ValueError(
-            "y must hold at least two classes, got one; for pairs of one class give n, with balance=None or 1"
+            f"y must hold at least two classes, got one; for pairs of one class give {name}, with balance=None or 1"
         )
-    target = 40 * n_classes * (n_classes - 1) if auto else _check_n(n, "'auto' or a positive integer")
+    target = 40 * n_classes * (n_classes - 1) if auto else _check_n(n, "'auto' or a positive integer", name)
+    at_most = auto or at_most
     for kind, count in split(target).items():
-        if count > available[kind] and (not auto or available[kind] == 0):
+        if count > available[kind] and (not at_most or available[kind] == 0):
             share = "" if balance is None else f" with balance={balance:g}"
-            raise ValueError(f"n={n!r}{share} asks for {count} {kind}, but only {available[kind]} are available")
-    if not auto:
+            raise ValueError(f"{name}={n!r}{share} asks for {count} {kind}, but only {available[kind]} are available")
+    if not at_most:
         return split(target)
     # The counts grow with n, so bisection finds the largest n that there are enough pairs for.
     return split(bisect_right(range(target + 1), False, key=too_many) - 1)
 
 
-def _check_random_state(random_state: Seed) -> np.random.RandomState:
+def check_seed(random_state: Seed) -> np.random.RandomState:
     if isinstance(random_state, np.random.Generator):
         return np.random.RandomState(random_state.bit_generator)
     try:

@@ -63,3 +63,35 @@ def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> NDArray[np
         found = np.unique(array.astype(str))[:5].tolist()
         raise ValueError(f"{name} must hold booleans, or +1 for similar and -1 for dissimilar, got {found}")
     return array.astype(np.int8)
+
+
+def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
+    """A 1-D array with the class label of each row, none of them missing; strings are objects."""
+    array = np.asarray(y)
+    if array.ndim != 1 or len(array) != n_rows:
+        raise ValueError(f"{name} must be 1-D with a label for each of the {n_rows} rows, got shape {array.shape}")
+    if array.dtype.kind in "OSTU":
+        array = np.asarray(y, dtype=object)  # from y again: in a list of strings a NaN has become "nan"
+        missing = np.fromiter(map(_is_missing, array), dtype=bool, count=n_rows)
+    else:
+        missing = array != array
+    if missing.any():
+        row = int(missing.argmax())
+        raise ValueError(f"{name} must hold a class for each row, got {array[row]} for row {row}")
+    return array
+
+
+def class_codes(y: Any, n_rows: int, name: str = "y") -> NDArray[np.intp]:
+    """The class of each row as a number from 0 up, in the order of the sorted labels."""
+    labels = check_labels(y, n_rows, name)
+    try:
+        return np.unique(labels, return_inverse=True)[1]
+    except TypeError:
+        raise TypeError(f"{name} must hold labels of one type, got types that cannot be sorted together") from None
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas.NA is neither equal to itself nor different
+        return True

@@ -184,3 +184,28 @@ def test_too_many_features_are_refused_before_memory_is_gone():
         with pytest.raises(MemoryError, match="kernel='linear'"):
             learner.fit(pairs)
     assert PA(kernel="linear").fit(pairs).metric_.n_features_in == 3_000_000
+
+
+def test_effective_dimension_of_an_indefinite_stream():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 20))  # rank 3
+    y = rng.integers(0, 2, size=300)
+    learner = PA("I", C=1e-4, psd="end", rank_every=20_000).fit(Pairs.from_labels(X, y, 40_000, random_state=0))
+    positive = np.count_nonzero(np.linalg.eigvalsh(learner.raw_metric_.matrix) > 1e-9)
+    assert learner.metric_.rank == learner.history_.ranks[-1] == positive <= 3
+
+
+def test_a_large_initial_metric_is_kept():
+    start = Metric(1e170 * np.eye(4))
+    learner = PA(psd="end", init=start).partial_fit(Pairs(np.eye(4), [0], [1], [False]))
+    np.testing.assert_allclose(learner.metric_.matrix, start.matrix)
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e5, 1e6])
+def test_linear_kernel_is_the_primal_far_from_the_origin(labelled, offset):
+    X, y = labelled
+    X = X + offset * np.array([1.0, 0.0, 1.0, 0.0, 0.0])
+    pairs = Pairs.from_labels(X, y, 200, random_state=0)
+    expected = PA().fit(pairs).decision_function(pairs)
+    got = PA(kernel="linear").fit(pairs).decision_function(pairs)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * np.abs(expected).max())

@@ -57,6 +57,33 @@ def test_loss_stays_below_its_bound(seed, gamma, passes):
         learner.loss_bound(Metric(comparator.matrix))
 
 
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.1, 1.0, 20.0]))
+def test_loss_stays_below_its_bound_where_nothing_separates(seed, gamma):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 3))
+    left, right = rng.integers(0, 40, size=(2, 200))
+    pairs = Pairs(X, left, right, rng.random(200) < 0.5)
+    learner = POLA(gamma).fit(pairs)
+    A = rng.normal(size=(3, 2)) * rng.choice([0.1, 1.0])
+    comparator = Metric(A @ A.T, 1.0 + rng.random())
+    distances = comparator.distance(X[left], X[right], squared=True)
+    losses = np.maximum(0.0, 1.0 - pairs.y * (comparator.threshold - distances))
+    assert learner.squared_loss_ <= learner.loss_bound(comparator, squared_loss=np.sum(losses**2))
+    with pytest.raises(ValueError, match="squared_loss"):
+        POLA().fit(pairs).loss_bound(comparator, squared_loss=1.0)
+    with pytest.raises(ValueError, match="3 features"):
+        learner.loss_bound(Metric(np.eye(9), 1.0))
+
+
+def test_a_saved_batch_conversion_knows_how_it_ended(tmp_path):
+    pairs, _ = separable(0)
+    learner = POLA(epsilon=0.5, max_passes=500).fit(pairs)
+    learner.save(tmp_path / "pola.safetensors")
+    loaded = POLA.load(tmp_path / "pola.safetensors")
+    assert (loaded.n_passes_, loaded.converged_) == (learner.n_passes_, True)
+
+
 def test_batch_conversion_ends_with_small_losses():
     pairs, comparator = separable(0)
     learner = POLA(epsilon=0.05, max_passes=2000).fit(pairs)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mahala.kernels.neighbors import nearest, vote
-from mahala.validation import check_rows
-
-if TYPE_CHECKING:
-    from mahala.metric import Metric
+from mahala.metric import Metric
+from mahala.validation import check_labels, check_rows
 
 DEFAULT_K = range(1, 26)
 
@@ -79,12 +77,12 @@ def knn_error(
         raise ValueError("X_test and y_test must be given together, or neither for leave-one-out")
     leave_one_out = X_test is None
     X_train = check_rows(X_train, "X_train")
-    y_train = _check_labels(y_train, X_train.shape[0], "y_train")
+    y_train = check_labels(y_train, X_train.shape[0], "y_train")
     if leave_one_out:
         X_test, y_test = X_train, y_train
     else:
         X_test = check_rows(X_test, "X_test")
-        y_test = _check_labels(y_test, X_test.shape[0], "y_test")
+        y_test = check_labels(y_test, X_test.shape[0], "y_test")
         if X_test.shape[1] != X_train.shape[1]:
             raise ValueError(f"X_test must have the {X_train.shape[1]} columns of X_train, got {X_test.shape[1]}")
     ks = _check_k(k, X_train.shape[0] - leave_one_out)
@@ -116,21 +114,9 @@ def _check_k(k: int | Iterable[int], available: int) -> NDArray[np.intp]:
     return np.unique(np.array(values, dtype=np.intp))
 
 
-def _check_labels(y: Any, n: int, name: str) -> NDArray[Any]:
-    labels = np.asarray(y)
-    if labels.ndim != 1 or len(labels) != n:
-        raise ValueError(f"{name} must be a 1-D array of {n} labels, one for each row, got shape {labels.shape}")
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ValueError(f"{name} must have no missing labels, got NaN")
-    return labels
-
-
 def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
     """Codes 0, 1, … of both label arrays in the sorted order of all labels, and how many there are."""
     try:
-        # NumPy would turn numbers beside strings into strings, and 1 would match "1".
-        if (y_train.dtype.kind in "US") != (y_test.dtype.kind in "US"):
-            y_train, y_test = y_train.astype(object), y_test.astype(object)
         classes, codes = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)
     except TypeError as error:
         raise ValueError("y_train and y_test must hold labels of one kind, all numbers or all strings") from error
@@ -141,6 +127,8 @@ def _embed(metric: Metric | None, X: Any) -> Any:
     """Rows whose Euclidean distances are the metric's."""
     if metric is None:
         return X
+    if not isinstance(metric, Metric):
+        raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; of a learner give its metric_")
     if metric.kind == "bilinear":
         raise ValueError(
             "metric must be a Mahalanobis metric, got a bilinear similarity, which has no distances; "

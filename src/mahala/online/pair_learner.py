@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from abc import abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
@@ -12,16 +16,25 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
+from mahala.files import ModelFileError, array_value, header_value
 from mahala.history import History, Recorder
 from mahala.kernel_map import KernelMap
 from mahala.learner import CHUNK_ELEMENTS, Arrays, PairLearner
 from mahala.metric import Metric
-from mahala.online.pair_model import PairModel, Rule, check_memory, dual_is_cheaper
+from mahala.online.pair_model import PairModel, Rule, check_memory, dual_is_cheaper, padded
 from mahala.validation import check_scale
 
 Signs = NDArray[np.int8]
 
-_HISTORY = ("y", "predicted", "p", "tau", "rank_steps", "ranks")
+_RECORD_NAMES = ("y", "predicted", "p", "tau")
+_HISTORY = {
+    "y": np.int8,
+    "predicted": np.int8,
+    "p": np.float64,
+    "tau": np.float64,
+    "rank_steps": np.int64,
+    "ranks": np.int64,
+}
 
 
 class OnlinePairLearner(PairLearner):
@@ -36,6 +49,7 @@ class OnlinePairLearner(PairLearner):
     _map: KernelMap | None
     _recorder: Recorder
     _metrics: dict[int, Metric]  # the last one asked for, by the number of steps it had seen
+    _fixed: dict[str, Any]  # parameters that cannot change while a stream runs
 
     @abstractmethod
     def _rule(self) -> Rule:
@@ -44,13 +58,25 @@ class OnlinePairLearner(PairLearner):
     @abstractmethod
     def _first_model(self, d: int) -> PairModel: ...
 
+    @property
+    @abstractmethod
+    def _psd_steps(self) -> int:
+        """M ⪰ 0 and b ≥ 1 after every update (1), never (0) or after every k-th step (k)."""
+
     def _check_params(self) -> None:
+        if self.kernel_params is not None and self.kernel is None:
+            raise ValueError(f"kernel_params={self.kernel_params!r} need a kernel, but kernel is None")
         if self.rank_every is not None and not is_count(self.rank_every):
             raise ValueError(f"rank_every must be None or a number from 1 up, got {self.rank_every!r}")
 
     @property
     def _tolerance(self) -> float:
         return 0.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from more comparisons, once each and in their order.
@@ -59,28 +85,28 @@ class OnlinePairLearner(PairLearner):
         """
         self._check_params()
         self._check_open("partial_fit")
-        first = not hasattr(self, "_model")
-        pairs, _ = self._comparisons(X, y, reset=first)
-        if first:
-            self._start(pairs.n_features)
-        self._feed(pairs)
+        if hasattr(self, "_model"):
+            pairs, _ = self._comparisons(X, y, reset=False, at_most=True)
+            self._feed(pairs)
+            return self
+        with self._all_or_nothing():
+            pairs, _ = self._comparisons(X, y, reset=True, at_most=True)
+            self._start()
+            self._feed(pairs)
         return self
 
     def learn_one(self, x: Any, x_other: Any, similar: bool | int) -> bool:
         """Learn from one pair; returns whether it was predicted to be similar before the update."""
-        self._check_params()
-        self._check_open("learn_one")
         rows = [_one_row(x, "x"), _one_row(x_other, "x_other")]
         if rows[0].shape != rows[1].shape:
             raise ValueError(
                 f"x has {rows[0].size} features and x_other {rows[1].size}; they must have the same number"
             )
-        first = not hasattr(self, "_model")
         pair = Pairs._build(np.stack(rows), np.array([0]), np.array([1]), np.array([_one_sign(similar)]))
-        self._comparisons(pair, None, reset=first)
-        if first:
-            self._start(pair.n_features)
-        return bool(self._feed(pair)[0] == 1)
+        before = self.n_mistakes_ if hasattr(self, "_model") else 0
+        self.partial_fit(pair)
+        rightly = self.n_mistakes_ == before
+        return _one_sign(similar) == rightly
 
     def _check_open(self, method: str) -> None:
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
@@ -88,11 +114,23 @@ class OnlinePairLearner(PairLearner):
                 f"kernel='precomputed' holds the points that were there from the start: {method} cannot bring new "
                 "ones; use fit, or a kernel that can be evaluated"
             )
+        if hasattr(self, "_model"):
+            for name, value in self._fixed.items():
+                if getattr(self, name) != value:
+                    raise ValueError(
+                        f"{name} cannot change while a stream runs: it was {value!r}, it is {getattr(self, name)!r}; "
+                        "set it back, or start again with fit"
+                    )
 
-    def _start(self, d: int) -> None:
-        """Forget everything: the model before the first step."""
+    def _start(self) -> None:
+        """Forget everything."""
         self._map = None if self.kernel is None else KernelMap(self.kernel, self.kernel_params)
-        d = d if self._map is None else 0  # the span of a kernel grows with the points
+        self._fixed = {name: getattr(self, name) for name in ("kernel", "kernel_params", "psd") if hasattr(self, name)}
+        self._restart()
+
+    def _restart(self) -> None:
+        """The model before the first step, in the span that is known by now."""
+        d = self.n_features_in_ if self._map is None else self._map.dimension
         check_memory(d, psd=0)
         self._model = self._first_model(d)
         self._recorder = Recorder()
@@ -115,20 +153,20 @@ class OnlinePairLearner(PairLearner):
         coordinates = self._map.coordinates(pairs.X[rows])
         return Pairs._build(coordinates, places[::2], places[1::2], pairs.similar)
 
-    def _feed(self, pairs: Pairs, n_steps: int | None = None) -> Signs:
-        """Feed the pairs once, or in cycles for n_steps; returns the predictions made before the updates."""
-        return self._feed_in_span(self._in_span(pairs), n_steps)
+    def _feed(self, pairs: Pairs) -> None:
+        """Feed the pairs once, in their order."""
+        self._feed_in_span(self._in_span(pairs), len(pairs))
 
-    def _feed_in_span(self, pairs: Pairs, n_steps: int | None = None) -> Signs:
+    def _feed_in_span(self, pairs: Pairs, n_steps: int) -> None:
+        """Feed pairs that are in the model's coordinates, in cycles for n_steps."""
         n, d = len(pairs), pairs.n_features
-        n_steps = n if n_steps is None else n_steps
         model, rule = self._model, self._rule()
         share = 1.0 if rule[1] < 0.0 else 0.5
         if model.psd == 0 and not self.rank_every and n_steps > n and dual_is_cheaper(n, d, n_steps, share):
             V, y = pairs.differences(), _signs(pairs)
-            steps = model.feed_dual(V, y, n_steps, rule, self._tolerance)
-            return self._note(V, np.resize(y, n_steps), steps)
-        predictions: list[Signs] = []
+            with _uninterrupted():
+                self._note(V, np.resize(y, n_steps), model.feed_dual(V, y, n_steps, rule, self._tolerance))
+            return
         fed = 0
         while fed < n_steps:
             for V, y in self._chunks(pairs[: n_steps - fed]):
@@ -137,11 +175,11 @@ class OnlinePairLearner(PairLearner):
                     stop = len(y)
                     if self.rank_every:
                         stop = min(stop, start + self.rank_every - self.n_steps_ % self.rank_every)
-                    steps = model.feed(V[start:stop], y[start:stop], rule, self._tolerance)
-                    predictions.append(self._note(V[start:stop], y[start:stop], steps))
+                    with _uninterrupted():
+                        steps = model.feed(V[start:stop], y[start:stop], rule, self._tolerance)
+                        self._note(V[start:stop], y[start:stop], steps)
                     start = stop
                 fed += len(y)
-        return np.concatenate(predictions)
 
     def _chunks(self, pairs: Pairs) -> Iterator[tuple[NDArray[np.float64], Signs]]:
         """Differences and labels, as many pairs at a time as bounded memory holds."""
@@ -150,7 +188,7 @@ class OnlinePairLearner(PairLearner):
         for start in range(0, len(pairs), size):
             yield pairs.differences(start, start + size), y[start : start + size]
 
-    def _note(self, V: NDArray[np.float64], y: Signs, steps: tuple[Any, Any, Signs]) -> Signs:
+    def _note(self, V: NDArray[np.float64], y: Signs, steps: tuple[Any, Any, Signs]) -> None:
         p, tau, predicted = steps
         self.n_steps_ += len(y)
         self.n_updates_ += int(np.count_nonzero(tau))
@@ -163,7 +201,6 @@ class OnlinePairLearner(PairLearner):
             self._recorder.add(y, predicted, p, tau)
         if self.rank_every and self.n_steps_ % self.rank_every == 0:
             self._recorder.add_rank(self.n_steps_, self._model.effective_dimension())
-        return predicted
 
     @property
     def metric_(self) -> Metric:
@@ -174,8 +211,22 @@ class OnlinePairLearner(PairLearner):
             names = getattr(self, "feature_names_in_", None)
             kernel_map = None if self._map is None else self._map.freeze()
             self._metrics.clear()
-            self._metrics[self.n_steps_] = Metric(M, b, feature_names=names, kernel_map=kernel_map)
+            self._metrics[self.n_steps_] = Metric(
+                M, b, feature_names=names, kernel_map=kernel_map, origin=self._origin()
+            )
         return self._metrics[self.n_steps_]
+
+    @property
+    def threshold_(self) -> float:
+        """Pairs at most this far apart (squared) are predicted to be similar."""
+        check_is_fitted(self, "n_steps_")
+        return max(self._model.b, 1.0)
+
+    @property
+    def raw_metric_(self) -> Metric:
+        """The stream's own model as it stands: under psd="end" it may be indefinite, and b below 1."""
+        check_is_fitted(self, "n_steps_")
+        return Metric(self._model.M, self._model.b, kernel_map=None if self._map is None else self._map.freeze())
 
     @property
     def history_(self) -> History:
@@ -195,7 +246,6 @@ class OnlinePairLearner(PairLearner):
         header: dict[str, object] = {
             "threshold": model.b,
             "mass": model.mass,
-            "psd": model.psd,
             "counts": [self.n_steps_, self.n_updates_, self.n_mistakes_],
             "losses": [self.loss_, self.squared_loss_],
             "radius": self.radius_,
@@ -209,34 +259,70 @@ class OnlinePairLearner(PairLearner):
         return header, arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        # Whatever the file says, compiled code sees arrays of the right shape and finite numbers only.
         self._check_params()
-        self._map = None
-        if header["kernel"] is not None:
+        self._seed = int(_non_negative(header["seed"], "seed"))
+        self._start()
+        if self._map is not None:
             own = {k.removeprefix("kernel."): a for k, a in arrays.items() if k.startswith("kernel.")}
-            self._map = KernelMap.from_arrays(header["kernel"], own)
+            self._map = KernelMap.from_arrays(header_value(header, "kernel", dict), own)
         d = self.n_features_in_ if self._map is None else self._map.dimension
-        model = PairModel(_expect(arrays, "M", (d, d)), float(header["threshold"]), int(header["psd"]))
-        model.mass = float(header["mass"])
-        model.tuning = _expect(arrays, "tuning", model.tuning.shape).copy()
-        if "R" in arrays:
-            model.R = np.array(_expect(arrays, "R", (d, arrays["R"].shape[-1])))
-        self.n_steps_, self.n_updates_, self.n_mistakes_ = (int(count) for count in header["counts"])
-        model.n_steps = self.n_steps_
+        model = PairModel(_finite(arrays, "M", (d, d)), _number(header["threshold"], "threshold"), self._psd_steps)
+        model.mass = _non_negative(header["mass"], "mass")
+        model.tuning = _finite(arrays, "tuning", model.tuning.shape).copy()
+        if model.psd == 1 and "R" in arrays:
+            model.R = _finite(arrays, "R", padded(d).shape).copy()
         self._model = model
-        self.loss_, self.squared_loss_ = (float(loss) for loss in header["losses"])
-        self.radius_ = float(header["radius"])
-        self._seed = int(header["seed"])
+        counts = [_non_negative(count, "counts") for count in header_value(header, "counts", list)]
+        self.n_steps_, self.n_updates_, self.n_mistakes_ = (int(count) for count in counts)
+        model.n_steps = self.n_steps_
+        self.loss_, self.squared_loss_ = (
+            _non_negative(loss, "losses") for loss in header_value(header, "losses", list)
+        )
+        self.radius_ = _non_negative(header["radius"], "radius")
         self._rng = np.random.default_rng()
-        self._rng.bit_generator.state = header["random_state"]
-        self._recorder = Recorder.of(History(**{name: arrays[f"history.{name}"] for name in _HISTORY}))
-        self._metrics = {}
+        self._rng.bit_generator.state = header_value(header, "random_state", dict)
+        n = self.n_steps_ if self.record else 0
+        columns = {
+            name: array_value(arrays, f"history.{name}", dtype, (n if name in _RECORD_NAMES else None,))
+            for name, dtype in _HISTORY.items()
+        }
+        self._recorder = Recorder.of(History(**columns))
 
 
-def _expect(arrays: Arrays, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    array = arrays[name]
-    if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite float64 of shape {shape}, got {array.dtype} of shape {array.shape}")
+def _finite(arrays: Arrays, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    array = array_value(arrays, name, np.float64, shape)
+    if not np.isfinite(array).all():
+        raise ModelFileError(f"array {name!r} holds NaN or infinity")
     return array
+
+
+def _number(value: Any, name: str) -> float:
+    if not is_number(value) or not np.isfinite(float(value)):
+        raise ModelFileError(f"{name} should be a finite number, found {value!r}")
+    return float(value)
+
+
+def _non_negative(value: Any, name: str) -> float:
+    if _number(value, name) < 0.0:
+        raise ModelFileError(f"{name} should not be negative, found {value!r}")
+    return float(value)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the step and its record are both done: a model is never ahead of its own counters."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if waiting and callable(before):
+            before(*waiting[0])
 
 
 def _in_order(rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -249,7 +335,10 @@ def _in_order(rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp
 
 
 def _one_row(x: Any, name: str) -> NDArray[np.float64]:
-    row = np.asarray(x.toarray().ravel() if hasattr(x, "toarray") else x, dtype=np.float64)
+    try:
+        row = np.asarray(x.toarray().ravel() if hasattr(x, "toarray") else x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be one vector of numbers: {error}") from error
     if row.ndim != 1 or row.size == 0:
         raise ValueError(f"{name} must be one vector of features, got an array of shape {row.shape}")
     if not np.isfinite(row).all():
@@ -264,9 +353,9 @@ def _signs(pairs: Pairs) -> Signs:
 
 
 def _one_sign(similar: Any) -> bool:
-    if isinstance(similar, (bool, np.bool_)):
+    if isinstance(similar, bool | np.bool_):
         return bool(similar)
-    if similar in (1, -1):
+    if is_number(similar) and similar in (1, -1):
         return bool(similar == 1)
     raise ValueError(f"similar must be True or False, or +1 or -1, got {similar!r}")
 

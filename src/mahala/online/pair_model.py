@@ -38,11 +38,14 @@ class PairModel:
         self.n_steps = 0
         self.R: Floats | None = None
         self.tuning = np.zeros(STATE_SIZE)
-        # The largest matrix that was ever added to M or taken from it: what M's rounding errors are relative to.
-        self.mass = float(np.linalg.norm(self.M))
+        # The largest entry that M or a term added to it ever had: what M's rounding errors are relative to.
+        self.mass = float(np.abs(self.M).max(initial=0.0))
 
     def feed(self, V: Floats, y: Signs, rule: Rule, tolerance: float) -> Steps:
         """One step for each row of differences V."""
+        if not self.M.flags.writeable:  # a model that was loaded as a memory map
+            self.M, self.tuning = self.M.copy(), self.tuning.copy()
+            self.R = None if self.R is None else self.R.copy()
         with _one_blas_thread():
             return self._feed(V, y, rule, tolerance)
 
@@ -84,7 +87,8 @@ class PairModel:
 
     def _count(self, V: Floats, tau: Floats) -> None:
         self.n_steps += len(tau)
-        self.mass = max(self.mass, float(np.max(np.abs(tau) * np.einsum("ij,ij->i", V, V))))
+        term = float(np.max(np.abs(tau) * np.einsum("ij,ij->i", V, V)))
+        self.mass = max(self.mass, term, float(np.abs(self.M.diagonal()).max(initial=0.0)))
 
     def losses(self, V: Floats, y: Signs) -> Floats:
         """Signed losses p of the pairs under the model as it is."""
@@ -103,16 +107,18 @@ class PairModel:
         return int(np.count_nonzero(np.linalg.eigvalsh(0.5 * (self.M + self.M.T)) > self._rounding()))
 
     def _rounding(self) -> float:
-        return self.mass * (RTOL if self.psd == 1 else len(self.M) * np.finfo(float).eps)
+        """Eigenvalues below this are errors: of the projections under "+", else of sums of n_steps terms."""
+        return self.mass * (RTOL if self.psd == 1 else (len(self.M) + np.sqrt(self.n_steps)) * np.finfo(float).eps)
 
     def grow(self, d: int) -> None:
         """Make room for new directions, about which nothing is known yet: M is zero there, R is 1/σ."""
+        check_memory(d, self.psd)
         old = len(self.M)
         M = np.zeros((d, d))
         M[:old, :old] = self.M
         self.M = M
         if self.R is not None:
-            R = _padded(d)
+            R = padded(d)
             R[:old, :old] = self.R[:, :old]
             R[np.arange(old, d), np.arange(old, d)] = 1.0 / self.tuning[SIGMA]
             self.R = R
@@ -129,7 +135,7 @@ class PairModel:
                 self.tuning[LOG_MU] = np.log(self.tuning[SIGMA])
                 self._refactor()
         # Coinciding points move b alone: R is not read before the first pair that differs.
-        R = self.R if self.R is not None else _padded(len(self.M))
+        R = self.R if self.R is not None else padded(len(self.M))
         done = 0
         while done < len(y):
             rest = slice(done, None)
@@ -156,7 +162,7 @@ class PairModel:
         """R = (M + σI)⁻¹ anew, by Cholesky."""
         d = len(self.M)
         diagonal = np.arange(d)
-        while True:
+        for _ in range(100):
             shifted = np.array(self.M, order="F")
             shifted[diagonal, diagonal] += self.tuning[SIGMA]
             factor, failed = lapack.dpotrf(shifted, lower=1, overwrite_a=1)
@@ -165,9 +171,11 @@ class PairModel:
             # Rounding left M less positive than σ can mend.
             self.M, self.b = self.constrained()
             self.tuning[SIGMA] = max(2.0 * self.tuning[SIGMA], 1e-12 * np.trace(self.M))
+        else:
+            raise FloatingPointError("the metric can no longer be kept positive semi-definite; scale the features")
         inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
         if self.R is None or len(self.R) != d:
-            self.R = _padded(d)
+            self.R = padded(d)
         self.R[:, :d] = inverse
         self.tuning[CORRECTIONS] = self.tuning[WASTE] = 0.0
         return self.R
@@ -194,7 +202,7 @@ def check_memory(d: int, psd: int) -> None:
         )
 
 
-def _padded(d: int) -> Floats:
+def padded(d: int) -> Floats:
     """A d × d matrix whose rows are not a power of two apart: such rows would share the same cache lines."""
     return np.zeros((d, d + 8 if d % 64 == 0 else d))
 

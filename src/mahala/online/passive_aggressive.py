@@ -6,8 +6,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
+from mahala.files import header_value
 from mahala.learner import Arrays, leave_one_out_errors
 from mahala.metric import Metric
 from mahala.online.pair_learner import OnlinePairLearner, is_count, is_number
@@ -65,7 +67,17 @@ class PA(OnlinePairLearner):
         Keep `history_`. It grows by 18 bytes a step: turn it off for a stream without end.
     rank_every : int or None
         Record the effective dimension of M in `history_` every so many steps.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    metric_ : Metric, what has been learned so far (under psd="end" the projection of the state at this moment)
+    raw_metric_ : Metric, the stream's own model, which under psd="end" may be indefinite
+    threshold_, components_, C_, n_features_in_, feature_names_in_
+    history_ : History, what happened at each step
+    n_steps_, n_updates_, n_mistakes_ : int
+    loss_, squared_loss_ : float, the hinge loss and its square summed over all steps
+    radius_ : float, the largest ‖v‖⁴ + 1 seen
 
     Examples
     --------
@@ -115,34 +127,43 @@ class PA(OnlinePairLearner):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from labelled rows (X 2-D, y class labels) or comparisons (Pairs, or X 3-D and y = ±1)."""
         self._check_params()
-        pairs, labels = self._comparisons(X, y, reset=True)
-        n_steps = len(pairs)
-        if not isinstance(self.n_steps, str):
-            n_steps = self.n_steps
-        elif labels is not None:
-            n = 2 * len(labels)
-            n_steps = max(2 * n_steps, min(n * (n - 2) // 40, 50 * n_steps))
-        self.C_ = self._tuned(pairs, labels) if isinstance(self.C, str) else float(self.C)
-        self._start(pairs.n_features)
-        self._feed(pairs, n_steps)
+        with self._all_or_nothing():
+            pairs, labels = self._comparisons(X, y, reset=True)
+            n_steps = len(pairs)
+            if not isinstance(self.n_steps, str):
+                n_steps = self.n_steps
+            elif labels is not None:
+                n = 2 * len(labels)
+                n_steps = max(2 * n_steps, min(n * (n - 2) // 40, 50 * n_steps))
+            self._start()
+            in_span = self._in_span(pairs)
+            if isinstance(self.C, str):
+                self._tune(pairs, in_span, labels)
+            self._restart()
+            self._feed_in_span(in_span, n_steps)
         return self
 
-    def _tuned(self, pairs: Pairs, labels: NDArray[np.intp] | None) -> float:
-        """The value of C_GRID with the lowest cost after one pass over the pairs; ties go to the smallest."""
+    def _tune(self, pairs: Pairs, in_span: Pairs, labels: NDArray[np.intp] | None) -> None:
+        """Take the value of C_GRID with the lowest cost after one pass over the pairs; ties go to the smallest."""
         costs = []
-        for C in C_GRID:
-            self.C_ = C
-            self._start(pairs.n_features)
-            self._feed(pairs)
+        for self._tuned_C in C_GRID:
+            self._restart()
+            self._feed_in_span(in_span, len(in_span))
             if labels is None or self.tune_by == "loss":
                 costs.append(self.loss_)
             else:
                 embedded = self.metric_.transform(pairs.X)
                 costs.append(float(leave_one_out_errors(embedded, labels, MOST_NEIGHBORS).min()))
-        return C_GRID[int(np.argmin(costs))]
+        self._tuned_C = C_GRID[int(np.argmin(costs))]
+
+    @property
+    def C_(self) -> float:
+        """The aggressiveness in force: the one that C="auto" found, or C."""
+        check_is_fitted(self, "n_steps_")
+        return self._aggressiveness()
 
     def _aggressiveness(self) -> float:
-        return self.C_ if isinstance(self.C, str) else float(self.C)
+        return self._tuned_C if isinstance(self.C, str) else float(self.C)
 
     def _rule(self) -> Rule:
         C = self._aggressiveness()
@@ -157,8 +178,12 @@ class PA(OnlinePairLearner):
     def _tolerance(self) -> float:
         return float(self.tolerance)
 
+    @property
+    def _psd_steps(self) -> int:
+        return {"every": 1, "end": 0}[self.psd] if isinstance(self.psd, str) else int(self.psd)
+
     def _first_model(self, d: int) -> PairModel:
-        psd = {"every": 1, "end": 0}[self.psd] if isinstance(self.psd, str) else int(self.psd)
+        psd = self._psd_steps
         if isinstance(self.init, Metric):
             if self.init.kind != "mahalanobis" or self.init.kernel_map is not None:
                 raise ValueError("init must be a Mahalanobis Metric without a kernel")
@@ -176,17 +201,17 @@ class PA(OnlinePairLearner):
     def _check_params(self) -> None:
         if self.variant not in ("hard", "I", "II", "LS"):
             raise ValueError(f"variant must be 'hard', 'I', 'II' or 'LS', got {self.variant!r}")
-        if self.C != "auto" and not (is_number(self.C) and 0.0 < self.C < np.inf):
+        if not _is_word(self.C, "auto") and not (is_number(self.C) and 0.0 < float(self.C) < np.inf):
             raise ValueError(f"C must be 'auto' or a positive number, got {self.C!r}")
-        if self.psd not in ("every", "end") and not is_count(self.psd):
+        if not _is_word(self.psd, "every", "end") and not is_count(self.psd):
             raise ValueError(f"psd must be 'every', 'end' or a number of steps from 1 up, got {self.psd!r}")
         if not (is_number(self.tolerance) and 0.0 <= self.tolerance < np.inf):
             raise ValueError(f"tolerance must be a number from 0 up, got {self.tolerance!r}")
-        if not isinstance(self.init, Metric) and self.init not in ("zero", "identity", "random"):
+        if not isinstance(self.init, Metric) and not _is_word(self.init, "zero", "identity", "random"):
             raise ValueError(f"init must be 'zero', 'identity', 'random' or a Metric, got {self.init!r}")
-        if self.kernel is not None and self.init != "zero":
+        if self.kernel is not None and not _is_word(self.init, "zero"):
             raise ValueError("init must be 'zero' with a kernel: no other model lies in the span of the pairs")
-        if self.n_steps != "auto" and not is_count(self.n_steps):
+        if not _is_word(self.n_steps, "auto") and not is_count(self.n_steps):
             raise ValueError(f"n_steps must be 'auto' or a number from 1 up, got {self.n_steps!r}")
         if self.tune_by not in ("knn", "loss"):
             raise ValueError(f"tune_by must be 'knn' or 'loss', got {self.tune_by!r}")
@@ -194,7 +219,7 @@ class PA(OnlinePairLearner):
 
     def _check_open(self, method: str) -> None:
         super()._check_open(method)
-        if isinstance(self.C, str) and not hasattr(self, "C_"):
+        if isinstance(self.C, str) and not hasattr(self, "_tuned_C"):
             raise ValueError(f"C='auto' needs the whole set of pairs: call fit before {method}, or give a number")
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
@@ -203,4 +228,8 @@ class PA(OnlinePairLearner):
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         super()._set_state(header, arrays)
-        self.C_ = float(header["C"])
+        self._tuned_C = float(header_value(header, "C", float))
+
+
+def _is_word(value: Any, *words: str) -> bool:
+    return isinstance(value, str) and value in words

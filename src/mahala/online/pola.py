@@ -7,8 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
+from mahala.files import header_value
+from mahala.learner import Arrays
 from mahala.metric import Metric
 from mahala.online.pair_learner import OnlinePairLearner, is_count, is_number
 from mahala.online.pair_model import PairModel, Rule
@@ -39,7 +42,17 @@ class POLA(OnlinePairLearner):
         Keep `history_`. It grows by 18 bytes a step: turn it off for a stream without end.
     rank_every : int or None
         Record the effective dimension of M in `history_` every so many steps.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    metric_ : Metric, what has been learned so far
+    threshold_, components_, n_features_in_, feature_names_in_
+    history_ : History, what happened at each step
+    n_steps_, n_updates_, n_mistakes_ : int
+    loss_, squared_loss_ : float, the hinge loss and its square summed over all steps
+    radius_ : float, the largest ‖v‖⁴ + 1 seen
+    n_passes_, converged_ : passes of the last `fit`, and whether no pair was left with a loss above epsilon
 
     Examples
     --------
@@ -82,15 +95,16 @@ class POLA(OnlinePairLearner):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from labelled rows (X 2-D, y class labels) or comparisons (Pairs, or X 3-D and y = ±1)."""
         self._check_params()
-        pairs, _ = self._comparisons(X, y, reset=True)
-        self._start(pairs.n_features)
-        pairs = self._in_span(pairs)
-        self.n_passes_ = 0
-        self.converged_ = False
-        while self.n_passes_ < (1 if self.epsilon is None else self.max_passes) and not self.converged_:
-            self._feed_in_span(pairs)
-            self.n_passes_ += 1
-            self.converged_ = self.epsilon is not None and self._largest_loss(pairs) <= self.epsilon
+        with self._all_or_nothing():
+            pairs, _ = self._comparisons(X, y, reset=True)
+            self._start()
+            pairs = self._in_span(pairs)
+            self.n_passes_ = 0
+            self.converged_ = False
+            while self.n_passes_ < (1 if self.epsilon is None else self.max_passes) and not self.converged_:
+                self._feed_in_span(pairs, len(pairs))
+                self.n_passes_ += 1
+                self.converged_ = self.epsilon is not None and self._largest_loss(pairs) <= self.epsilon
         if self.epsilon is not None and not self.converged_:
             warnings.warn(
                 f"POLA left pairs with a loss above epsilon={self.epsilon} after max_passes={self.max_passes}; raise "
@@ -100,15 +114,31 @@ class POLA(OnlinePairLearner):
             )
         return self
 
-    def loss_bound(self, metric: Metric, threshold: float | None = None) -> float:
-        """The most that `squared_loss_` can be, given a model with zero loss on every pair seen.
+    def loss_bound(self, metric: Metric, threshold: float | None = None, squared_loss: float = 0.0) -> float:
+        """The most that `squared_loss_` can be, given any model to compare with.
 
-        It is (R + γ) (‖M*‖² + b*²), where R ≥ ‖v‖⁴ + 1 for every pair. `threshold` is b*, by default the metric's own.
+        For a model (M*, b*) without loss on the pairs seen it is (R + γ) (‖M*‖² + b*²), where R ≥ ‖v‖⁴ + 1 for every
+        pair. Where it has lost, `squared_loss` = Σ l*² is what it lost, and the bound is
+        (R + γ) (‖M*‖² + b*² + Σ l*² / γ); that needs γ > 0.
+
+        Parameters
+        ----------
+        metric : the matrix M*
+        threshold : b*, by default the metric's own
+        squared_loss : hinge losses of (M*, b*) on the pairs seen, squared and summed
         """
+        check_is_fitted(self, "n_steps_")
         b = metric.threshold if threshold is None else threshold
         if b is None:
             raise ValueError("threshold is needed: this metric has none of its own")
-        return (self.radius_ + self.gamma) * float(np.sum(metric.matrix**2) + b**2)
+        if metric.kind != "mahalanobis" or metric.n_features_in != self.n_features_in_:
+            raise ValueError(f"metric must be a Mahalanobis metric of {self.n_features_in_} features, got {metric!r}")
+        if squared_loss < 0.0 or (squared_loss > 0.0 and self.gamma == 0.0):
+            raise ValueError(
+                f"squared_loss={squared_loss} must be 0 with gamma=0 (the bound of the separable case), else from 0 up"
+            )
+        excess = squared_loss / self.gamma if squared_loss else 0.0
+        return (self.radius_ + self.gamma) * float(np.sum(metric.matrix**2) + b**2 + excess)
 
     def _largest_loss(self, pairs: Pairs) -> float:
         return max(float(self._model.losses(V, y).max()) for V, y in self._chunks(pairs))
@@ -116,8 +146,12 @@ class POLA(OnlinePairLearner):
     def _rule(self) -> Rule:
         return float(self.gamma), 0.0, np.inf
 
+    @property
+    def _psd_steps(self) -> int:
+        return 1
+
     def _first_model(self, d: int) -> PairModel:
-        return PairModel(np.zeros((d, d)), 0.0, psd=1)
+        return PairModel(np.zeros((d, d)), 0.0, self._psd_steps)
 
     def _check_params(self) -> None:
         if not (is_number(self.gamma) and 0.0 <= self.gamma < np.inf):
@@ -127,3 +161,16 @@ class POLA(OnlinePairLearner):
         if not is_count(self.max_passes):
             raise ValueError(f"max_passes must be a number from 1 up, got {self.max_passes!r}")
         super()._check_params()
+
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        header, arrays = super()._get_state()
+        return header | {
+            "n_passes": getattr(self, "n_passes_", None),
+            "converged": getattr(self, "converged_", None),
+        }, arrays
+
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        super()._set_state(header, arrays)
+        if header_value(header, "n_passes", int, type(None)) is not None:
+            self.n_passes_ = header_value(header, "n_passes", int)
+            self.converged_ = header_value(header, "converged", bool)
