@@ -40,9 +40,9 @@ rng = np.random.default_rng(0)
 X, y = rng.normal(size=(60, 6)), rng.integers(0, 2, 60)
 pairs = Pairs.from_labels(X, y, 300, random_state=0)
 learner = {"PA, psd='end'": PA(psd="end"), "PA, psd='every'": PA(), "POLA": POLA(),
-           "PA, psd='end', many passes": PA(psd="end", n_steps=10**6)}[sys.argv[1]]
+           "PA, psd='end', many passes": PA(psd="end", n_steps=10**6), "PA, C='auto', labels": PA(C="auto")}[sys.argv[1]]
 start = time.perf_counter()
-learner.fit(pairs)
+learner.fit(X, y) if "labels" in sys.argv[1] else learner.fit(pairs)
 print(time.perf_counter() - start)
 """
 
@@ -216,7 +216,7 @@ def bench_drift(d: int, n: int) -> None:
 
 def bench_compile() -> None:
     rows = []
-    for name in ("PA, psd='end'", "PA, psd='end', many passes", "PA, psd='every'", "POLA"):
+    for name in ("PA, psd='end'", "PA, psd='end', many passes", "PA, psd='every'", "PA, C='auto', labels", "POLA"):
         with tempfile.TemporaryDirectory() as folder:
             times = []
             for _ in range(2):

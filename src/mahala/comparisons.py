@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
@@ -15,20 +16,22 @@ from mahala.validation import check_indices, check_rows, check_signs, class_code
 class _Comparisons:
     """What pairs and triplets share: X, arrays with one entry a comparison, and selection among them."""
 
-    __slots__ = ("X",)
+    __slots__ = ("X", "feature_names")
     _arity: ClassVar[int]
     _names: ClassVar[tuple[str, ...]]  # of the arrays, in the order of the constructor
     X: Any
+    feature_names: tuple[str, ...] | None  # where X was a data frame
 
     @classmethod
-    def _build(cls, X: Any, *columns: NDArray[Any] | None) -> Self:
+    def _build(cls, X: Any, *columns: NDArray[Any] | None, names: tuple[str, ...] | None = None) -> Self:
         """The way in for what is checked already: a selection costs its own size, whatever the size of X."""
         self = object.__new__(cls)
-        self._store(X, *columns)
+        self._store(X, *columns, names=names)
         return self
 
-    def _store(self, X: Any, *columns: NDArray[Any] | None) -> None:
+    def _store(self, X: Any, *columns: NDArray[Any] | None, names: tuple[str, ...] | None) -> None:
         object.__setattr__(self, "X", X)
+        object.__setattr__(self, "feature_names", names)
         for name, column in zip(self._names, columns, strict=True):
             if column is not None:
                 # One layout, so that compiled code sees one type.
@@ -47,7 +50,7 @@ class _Comparisons:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # NumPy's own pickling forgets that an array is read-only.
-        return self._build, (self.X, *self._columns())
+        return partial(self._build, names=self.feature_names), (self.X, *self._columns())
 
     def __len__(self) -> int:
         return len(getattr(self, self._names[0]))
@@ -73,7 +76,8 @@ class _Comparisons:
             if isinstance(key, tuple) or array.ndim != 1 or array.dtype.kind not in "iub":
                 raise IndexError(f"the key must be a slice, integers or a boolean mask, got {key!r}")
             key = array
-        return self._build(self.X, *(None if column is None else column[key] for column in self._columns()))
+        columns = (None if column is None else column[key] for column in self._columns())
+        return self._build(self.X, *columns, names=self.feature_names)
 
     def __repr__(self) -> str:
         kind = f"{self.X.dtype}{' CSR' if sp.issparse(self.X) else ''}"
@@ -112,9 +116,9 @@ class Pairs(_Comparisons):
     similar: NDArray[np.bool_] | None
 
     def __init__(self, X: Any, left: ArrayLike, right: ArrayLike, similar: ArrayLike | None = None) -> None:
-        X = check_rows(X)
+        names, X = _column_names(X), check_rows(X)
         left, right = _check_columns(X.shape[0], left=left, right=right)
-        self._store(X, left, right, None if similar is None else check_signs(similar, len(left)) > 0)
+        self._store(X, left, right, None if similar is None else check_signs(similar, len(left)) > 0, names=names)
 
     @classmethod
     def from_array(cls, array: ArrayLike, similar: ArrayLike | None = None) -> Self:
@@ -148,8 +152,8 @@ class Pairs(_Comparisons):
         >>> pairs.left, pairs.right, pairs.similar
         (array([0, 1]), array([1, 2]), array([ True, False]))
         """
-        X = check_rows(X)
-        return cls._build(X, *draw_pairs(class_codes(y, X.shape[0]), n, balance, random_state))
+        names, X = _column_names(X), check_rows(X)
+        return cls._build(X, *draw_pairs(class_codes(y, X.shape[0]), n, balance, random_state), names=names)
 
     @property
     def y(self) -> NDArray[np.int8] | None:
@@ -190,8 +194,9 @@ class Triplets(_Comparisons):
     negative: NDArray[np.intp]
 
     def __init__(self, X: Any, anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike) -> None:
-        X = check_rows(X)
-        self._store(X, *_check_columns(X.shape[0], anchor=anchor, positive=positive, negative=negative))
+        names, X = _column_names(X), check_rows(X)
+        columns = _check_columns(X.shape[0], anchor=anchor, positive=positive, negative=negative)
+        self._store(X, *columns, names=names)
 
     @classmethod
     def from_array(cls, array: ArrayLike) -> Self:
@@ -211,8 +216,14 @@ class Triplets(_Comparisons):
         >>> triplets.negative
         array([2, 2, 2, 2])
         """
-        X = check_rows(X)
-        return cls._build(X, *draw_triplets(class_codes(y, X.shape[0]), n, random_state))
+        names, X = _column_names(X), check_rows(X)
+        return cls._build(X, *draw_triplets(class_codes(y, X.shape[0]), n, random_state), names=names)
+
+
+def _column_names(X: Any) -> tuple[str, ...] | None:
+    """The names of a data frame's columns, if they are all strings, as scikit-learn wants them."""
+    names = tuple(getattr(X, "columns", ()))
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _check_columns(n_rows: int, **columns: ArrayLike) -> list[NDArray[np.intp]]:

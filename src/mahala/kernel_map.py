@@ -320,8 +320,7 @@ def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float) -> FloatA
     close = a * b < 1.0
     both = np.expm1(np.where(close, p, -c))
     a, b = np.expm1(-a), np.expm1(-b)
-    result: FloatArray = np.where(close, (1 + a) * (1 + b) * both + a * b, both - a - b)
-    return result
+    return np.where(close, (1 + a) * (1 + b) * both + a * b, both - a - b)
 
 
 def _squares(rows: Any) -> FloatArray:

@@ -205,15 +205,20 @@ class PairLearner(Learner):
         return check_scale(X), codes
 
     def _check_n_features_of(self, pairs: Pairs, *, reset: bool) -> None:
+        names = pairs.feature_names
         if reset:
             self.n_features_in_ = pairs.n_features
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
+            if names is not None:
+                self.feature_names_in_ = np.array(names, dtype=object)
         elif pairs.n_features != self.n_features_in_:
             raise ValueError(
                 f"pairs have {pairs.n_features} features, but {type(self).__name__} was fitted with "
                 f"{self.n_features_in_} features"
             )
+        elif names is not None and list(names) != list(getattr(self, "feature_names_in_", names)):
+            raise ValueError(f"pairs have other feature names than {type(self).__name__} was fitted with: {names}")
 
     @property
     def threshold_(self) -> float:
@@ -280,7 +285,8 @@ def _labelled(X: Any, y: Any) -> Pairs:
     """Pairs with their labels; y, where given, counts."""
     pairs = _as_pairs(X)
     if y is not None:
-        return Pairs._build(pairs.X, pairs.left, pairs.right, check_signs(y, len(pairs), "y") == 1)
+        similar = check_signs(y, len(pairs), "y") == 1
+        return Pairs._build(pairs.X, pairs.left, pairs.right, similar, names=pairs.feature_names)
     if pairs.similar is None:
         raise ValueError(
             "y is needed: these pairs have no labels; give y with +1 for similar and -1 for dissimilar pairs, "
