@@ -40,7 +40,8 @@ rng = np.random.default_rng(0)
 X, y = rng.normal(size=(60, 6)), rng.integers(0, 2, 60)
 pairs = Pairs.from_labels(X, y, 300, random_state=0)
 learner = {"PA, psd='end'": PA(psd="end"), "PA, psd='every'": PA(), "POLA": POLA(),
-           "PA, psd='end', many passes": PA(psd="end", n_steps=10**6), "PA, C='auto', labels": PA(C="auto")}[sys.argv[1]]
+           "PA, psd='end', many passes": PA(psd="end", n_steps=10**6),
+           "PA, C='auto', labels": PA(C="auto")}[sys.argv[1]]
 start = time.perf_counter()
 learner.fit(X, y) if "labels" in sys.argv[1] else learner.fit(pairs)
 print(time.perf_counter() - start)

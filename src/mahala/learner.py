@@ -36,6 +36,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A scikit-learn estimator whose fitted state yields a `metric_`."""
 
     n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
 
     @property
     @abstractmethod
