@@ -160,14 +160,15 @@ class Pairs(_Comparisons):
         """The labels as +1 for similar and -1 for dissimilar, or None."""
         return None if self.similar is None else np.where(self.similar, np.int8(1), np.int8(-1))
 
-    def differences(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
-        """The rows `X[left] - X[right]` of the pairs start..stop-1, dense and computed in float64."""
+    def differences(self, start: int = 0, stop: int | None = None, *, sparse: bool = False) -> Any:
+        """The rows `X[left] - X[right]` of the pairs start..stop-1, computed in float64: dense, or CSR where X is."""
         block = slice(start, stop)
         left, right = self.X[self.left[block]], self.X[self.right[block]]
         if sp.issparse(self.X):
+            if sparse:
+                return left.astype(np.float64) - right.astype(np.float64)
             left, right = left.toarray(), right.toarray()
-        differences: NDArray[np.float64] = np.subtract(left, right, dtype=np.float64, order="C")
-        return differences
+        return np.subtract(left, right, dtype=np.float64, order="C")
 
 
 class Triplets(_Comparisons):

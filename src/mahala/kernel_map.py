@@ -197,14 +197,12 @@ class KernelMap:
             elif self.kernel == "poly":
                 values = pairwise_kernels(points, others, metric=self.kernel, **self.params)
             elif self.kernel == "rbf":
-                gamma = self.params.get("gamma")
-                values = _relative_rbf(
-                    points, others, self._anchors[:1], 1 / points.shape[1] if gamma is None else gamma
-                )
+                values = _relative_rbf(points, others, self._anchors[:1], self.params.get("gamma"))
+            elif self.kernel == "cosine":
+                origin = normalize(self._anchors[:1])
+                values = _minus(normalize(points), origin) @ _minus(normalize(others), origin).T
             else:
-                rows = (points, others, self._anchors[:1])
-                points_, others_, origin = rows if self.kernel == "linear" else map(normalize, rows)
-                values = _minus(points_, origin) @ _minus(others_, origin).T
+                values = _minus(points, self._anchors[:1]) @ _minus(others, self._anchors[:1]).T
         values = np.asarray(values.toarray() if is_sparse(values) else values)
         if values.shape != (points.shape[0], others.shape[0]):
             raise ValueError(
@@ -241,18 +239,21 @@ class KernelMap:
         anchored = self._values(points, self._anchors)
         eps = _precision(values.dtype)
         values = values.astype(np.float64, copy=False)
-        if (np.abs(values - values.T) > eps ** (1 / 3) * np.abs(values).max()).any():
-            raise ValueError("kernel must be symmetric, k(x, y) = k(y, x)")
         with_origin = anchored[:, 0].astype(np.float64)
-        gram = values - with_origin[:, None] - (with_origin - self._with_origin[0])
-        norms = np.maximum(gram.diagonal(), 0.0)
-        if norms.max() > LARGEST_VALUE**2:
+        largest = float(max(np.abs(values).max(), np.abs(with_origin).max()))
+        if largest > LARGEST_VALUE**2:
             raise ValueError(
-                f"kernel gives points as far apart as {math.sqrt(norms.max()):.3g}, whose fourth power overflows; "
+                f"kernel has values as large as {largest:.3g} on these points, whose squares overflow; "
                 "scale the features, for instance with StandardScaler"
             )
-        # What the kernel values were before x0 was subtracted: their rounding is relative to this.
+        if (np.abs(values - values.T) > eps ** (1 / 3) * largest).any():
+            raise ValueError("kernel must be symmetric, k(x, y) = k(y, x)")
+        gram = values - with_origin[:, None] - (with_origin - self._with_origin[0])
+        norms = np.maximum(gram.diagonal(), 0.0)
+        # Their rounding is relative to what the kernel values were before x0 was subtracted.
         sizes = np.abs(values.diagonal()) + 2 * np.abs(with_origin) + abs(self._with_origin[0])
+        if self.kernel == "cosine":
+            sizes = np.sqrt(norms)  # x0 was subtracted from x, which is of length 1 and rounded to that
         enough = np.maximum(_landmark_distance(norms, eps * sizes), _TINY)
 
         z = self._project(anchored)
@@ -283,7 +284,8 @@ class KernelMap:
             anchors = stack([self._anchors, candidates[chosen]])
             self._set(anchors, np.concatenate([self._with_origin, with_origin[chosen]]), factor)
         residual[chosen] = 0.0
-        return numbers[residual > enough]
+        left: NDArray[np.intp] = numbers[residual > enough]
+        return left
 
     def _set(self, anchors: Any, with_origin: FloatArray, factor: FloatArray) -> None:
         self._anchors = sp.csr_array(anchors) if is_sparse(anchors) else anchors
@@ -305,13 +307,14 @@ def _minus(points: Any, origin: Any) -> Any:
     return points - origin
 
 
-def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float) -> FloatArray:
+def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float | None) -> FloatArray:
     """`k(x, y) - k(x, x0) - k(x0, y) + 1` of the rbf kernel, to full relative precision.
 
     With a, b and c = γ times the squared distances of x from x0, of y from x0 and of x from y, and the inner
     product p = 2γ (x - x0)ᵀ (y - x0), it is both `(e⁻ᶜ - 1) - (e⁻ᵃ - 1) - (e⁻ᵇ - 1)`, which loses digits close to
     x0, and `e⁻ᵃ e⁻ᵇ (eᵖ - 1) + (e⁻ᵃ - 1) (e⁻ᵇ - 1)`, which loses them far from it.
     """
+    gamma = 1 / points.shape[1] if gamma is None else gamma
     u, v = _minus(points, origin), _minus(others, origin)
     products = u @ v.T
     p = 2 * gamma * (products.toarray() if is_sparse(products) else products)
@@ -340,7 +343,8 @@ def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
     kernel values an error of ε / T. T = ε^⅔ balances the two: 3.7e-11 for float64. What is no larger than some
     roundings is no distance at all.
     """
-    return np.maximum(np.cbrt(rounding) ** 2 * np.cbrt(norms), 64 * rounding)
+    result: FloatArray = np.maximum(np.cbrt(rounding) ** 2 * np.cbrt(norms), 64 * rounding)
+    return result
 
 
 def _arrays_of(anchors: Any) -> list[NDArray[Any]]:

@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mahala.online.pair_model import PairModel, dual_is_cheaper
+from mahala.online.pair_model import PairModel, dual_is_cheaper, sparse_is_cheaper
 from reference.online_pairs import RULES, passive_aggressive
 from strategies import streams
 
@@ -85,6 +86,23 @@ def test_dual_equals_primal(stream, rule, passes):
     steps = dual.feed_dual(V, y, n_steps, rule, 0.0)
     assert np.linalg.norm(dual.M - primal.M) <= 1e-9 * mass(V[order], primal.M, expected[1])
     np.testing.assert_allclose(steps[1], expected[1], rtol=1e-6, atol=1e-8 * max(1, np.abs(expected[1]).max()))
+
+
+@pytest.mark.parametrize("psd", [0, 3])
+@settings(max_examples=80, deadline=None)
+@given(stream=streams(), rule=RULE)
+def test_sparse_differences_follow_the_paper(psd, stream, rule):
+    V, y = stream
+    model = PairModel(np.zeros((V.shape[1],) * 2), 0.0, psd)
+    steps = model.feed(sp.csr_array(V), y, rule, 0.0)
+    assert_same_stream(V, model, steps, passive_aggressive(V, y, rule, psd), rtol=1e-9)
+
+
+def test_sparse_is_chosen_where_it_is_cheaper():
+    rng = np.random.default_rng(0)
+    assert sparse_is_cheaper(sp.random_array((50, 1000), density=0.01, format="csr", rng=rng))
+    assert not sparse_is_cheaper(sp.random_array((50, 1000), density=0.2, format="csr", rng=rng))
+    assert not sparse_is_cheaper(np.zeros((50, 1000)))
 
 
 def test_tolerance_skips_short_steps():

@@ -209,3 +209,16 @@ def test_linear_kernel_is_the_primal_far_from_the_origin(labelled, offset):
     expected = PA().fit(pairs).decision_function(pairs)
     got = PA(kernel="linear").fit(pairs).decision_function(pairs)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("psd", ["every", "end", 50])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_wide_sparse_rows_are_learned_as_dense_ones(psd, index):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((80, 200), density=0.03, format="csr", rng=rng)
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    y = np.arange(80) % 3
+    dense, sparse = (PA("LS", C=0.1, psd=psd, random_state=0).fit(rows, y) for rows in (X.toarray(), X))
+    expected = dense.metric_.matrix
+    np.testing.assert_allclose(sparse.metric_.matrix, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
+    assert sparse.radius_ == pytest.approx(dense.radius_)

@@ -3,8 +3,8 @@
 Every step rule of the family is three numbers: τ = clip(p / (‖v‖⁴ + 1 + slack), lower, upper), with
 p = 1 - y (b - vᵀMv); the update is M ← M - τ y v vᵀ, b ← b + τ y.
 
-Both kernels take differences V (n, d) and labels y (±1), write p, τ and the prediction made *before* each
-update, change the model in place and return the threshold.
+Each kernel takes differences V (n, d) and labels y (±1), writes p, τ and the prediction made *before* each
+update, changes the model in place and returns the threshold.
 """
 
 from __future__ import annotations
@@ -103,6 +103,43 @@ def stream_indefinite(
                 n_moved += 1
         if n_moved:
             add_terms(M, terms, weights, n_moved)
+    return b
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def stream_sparse(
+    data: Floats,
+    indices: NDArray[np.int64],
+    indptr: NDArray[np.int64],
+    y: Signs,
+    M: Floats,
+    b: float,
+    rule: tuple[float, float, float],
+    tolerance: float,
+    p: Floats,
+    tau: Floats,
+    predicted: Signs,
+) -> float:
+    """The same steps where the differences are the rows of a CSR matrix: a step reads and writes nnz(v)² entries."""
+    for t in range(len(y)):
+        own = slice(indptr[t], indptr[t + 1])
+        columns, values = indices[own], data[own]
+        norm2 = dist = 0.0
+        for i in range(len(values)):
+            row = M[columns[i]]
+            inner = 0.0
+            for j in range(len(values)):
+                inner += values[j] * row[columns[j]]
+            dist += values[i] * inner
+            norm2 += values[i] * values[i]
+        s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
+        b += s
+        if s != 0.0 and norm2 >= COINCIDING:
+            for i in range(len(values)):
+                row = M[columns[i]]
+                weight = s * values[i]
+                for j in range(len(values)):
+                    row[columns[j]] -= weight * values[j]
     return b
 
 

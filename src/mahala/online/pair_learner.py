@@ -21,7 +21,15 @@ from mahala.history import History, Recorder
 from mahala.kernel_map import KernelMap
 from mahala.learner import CHUNK_ELEMENTS, Arrays, PairLearner
 from mahala.metric import Metric
-from mahala.online.pair_model import PairModel, Rule, check_memory, dual_is_cheaper, padded
+from mahala.online.pair_model import (
+    PairModel,
+    Rule,
+    check_memory,
+    dual_is_cheaper,
+    padded,
+    sparse_is_cheaper,
+    squared_norms,
+)
 from mahala.validation import check_scale
 
 Signs = NDArray[np.int8]
@@ -161,34 +169,34 @@ class OnlinePairLearner(PairLearner):
         """Feed pairs that are in the model's coordinates, in cycles for n_steps."""
         n, d = len(pairs), pairs.n_features
         model, rule = self._model, self._rule()
+        sparse = model.psd != 1 and sparse_is_cheaper(pairs.X)
         share = 1.0 if rule[1] < 0.0 else 0.5
-        if model.psd == 0 and not self.rank_every and n_steps > n and dual_is_cheaper(n, d, n_steps, share):
-            V, y = pairs.differences(), _signs(pairs)
+        can_be_dual = model.psd == 0 and n_steps > n and not sparse and not self.rank_every
+        if can_be_dual and dual_is_cheaper(n, d, n_steps, share):
+            V, y = pairs.differences(), signs(pairs)
             with _uninterrupted():
                 self._note(V, np.resize(y, n_steps), model.feed_dual(V, y, n_steps, rule, self._tolerance))
             return
         fed = 0
         while fed < n_steps:
-            for V, y in self._chunks(pairs[: n_steps - fed]):
-                start = 0
-                while start < len(y):
-                    stop = len(y)
-                    if self.rank_every:
-                        stop = min(stop, start + self.rank_every - self.n_steps_ % self.rank_every)
-                    with _uninterrupted():
-                        steps = model.feed(V[start:stop], y[start:stop], rule, self._tolerance)
-                        self._note(V[start:stop], y[start:stop], steps)
-                    start = stop
+            for part in self._chunks(pairs[: n_steps - fed]):
+                V, y = part.differences(sparse=sparse), signs(part)
+                with _uninterrupted():
+                    self._note(V, y, model.feed(V, y, rule, self._tolerance))
                 fed += len(y)
 
-    def _chunks(self, pairs: Pairs) -> Iterator[tuple[NDArray[np.float64], Signs]]:
-        """Differences and labels, as many pairs at a time as bounded memory holds."""
+    def _chunks(self, pairs: Pairs) -> Iterator[Pairs]:
+        """As many pairs at a time as bounded memory holds the differences of, up to where a rank is recorded."""
         size = max(64, CHUNK_ELEMENTS // max(1, pairs.n_features))
-        y = _signs(pairs)
-        for start in range(0, len(pairs), size):
-            yield pairs.differences(start, start + size), y[start : start + size]
+        start = 0
+        while start < len(pairs):
+            stop = start + size
+            if self.rank_every:
+                stop = min(stop, start + self.rank_every - self.n_steps_ % self.rank_every)
+            yield pairs[start:stop]
+            start = stop
 
-    def _note(self, V: NDArray[np.float64], y: Signs, steps: tuple[Any, Any, Signs]) -> None:
+    def _note(self, V: Any, y: Signs, steps: tuple[Any, Any, Signs]) -> None:
         p, tau, predicted = steps
         self.n_steps_ += len(y)
         self.n_updates_ += int(np.count_nonzero(tau))
@@ -196,7 +204,7 @@ class OnlinePairLearner(PairLearner):
         hinge = np.maximum(p, 0.0)
         self.loss_ += float(hinge.sum())
         self.squared_loss_ += float(hinge @ hinge)
-        self.radius_ = max(self.radius_, float(np.einsum("ij,ij->i", V, V).max()) ** 2 + 1.0)
+        self.radius_ = max(self.radius_, float(squared_norms(V).max()) ** 2 + 1.0)
         if self.record:
             self._recorder.add(y, predicted, p, tau)
         if self.rank_every and self.n_steps_ % self.rank_every == 0:
@@ -346,7 +354,7 @@ def _one_row(x: Any, name: str) -> NDArray[np.float64]:
     return np.asarray(check_scale(row, name))
 
 
-def _signs(pairs: Pairs) -> Signs:
+def signs(pairs: Pairs) -> Signs:
     y = pairs.y
     assert y is not None, "comparisons are labelled before they are fed"
     return y

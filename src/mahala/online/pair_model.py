@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from threadpoolctl import ThreadpoolController
 
-from mahala.kernels.pairs import COINCIDING, add_terms, stream_dual, stream_indefinite
+from mahala.kernels.pairs import COINCIDING, add_terms, stream_dual, stream_indefinite, stream_sparse
 from mahala.kernels.psd import CORRECTIONS, LOG_MU, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
 
 Floats = NDArray[np.float64]
@@ -20,7 +20,8 @@ Signs = NDArray[np.int8]
 Rule = tuple[float, float, float]
 Steps = tuple[Floats, Floats, Signs]  # p, τ, predicted
 
-# The dual form holds r × r squared inner products; beyond this many pairs they would take over 512 MiB.
+# The dual form holds r × d differences and their r × r squared inner products; beyond this size they would take over
+# 512 MiB each.
 LARGEST_DUAL = 8192
 
 
@@ -41,32 +42,32 @@ class PairModel:
         # The largest entry that M or a term added to it ever had: what M's rounding errors are relative to.
         self.mass = float(np.abs(self.M).max(initial=0.0))
 
-    def feed(self, V: Floats, y: Signs, rule: Rule, tolerance: float) -> Steps:
-        """One step for each row of differences V."""
+    def feed(self, V: Any, y: Signs, rule: Rule, tolerance: float) -> Steps:
+        """One step for each row of differences V, which may be CSR unless psd is 1."""
         if not self.M.flags.writeable:  # a model that was loaded as a memory map
             self.M, self.tuning = self.M.copy(), self.tuning.copy()
             self.R = None if self.R is None else self.R.copy()
-        with _one_blas_thread():
-            return self._feed(V, y, rule, tolerance)
-
-    def _feed(self, V: Floats, y: Signs, rule: Rule, tolerance: float) -> Steps:
         n = len(y)
         p, tau, predicted = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
-        if self.psd == 1:
-            self._feed_psd(V, y, rule, tolerance, (p, tau, predicted))
-            self._count(V, tau)
-            return p, tau, predicted
-        start = 0
-        while start < n:
-            stop = n if self.psd == 0 else min(n, start + self.psd - self.n_steps % self.psd)
-            part = slice(start, stop)
-            self.b = stream_indefinite(
-                V[part], y[part], self.M, self.b, rule, tolerance, p[part], tau[part], predicted[part]
-            )
-            self._count(V[part], tau[part])
-            start = stop
-            if self.psd and self.n_steps % self.psd == 0:
-                self.M, self.b = self.constrained()
+        norms2 = squared_norms(V)
+        with _one_blas_thread():
+            start = 0
+            while start < n:
+                stop = n if self.psd < 2 else min(n, start + self.psd - self.n_steps % self.psd)
+                part = slice(start, stop)
+                own = p[part], tau[part], predicted[part]
+                if self.psd == 1:
+                    self._feed_psd(V, y, norms2, rule, tolerance, own)
+                elif hasattr(V, "indptr"):
+                    rows = V[part]
+                    arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+                    self.b = stream_sparse(*arrays, y[part], self.M, self.b, rule, tolerance, *own)
+                else:
+                    self.b = stream_indefinite(V[part], y[part], self.M, self.b, rule, tolerance, *own)
+                self._count(norms2[part], tau[part])
+                start = stop
+                if self.psd > 1 and self.n_steps % self.psd == 0:
+                    self.M, self.b = self.constrained()
         return p, tau, predicted
 
     def feed_dual(self, V: Floats, y: Signs, n_steps: int, rule: Rule, tolerance: float) -> Steps:
@@ -79,15 +80,12 @@ class PairModel:
         order = np.arange(n_steps) % len(V)
         self.b = stream_dual(gram2, distances, weights, order, y, self.b, rule, tolerance, p, tau, predicted)
         add_terms(self.M, V, weights, len(V))
-        largest = np.zeros(len(V))
-        np.maximum.at(largest, order, np.abs(tau))
-        self._count(V, largest)
-        self.n_steps += n_steps - len(V)
+        self._count(squared_norms(V)[order], tau)
         return p, tau, predicted
 
-    def _count(self, V: Floats, tau: Floats) -> None:
+    def _count(self, norms2: Floats, tau: Floats) -> None:
         self.n_steps += len(tau)
-        term = float(np.max(np.abs(tau) * np.einsum("ij,ij->i", V, V)))
+        term = float(np.max(np.abs(tau) * norms2))
         self.mass = max(self.mass, term, float(np.abs(self.M.diagonal()).max(initial=0.0)))
 
     def losses(self, V: Floats, y: Signs) -> Floats:
@@ -123,10 +121,9 @@ class PairModel:
             R[np.arange(old, d), np.arange(old, d)] = 1.0 / self.tuning[SIGMA]
             self.R = R
 
-    def _feed_psd(self, V: Floats, y: Signs, rule: Rule, tolerance: float, steps: Steps) -> None:
+    def _feed_psd(self, V: Floats, y: Signs, norms2: Floats, rule: Rule, tolerance: float, steps: Steps) -> None:
         p, tau, predicted = steps
         if self.R is None:
-            norms2 = np.einsum("ij,ij->i", V, V)
             first = np.flatnonzero(norms2 >= COINCIDING)[:1]
             if first.size:
                 # The first subtraction of about this size; later ones retune σ.
@@ -207,6 +204,22 @@ def padded(d: int) -> Floats:
     return np.zeros((d, d + 8 if d % 64 == 0 else d))
 
 
+def squared_norms(V: Any) -> Floats:
+    """‖v‖² of each row, dense or CSR."""
+    if hasattr(V, "indptr"):
+        return np.asarray(V.multiply(V).sum(axis=1), dtype=np.float64).ravel()
+    norms2: Floats = np.einsum("ij,ij->i", V, V)
+    return norms2
+
+
+def sparse_is_cheaper(X: Any) -> bool:
+    """Whether steps over nnz(v)² scattered entries cost less than matrix products over d², for pairs of rows of X."""
+    if not hasattr(X, "indptr"):
+        return False
+    nnz = 2.0 * X.nnz / X.shape[0]
+    return bool(32.0 * nnz * nnz < float(X.shape[1]) ** 2)  # a scattered entry costs about 32 of a product's
+
+
 def dual_is_cheaper(r: int, d: int, n_steps: int, share: float) -> bool:
     """Whether n_steps over r fixed pairs cost less through their r × r inner products.
 
@@ -215,4 +228,4 @@ def dual_is_cheaper(r: int, d: int, n_steps: int, share: float) -> bool:
     """
     primal = 2.0 * n_steps * d * d
     dual = float(r) * r * (d + 16) + 16.0 * n_steps * share * r
-    return r <= LARGEST_DUAL and dual < primal
+    return r <= LARGEST_DUAL and r * d <= LARGEST_DUAL**2 and dual < primal

@@ -13,7 +13,7 @@ from mahala.comparisons import Pairs
 from mahala.files import header_value
 from mahala.learner import Arrays
 from mahala.metric import Metric
-from mahala.online.pair_learner import OnlinePairLearner, is_count, is_number
+from mahala.online.pair_learner import OnlinePairLearner, is_count, is_number, signs
 from mahala.online.pair_model import PairModel, Rule
 
 
@@ -141,7 +141,8 @@ class POLA(OnlinePairLearner):
         return (self.radius_ + self.gamma) * float(np.sum(metric.matrix**2) + b**2 + excess)
 
     def _largest_loss(self, pairs: Pairs) -> float:
-        return max(float(self._model.losses(V, y).max()) for V, y in self._chunks(pairs))
+        parts = ((part.differences(), signs(part)) for part in self._chunks(pairs))
+        return max(float(self._model.losses(V, y).max()) for V, y in parts)
 
     def _rule(self) -> Rule:
         return float(self.gamma), 0.0, np.inf
