@@ -19,12 +19,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from mahala import Pairs
 from mahala.kernels.pairs import stream_dual
-from mahala.online.pair_model import PairModel
+from mahala.online.pair_model import PairModel, sparse_is_cheaper
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from reference.online_pairs import RULES, project
@@ -183,6 +185,28 @@ def bench_psd(dims, indefinite) -> None:
     )
 
 
+def bench_sparse(shapes) -> None:
+    """Rows with few non-zeros, as CSR and as dense rows."""
+    rows = []
+    for d, nnz in shapes:
+        rng = np.random.default_rng(0)
+        X = sp.random_array((1000, d), density=nnz / d, format="csr", rng=rng)
+        pairs = Pairs(X, *rng.integers(0, 1000, size=(2, 500)), rng.random(500) < 0.3)
+        times = []
+        for sparse in (False, True):
+            V, model = pairs.differences(sparse=sparse), PairModel(np.zeros((d, d)), 0.0, 0)
+            model.feed(V[:2], pairs.y[:2], VARIANTS["LS"], 0.0)
+            feed = functools.partial(model.feed, V, pairs.y, VARIANTS["LS"], 0.0)
+            times.append(1e6 * timed(feed, 3) / len(pairs))
+        rows.append([str(d), str(nnz), f"{times[0]:.1f}", f"{times[1]:.1f}", f"{times[0] / times[1]:.0f}×"])
+        rows[-1].append("yes" if sparse_is_cheaper(X) else "no")
+    show(
+        '"-", PA-LS on rows with few non-zeros: our dense and sparse kernels (µs a step)',
+        ["d", "non-zeros a row", "dense", "sparse", "ratio", "sparse is chosen"],
+        rows,
+    )
+
+
 def bench_length(d: int, n: int) -> None:
     rows = []
     V, y = stream(d, n)
@@ -245,6 +269,7 @@ def main() -> None:
         costs = bench_indefinite([9, 64] if quick else [9, 36, 64, 256, 784])
         if not quick:
             bench_dual(784, 50_000)
+            bench_sparse([(300, 5), (1000, 20), (3000, 20), (3000, 60), (3000, 300)])
         bench_psd([4, 9, 16, 36, 64] if quick else [4, 9, 16, 36, 57, 64, 104, 256, 784], costs)
         bench_length(32 if quick else 64, 20_000 if quick else 100_000)
         bench_drift(16 if quick else 64, 5_000 if quick else 25_000)
