@@ -109,6 +109,22 @@ def array_value(
     return array
 
 
+def finite_array(arrays: Mapping[str, NDArray[Any]], key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """The array `key`, which must hold finite float64 numbers in this shape."""
+    array = array_value(arrays, key, np.float64, shape)
+    if not np.isfinite(array).all():
+        raise ModelFileError(f"array {key!r} holds NaN or infinity")
+    return array
+
+
+def number_value(header: Mapping[str, object], key: str, least: float = -math.inf) -> float:
+    """The entry `key`, which must be a finite number of at least `least`."""
+    value = float(header_value(header, key, int, float))
+    if not math.isfinite(value) or value < least:
+        raise ModelFileError(f"header entry {key!r} should be a finite number from {least:g} up, found {value}")
+    return value
+
+
 def _read_header(path: str, metadata: dict[str, str] | None, content: str | None) -> dict[str, object]:
     if metadata is None or _METADATA_KEY not in metadata:
         raise ModelFileError(f"{path} is a safetensors file, but not one that mahala wrote")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -95,3 +96,33 @@ def _is_missing(label: Any) -> bool:
         return label is None or bool(label != label)
     except TypeError:  # pandas.NA is neither equal to itself nor different
         return True
+
+
+def check_row(x: Any, name: str) -> NDArray[np.float64]:
+    """One vector of finite numbers, dense."""
+    try:
+        row = np.asarray(x.toarray().ravel() if hasattr(x, "toarray") else x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be one vector of numbers: {error}") from error
+    if row.ndim != 1 or row.size == 0:
+        raise ValueError(f"{name} must be one vector of features, got an array of shape {row.shape}")
+    if not np.isfinite(row).all():
+        raise ValueError(f"{name} contains NaN or infinity; every feature must be a finite number")
+    return np.asarray(check_scale(row, name))
+
+
+def check_sign(similar: Any) -> bool:
+    """The label of one pair, given as a boolean or as +1 / -1."""
+    if isinstance(similar, bool | np.bool_):
+        return bool(similar)
+    if is_number(similar) and similar in (1, -1):
+        return bool(similar == 1)
+    raise ValueError(f"similar must be True or False, or +1 or -1, got {similar!r}")
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
-from numbers import Integral, Real
-from types import FrameType
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
-from mahala.files import ModelFileError, array_value, header_value
+from mahala.files import array_value, finite_array, header_value, number_value
 from mahala.history import History, Recorder
 from mahala.kernel_map import KernelMap
 from mahala.learner import CHUNK_ELEMENTS, Arrays, PairLearner
@@ -30,7 +25,8 @@ from mahala.online.pair_model import (
     sparse_is_cheaper,
     squared_norms,
 )
-from mahala.validation import check_scale
+from mahala.signals import uninterrupted
+from mahala.validation import check_row, check_sign, is_count
 
 Signs = NDArray[np.int8]
 
@@ -105,16 +101,16 @@ class OnlinePairLearner(PairLearner):
 
     def learn_one(self, x: Any, x_other: Any, similar: bool | int) -> bool:
         """Learn from one pair; returns whether it was predicted to be similar before the update."""
-        rows = [_one_row(x, "x"), _one_row(x_other, "x_other")]
+        rows = [check_row(x, "x"), check_row(x_other, "x_other")]
         if rows[0].shape != rows[1].shape:
             raise ValueError(
                 f"x has {rows[0].size} features and x_other {rows[1].size}; they must have the same number"
             )
-        pair = Pairs._build(np.stack(rows), np.array([0]), np.array([1]), np.array([_one_sign(similar)]))
+        pair = Pairs._build(np.stack(rows), np.array([0]), np.array([1]), np.array([check_sign(similar)]))
         before = self.n_mistakes_ if hasattr(self, "_model") else 0
         self.partial_fit(pair)
         rightly = self.n_mistakes_ == before
-        return _one_sign(similar) == rightly
+        return check_sign(similar) == rightly
 
     def _check_open(self, method: str) -> None:
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
@@ -174,14 +170,14 @@ class OnlinePairLearner(PairLearner):
         can_be_dual = model.psd == 0 and n_steps > n and not sparse and not self.rank_every
         if can_be_dual and dual_is_cheaper(n, d, n_steps, share):
             V, y = pairs.differences(), signs(pairs)
-            with _uninterrupted():
+            with uninterrupted():
                 self._note(V, np.resize(y, n_steps), model.feed_dual(V, y, n_steps, rule, self._tolerance))
             return
         fed = 0
         while fed < n_steps:
             for part in self._chunks(pairs[: n_steps - fed]):
                 V, y = part.differences(sparse=sparse), signs(part)
-                with _uninterrupted():
+                with uninterrupted():
                     self._note(V, y, model.feed(V, y, rule, self._tolerance))
                 fed += len(y)
 
@@ -254,8 +250,11 @@ class OnlinePairLearner(PairLearner):
         header: dict[str, object] = {
             "threshold": model.b,
             "mass": model.mass,
-            "counts": [self.n_steps_, self.n_updates_, self.n_mistakes_],
-            "losses": [self.loss_, self.squared_loss_],
+            "n_steps": self.n_steps_,
+            "n_updates": self.n_updates_,
+            "n_mistakes": self.n_mistakes_,
+            "loss": self.loss_,
+            "squared_loss": self.squared_loss_,
             "radius": self.radius_,
             "seed": self._seed,
             "random_state": self._rng.bit_generator.state,
@@ -269,25 +268,24 @@ class OnlinePairLearner(PairLearner):
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         # Whatever the file says, compiled code sees arrays of the right shape and finite numbers only.
         self._check_params()
-        self._seed = int(_non_negative(header["seed"], "seed"))
+        self._seed = int(number_value(header, "seed", least=0.0))
         self._start()
         if self._map is not None:
             own = {k.removeprefix("kernel."): a for k, a in arrays.items() if k.startswith("kernel.")}
             self._map = KernelMap.from_arrays(header_value(header, "kernel", dict), own)
         d = self.n_features_in_ if self._map is None else self._map.dimension
-        model = PairModel(_finite(arrays, "M", (d, d)), _number(header["threshold"], "threshold"), self._psd_steps)
-        model.mass = _non_negative(header["mass"], "mass")
-        model.tuning = _finite(arrays, "tuning", model.tuning.shape).copy()
+        model = PairModel(finite_array(arrays, "M", (d, d)), number_value(header, "threshold"), self._psd_steps)
+        model.mass = number_value(header, "mass", least=0.0)
+        model.tuning = finite_array(arrays, "tuning", model.tuning.shape).copy()
         if model.psd == 1 and "R" in arrays:
-            model.R = _finite(arrays, "R", padded(d).shape).copy()
+            model.R = finite_array(arrays, "R", padded(d).shape).copy()
         self._model = model
-        counts = [_non_negative(count, "counts") for count in header_value(header, "counts", list)]
-        self.n_steps_, self.n_updates_, self.n_mistakes_ = (int(count) for count in counts)
-        model.n_steps = self.n_steps_
-        self.loss_, self.squared_loss_ = (
-            _non_negative(loss, "losses") for loss in header_value(header, "losses", list)
+        self.n_steps_, self.n_updates_, self.n_mistakes_ = (
+            int(number_value(header, name, least=0.0)) for name in ("n_steps", "n_updates", "n_mistakes")
         )
-        self.radius_ = _non_negative(header["radius"], "radius")
+        model.n_steps = self.n_steps_
+        self.loss_, self.squared_loss_ = (number_value(header, name, least=0.0) for name in ("loss", "squared_loss"))
+        self.radius_ = number_value(header, "radius", least=0.0)
         self._rng = np.random.default_rng()
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         n = self.n_steps_ if self.record else 0
@@ -296,41 +294,6 @@ class OnlinePairLearner(PairLearner):
             for name, dtype in _HISTORY.items()
         }
         self._recorder = Recorder.of(History(**columns))
-
-
-def _finite(arrays: Arrays, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    array = array_value(arrays, name, np.float64, shape)
-    if not np.isfinite(array).all():
-        raise ModelFileError(f"array {name!r} holds NaN or infinity")
-    return array
-
-
-def _number(value: Any, name: str) -> float:
-    if not is_number(value) or not np.isfinite(float(value)):
-        raise ModelFileError(f"{name} should be a finite number, found {value!r}")
-    return float(value)
-
-
-def _non_negative(value: Any, name: str) -> float:
-    if _number(value, name) < 0.0:
-        raise ModelFileError(f"{name} should not be negative, found {value!r}")
-    return float(value)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the step and its record are both done: a model is never ahead of its own counters."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    waiting: list[tuple[int, FrameType | None]] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if waiting and callable(before):
-            before(*waiting[0])
 
 
 def _in_order(rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -342,35 +305,7 @@ def _in_order(rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp
     return distinct[order], rank[places]
 
 
-def _one_row(x: Any, name: str) -> NDArray[np.float64]:
-    try:
-        row = np.asarray(x.toarray().ravel() if hasattr(x, "toarray") else x, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be one vector of numbers: {error}") from error
-    if row.ndim != 1 or row.size == 0:
-        raise ValueError(f"{name} must be one vector of features, got an array of shape {row.shape}")
-    if not np.isfinite(row).all():
-        raise ValueError(f"{name} contains NaN or infinity; every feature must be a finite number")
-    return np.asarray(check_scale(row, name))
-
-
 def signs(pairs: Pairs) -> Signs:
     y = pairs.y
     assert y is not None, "comparisons are labelled before they are fed"
     return y
-
-
-def _one_sign(similar: Any) -> bool:
-    if isinstance(similar, bool | np.bool_):
-        return bool(similar)
-    if is_number(similar) and similar in (1, -1):
-        return bool(similar == 1)
-    raise ValueError(f"similar must be True or False, or +1 or -1, got {similar!r}")
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1

@@ -12,8 +12,9 @@ from mahala.comparisons import Pairs
 from mahala.files import header_value
 from mahala.learner import Arrays, leave_one_out_errors
 from mahala.metric import Metric
-from mahala.online.pair_learner import OnlinePairLearner, is_count, is_number
+from mahala.online.pair_learner import OnlinePairLearner
 from mahala.online.pair_model import PairModel, Rule
+from mahala.validation import is_count, is_number
 
 # The paper's range for the aggressiveness, a value for each power of ten.
 C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))

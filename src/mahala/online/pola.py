@@ -13,8 +13,9 @@ from mahala.comparisons import Pairs
 from mahala.files import header_value
 from mahala.learner import Arrays
 from mahala.metric import Metric
-from mahala.online.pair_learner import OnlinePairLearner, is_count, is_number, signs
+from mahala.online.pair_learner import OnlinePairLearner, signs
 from mahala.online.pair_model import PairModel, Rule
+from mahala.validation import is_count, is_number
 
 
 class POLA(OnlinePairLearner):

@@ -1,0 +1,25 @@
+"""Ctrl-C at the right moment."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the step and its record are both done: a model is never ahead of its own counters."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if waiting and callable(before):
+            before(*waiting[0])
