@@ -220,6 +220,78 @@ def _negative_pair(
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _pair_correction(
+    s: float,
+    mu: float,
+    sigma: float,
+    k: int,
+    v: Floats,
+    w: Floats,
+    vw: float,
+    Q: Floats,
+    small: Floats,
+    u: Floats,
+    f: Floats,
+    g: Floats,
+) -> None:
+    """From a Lanczos run of k steps: u, and the correction `R -= f₀g₀ᵀ + f₁g₁ᵀ` that follows M - s v vᵀ + μ u uᵀ."""
+    alpha, beta, x, Tx = small[0], small[1], small[3], small[2]
+    d = len(v)
+    # u = Q x and h = R u = (Q T x + β x_k q_{k+1}) / σ.
+    length = 0.0
+    for i in range(k):
+        length += x[i] * x[i]
+    length = np.sqrt(length)
+    for i in range(k):
+        x[i] /= length
+    for i in range(k + 1):
+        Tx[i] = 0.0
+        if i < k:
+            Tx[i] += alpha[i] * x[i]
+        if i > 0:
+            Tx[i] += beta[i - 1] * x[i - 1]
+        if i + 1 < k:
+            Tx[i] += beta[i] * x[i + 1]
+        Tx[i] /= sigma
+    h = f[1]
+    u[:] = 0.0
+    h[:] = 0.0
+    for i in range(k + 1):
+        qi, ti = Q[i], Tx[i]
+        xi = x[i] if i < k else 0.0
+        for j in range(d):
+            u[j] += xi * qi[j]
+            h[j] += ti * qi[j]
+    vh = uh = 0.0
+    for j in range(d):
+        vh += v[j] * h[j]
+        uh += u[j] * h[j]
+    # The joint 2 × 2 Woodbury correction: two rank-one ones in turn blow up near σ = μ.
+    a00, a01, a11 = vw - 1.0 / s, vh, 1.0 / mu + uh
+    determinant = a00 * a11 - a01 * a01
+    a00, a01, a11 = a00 / determinant, a01 / determinant, a11 / determinant
+    for j in range(d):
+        f[0, j] = w[j]
+        g[0, j] = a11 * w[j] - a01 * h[j]
+        g[1, j] = a00 * h[j] - a01 * w[j]
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _frobenius(M: Floats) -> float:
+    """‖M‖ of a PSD matrix, in units of its largest entry, so that squares neither overflow nor vanish."""
+    largest = 0.0
+    for i in range(len(M)):
+        largest = max(largest, abs(M[i, i]))
+    if largest == 0.0:
+        return 0.0
+    unit, total = 1.0 / largest, 0.0
+    for i in range(len(M)):
+        for j in range(len(M)):
+            total += (M[i, j] * unit) * (M[i, j] * unit)
+    return largest * float(np.sqrt(total))
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def stream_psd(
     V: Floats,
     y: Signs,
@@ -244,7 +316,6 @@ def stream_psd(
     f = np.zeros((2, d))
     g = np.zeros((2, d))
     w = np.empty(d)
-    h = np.empty(d)
     terms = np.empty((2 * BLOCK, d))
     weights = np.empty(2 * BLOCK)
     why = DONE
@@ -253,16 +324,7 @@ def stream_psd(
         start, stop = t, min(t + BLOCK, n)
         block = V[start:stop]
         product = np.dot(block, M)
-        scale = 0.0
-        for i in range(d):
-            scale = max(scale, abs(M[i, i]))
-        if scale > 0.0:
-            unit = 1.0 / scale
-            total = 0.0
-            for i in range(d):
-                for j in range(d):
-                    total += (M[i, j] * unit) * (M[i, j] * unit)
-            scale *= np.sqrt(total)
+        scale = _frobenius(M)
         n_terms = 0
         while t < stop and why == DONE:
             v = block[t - start]
@@ -320,48 +382,9 @@ def stream_psd(
                     g[0, j] = w[j]
                 state[CORRECTIONS] += 1.0
             else:
-                # u = Q x, h = R u = (Q T x + β x_k q_{k+1}) / σ, both from the Lanczos run.
-                alpha, beta, x, Tx = small[0], small[1], small[3], small[2]
-                length = 0.0
-                for i in range(k):
-                    length += x[i] * x[i]
-                length = np.sqrt(length)
-                for i in range(k):
-                    x[i] /= length
-                for i in range(k + 1):
-                    Tx[i] = 0.0
-                    if i < k:
-                        Tx[i] += alpha[i] * x[i]
-                    if i > 0:
-                        Tx[i] += beta[i - 1] * x[i - 1]
-                    if i + 1 < k:
-                        Tx[i] += beta[i] * x[i + 1]
-                    Tx[i] /= state[SIGMA]
-                u = terms[n_terms]
-                u[:] = 0.0
-                h[:] = 0.0
-                for i in range(k + 1):
-                    qi = Q[i]
-                    ti = Tx[i]
-                    xi = x[i] if i < k else 0.0
-                    for j in range(d):
-                        u[j] += xi * qi[j]
-                        h[j] += ti * qi[j]
                 weights[n_terms] = mu
+                _pair_correction(s, mu, state[SIGMA], k, v, w, vw, Q, small, terms[n_terms], f, g)
                 n_terms += 1
-                vh = uh = 0.0
-                for j in range(d):
-                    vh += v[j] * h[j]
-                    uh += u[j] * h[j]
-                # The joint 2 × 2 Woodbury correction: two rank-one ones in turn blow up near σ = μ.
-                a00, a01, a11 = vw - 1.0 / s, vh, 1.0 / mu + uh
-                determinant = a00 * a11 - a01 * a01
-                a00, a01, a11 = a00 / determinant, a01 / determinant, a11 / determinant
-                for j in range(d):
-                    f[0, j] = w[j]
-                    f[1, j] = h[j]
-                    g[0, j] = a11 * w[j] - a01 * h[j]
-                    g[1, j] = a00 * h[j] - a01 * w[j]
                 state[CORRECTIONS] += 1.0
                 weight = min(max(float(k - GOOD_RUN), 1.0), 8.0)
                 state[WEIGHT] = min(state[WEIGHT] + weight, MEMORY)
