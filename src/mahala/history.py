@@ -64,7 +64,7 @@ class Recorder:
 
     def add(self, y: Signs, predicted: Signs, p: Floats, tau: Floats) -> None:
         stop = self._n + len(y)
-        if stop > len(self._records):
+        if stop > len(self._records) or not self._records.flags.writeable:
             grown = np.empty(max(stop, 2 * len(self._records)), dtype=_RECORD)
             grown[: self._n] = self._records[: self._n]
             self._records = grown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -32,7 +32,7 @@ CHUNK_ELEMENTS = 2**22
 SCORE_NEIGHBORS = 3
 
 
-class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn estimator whose fitted state yields a `metric_`."""
 
     n_features_in_: int
@@ -201,8 +201,10 @@ class PairLearner(Learner):
                 "class labels, with a 3-D array of pairs +1 and -1"
             )
         X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
-        codes = class_codes(column_or_1d(y, warn=True), X.shape[0])
-        check_classification_targets(y)
+        # A column is taken as scikit-learn takes it; all else as it comes, since an array of a list loses its NaN.
+        y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
+        codes = class_codes(y, X.shape[0])
+        check_classification_targets(np.asarray(y))
         return check_scale(X), codes
 
     def _check_n_features_of(self, pairs: Pairs, *, reset: bool) -> None:

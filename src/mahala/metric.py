@@ -275,7 +275,7 @@ class Metric:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy or an unpickled metric is built anew, so that its arrays cannot be written to either.
-        return Metric, (self.matrix, self.threshold, self.kind, self.feature_names, self.kernel_map)
+        return Metric, (self.matrix, self.threshold, self.kind, self.feature_names, self.kernel_map, self.origin)
 
     @cached_property
     def _is_diagonal(self) -> bool:

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 
 @contextmanager
@@ -15,11 +14,11 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    waiting: list[tuple[int, FrameType | None]] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    waiting: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: waiting.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if waiting and callable(before):
-            before(*waiting[0])
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        if waiting:
+            signal.raise_signal(signal.SIGINT)

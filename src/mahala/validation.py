@@ -76,6 +76,7 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
         missing = np.fromiter(map(_is_missing, array), dtype=bool, count=n_rows)
     else:
         missing = array != array
+    missing = missing | np.ma.getmaskarray(np.ma.asarray(y)) if isinstance(y, np.ma.MaskedArray) else missing
     if missing.any():
         row = int(missing.argmax())
         raise ValueError(f"{name} must hold a class for each row, got {array[row]} for row {row}")

@@ -25,6 +25,7 @@ from contract.learners import PAIR_LEARNERS
 from mahala import Metric, Pairs, Triplets
 from mahala.files import ModelFileError, read_model, write_model
 from mahala.online.pair_model import PairModel
+from mahala.online.passive_aggressive import C_GRID
 
 every_learner = pytest.mark.parametrize("learner", PAIR_LEARNERS, ids=repr)
 
@@ -234,8 +235,18 @@ def test_bad_comparisons(learner, labelled, pairs):
         fresh.fit(np.zeros((4, 2, 3)), [1, 0, 1, 0])
     with pytest.raises(ValueError, match="label for each of the 90 rows"):
         fresh.fit(X, y[:-1])
-    with pytest.raises(ValueError, match="row 3"):
-        fresh.fit(X, np.where(np.arange(len(y)) == 3, np.nan, y))
+    words = np.array(["ash", "beech", "oak"], dtype=object)[y]
+    missing = np.where(np.arange(len(y)) == 3, np.nan, y)
+    for labels in (
+        missing,
+        np.ma.masked_invalid(missing),
+        [np.nan if row == 3 else word for row, word in enumerate(words)],
+        [None if row == 3 else word for row, word in enumerate(words)],
+        pd.Series([pd.NA if row == 3 else word for row, word in enumerate(words)]),
+        pl.Series([None if row == 3 else word for row, word in enumerate(words)]),
+    ):
+        with pytest.raises(ValueError, match="row 3"):
+            fresh.fit(X, labels)
     assert not hasattr(fresh, "metric_")
 
 
@@ -331,7 +342,6 @@ def rewrite(path, header_changes=None, array_changes=None):
         ("n_updates", [1, 2]),
         ("n_mistakes", -1),
         ("n_steps", np.inf),
-        ("n_steps", 10),
         ("threshold", "high"),
         ("threshold", np.nan),
         ("threshold", np.inf),
@@ -339,7 +349,9 @@ def rewrite(path, header_changes=None, array_changes=None):
         ("mass", np.nan),
         ("loss", "small"),
         ("seed", -1),
-        ("C", None),
+        ("C", -1.0),
+        ("C", 0.0),
+        ("C", np.nan),
         ("random_state", {}),
         ("random_state", {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}),
     ],
@@ -362,15 +374,17 @@ def test_hostile_headers(tmp_path, pairs, key, value):
         ("M", np.ones((4, 4))),
         ("M", np.full((5, 5), np.inf)),
         ("tuning", np.ones(2)),
+        ("tuning", -np.ones(6)),
         ("history.p", np.ones(3)),
         ("history.y", np.ones(150)),
+        ("history.ranks", np.ones(2, dtype=np.int64)),
     ],
 )
 def test_hostile_arrays_never_reach_compiled_code(tmp_path, pairs, name, array):
     path = tmp_path / "model.safetensors"
     mahala.PA().fit(pairs).save(path)
     rewrite(path, array_changes={name: array})
-    with pytest.raises(ModelFileError, match=name):
+    with pytest.raises(ModelFileError, match="model"):
         mahala.load_learner(path)
 
 
@@ -455,18 +469,49 @@ def test_precomputed_kernels_in_cross_validation(labelled):
     np.testing.assert_allclose(scores, expected)
 
 
-def test_a_model_in_a_read_only_map_goes_on(tmp_path, pairs):
-    joblib.dump(mahala.PA().partial_fit(pairs[:50]), tmp_path / "model.joblib")
-    resumed = joblib.load(tmp_path / "model.joblib", mmap_mode="r").partial_fit(pairs[50:])
-    expected = mahala.PA().partial_fit(pairs[:50]).partial_fit(pairs[50:])
-    np.testing.assert_array_equal(resumed.metric_.matrix, expected.metric_.matrix)
+@every_learner
+@pytest.mark.parametrize("more", [5, 100])
+def test_a_model_in_a_read_only_map_goes_on(learner, tmp_path, pairs, more):
+    start = clone(learner).partial_fit(pairs[:50])
+    joblib.dump(start, tmp_path / "model.joblib")
+    resumed = joblib.load(tmp_path / "model.joblib", mmap_mode="r").partial_fit(pairs[50 : 50 + more])
+    start.partial_fit(pairs[50 : 50 + more])
+    np.testing.assert_array_equal(resumed.metric_.matrix, start.metric_.matrix)
+    assert len(resumed.history_) == len(start.history_) == 50 + more
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_a_record_may_begin_or_end_in_a_stream(tmp_path, pairs, record):
+    learner = mahala.PA(record=record).partial_fit(pairs[:50]).set_params(record=not record).partial_fit(pairs[50:])
+    learner.save(tmp_path / "model.safetensors")
+    loaded = mahala.load_learner(tmp_path / "model.safetensors").set_params(record=True)
+    assert len(loaded.history_) == (50 if record else 100)
+
+
+def test_tuning_asked_for_too_late(tmp_path, pairs):
+    learner = mahala.PA(C=0.5).fit(pairs).set_params(C="auto")
+    assert not hasattr(learner, "C_")
+    with pytest.raises(ValueError, match="C='auto'"):
+        learner.partial_fit(pairs)
+    learner.save(tmp_path / "model.safetensors")
+    assert mahala.load_learner(tmp_path / "model.safetensors").fit(pairs).C_ in C_GRID
+
+
+def test_correlated_features_are_a_stream_too():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(600, 1)) + 1e-3 * rng.normal(size=(600, 20)), np.zeros((1, 20))])
+    pairs = Pairs(X, np.arange(600), np.full(600, 600), rng.random(600) < 0.5)
+    whole, single = mahala.PA("hard").fit(pairs), mahala.PA("hard")
+    feed_one_by_one(single, pairs)
+    models_agree(single, whole, pairs)
 
 
 def test_a_metric_file_says_where_it_comes_from(tmp_path, pairs):
     mahala.PA("II", C=0.5).fit(pairs).metric_.save(tmp_path / "metric.safetensors")
-    origin = Metric.load(tmp_path / "metric.safetensors").origin
-    assert origin["learner"] == "PA"
-    assert (origin["params"]["variant"], origin["params"]["C"]) == ("II", 0.5)
+    metric = Metric.load(tmp_path / "metric.safetensors")
+    for origin in (metric.origin, pickle.loads(pickle.dumps(metric)).origin):
+        assert origin["learner"] == "PA"
+        assert (origin["params"]["variant"], origin["params"]["C"]) == ("II", 0.5)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])

@@ -36,9 +36,10 @@ GOOD_RUN = 8
 MEMORY = 300.0
 
 # What the caller keeps between calls, in one array: σ; running mean of log μ and its weight; corrections of R since
-# it was factored; wasted products since then.
-SIGMA, LOG_MU, WEIGHT, CORRECTIONS, WASTE = 0, 1, 2, 3, 4
-STATE_SIZE = 5
+# it was factored; wasted products since then; ‖M‖. All of it follows from the steps alone, not from how they are split
+# into calls.
+SIGMA, LOG_MU, WEIGHT, CORRECTIONS, WASTE, NORM = 0, 1, 2, 3, 4, 5
+STATE_SIZE = 6
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -277,21 +278,6 @@ def _pair_correction(
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _frobenius(M: Floats) -> float:
-    """‖M‖ of a PSD matrix, in units of its largest entry, so that squares neither overflow nor vanish."""
-    largest = 0.0
-    for i in range(len(M)):
-        largest = max(largest, abs(M[i, i]))
-    if largest == 0.0:
-        return 0.0
-    unit, total = 1.0 / largest, 0.0
-    for i in range(len(M)):
-        for j in range(len(M)):
-            total += (M[i, j] * unit) * (M[i, j] * unit)
-    return largest * float(np.sqrt(total))
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def stream_psd(
     V: Floats,
     y: Signs,
@@ -324,7 +310,6 @@ def stream_psd(
         start, stop = t, min(t + BLOCK, n)
         block = V[start:stop]
         product = np.dot(block, M)
-        scale = _frobenius(M)
         n_terms = 0
         while t < stop and why == DONE:
             v = block[t - start]
@@ -350,7 +335,11 @@ def stream_psd(
                 terms[n_terms, j] = v[j]
             weights[n_terms] = -s
             n_terms += 1
-            scale += abs(s) * norm2
+            # ‖M - s v vᵀ‖² = ‖M‖² - 2s vᵀMv + s²‖v‖⁴, and the projection takes μ² away; in units that keep squares
+            # from vanishing.
+            unit = max(state[NORM], abs(s) * norm2)
+            squared = (state[NORM] / unit) ** 2 - 2.0 * (s / unit) * (dist / unit) + (s * norm2 / unit) ** 2
+            scale = unit * np.sqrt(max(squared, 1e-6))
             # w = R v brings R up to date with the step before.
             _correct_multiply(R, f, g, v, w)
             f[:] = 0.0
@@ -389,6 +378,7 @@ def stream_psd(
                 weight = min(max(float(k - GOOD_RUN), 1.0), 8.0)
                 state[WEIGHT] = min(state[WEIGHT] + weight, MEMORY)
                 state[LOG_MU] += (np.log(mu) - state[LOG_MU]) * weight / state[WEIGHT]
+            state[NORM] = unit * np.sqrt(max(squared - (mu / unit) ** 2, 0.0))
             best = np.exp(state[LOG_MU])
             tuned = 0.5 * state[SIGMA] < best < 2.0 * state[SIGMA]
             # A correction with μ far above σ cancels most of R and leaves its rounding errors.

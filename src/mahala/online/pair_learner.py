@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
-from mahala.files import array_value, finite_array, header_value, number_value
+from mahala.files import ModelFileError, array_value, finite_array, header_value, number_value
 from mahala.history import History, Recorder
 from mahala.kernel_map import KernelMap
+from mahala.kernels.psd import SIGMA
 from mahala.learner import CHUNK_ELEMENTS, Arrays, PairLearner
 from mahala.metric import Metric
 from mahala.online.pair_model import (
@@ -31,6 +32,7 @@ from mahala.validation import check_row, check_sign, is_count
 Signs = NDArray[np.int8]
 
 _RECORD_NAMES = ("y", "predicted", "p", "tau")
+_RANK_NAMES = ("rank_steps", "ranks")
 _HISTORY = {
     "y": np.int8,
     "predicted": np.int8,
@@ -182,8 +184,11 @@ class OnlinePairLearner(PairLearner):
                 fed += len(y)
 
     def _chunks(self, pairs: Pairs) -> Iterator[Pairs]:
-        """As many pairs at a time as bounded memory holds the differences of, up to where a rank is recorded."""
-        size = max(64, CHUNK_ELEMENTS // max(1, pairs.n_features))
+        """As many pairs at a time as bounded memory holds the differences of, up to where a rank is recorded.
+
+        Under psd="every" fewer, since Ctrl-C waits for the end of a chunk.
+        """
+        size = max(64, CHUNK_ELEMENTS // max(1, pairs.n_features) // (8 if self._psd_steps == 1 else 1))
         start = 0
         while start < len(pairs):
             stop = start + size
@@ -273,12 +278,16 @@ class OnlinePairLearner(PairLearner):
         if self._map is not None:
             own = {k.removeprefix("kernel."): a for k, a in arrays.items() if k.startswith("kernel.")}
             self._map = KernelMap.from_arrays(header_value(header, "kernel", dict), own)
+            if (self._map.kernel, self._map.n_features_in) != (self.kernel, self.n_features_in_):
+                raise ModelFileError("its kernel is not the one that its parameters name")
         d = self.n_features_in_ if self._map is None else self._map.dimension
         model = PairModel(finite_array(arrays, "M", (d, d)), number_value(header, "threshold"), self._psd_steps)
         model.mass = number_value(header, "mass", least=0.0)
         model.tuning = finite_array(arrays, "tuning", model.tuning.shape).copy()
         if model.psd == 1 and "R" in arrays:
             model.R = finite_array(arrays, "R", padded(d).shape).copy()
+            if not model.tuning[SIGMA] > 0.0:
+                raise ModelFileError("the shift of R should be positive")
         self._model = model
         self.n_steps_, self.n_updates_, self.n_mistakes_ = (
             int(number_value(header, name, least=0.0)) for name in ("n_steps", "n_updates", "n_mistakes")
@@ -288,11 +297,10 @@ class OnlinePairLearner(PairLearner):
         self.radius_ = number_value(header, "radius", least=0.0)
         self._rng = np.random.default_rng()
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
-        n = self.n_steps_ if self.record else 0
-        columns = {
-            name: array_value(arrays, f"history.{name}", dtype, (n if name in _RECORD_NAMES else None,))
-            for name, dtype in _HISTORY.items()
-        }
+        columns = {name: array_value(arrays, f"history.{name}", dtype, (None,)) for name, dtype in _HISTORY.items()}
+        for group in (_RECORD_NAMES, _RANK_NAMES):
+            if len({len(columns[name]) for name in group}) != 1:
+                raise ModelFileError(f"the arrays of history {group} should have the same length")
         self._recorder = Recorder.of(History(**columns))
 
 

@@ -13,7 +13,7 @@ from scipy.linalg import lapack
 from threadpoolctl import ThreadpoolController
 
 from mahala.kernels.pairs import COINCIDING, add_terms, stream_dual, stream_indefinite, stream_sparse
-from mahala.kernels.psd import CORRECTIONS, LOG_MU, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
+from mahala.kernels.psd import CORRECTIONS, LOG_MU, NORM, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -44,9 +44,10 @@ class PairModel:
 
     def feed(self, V: Any, y: Signs, rule: Rule, tolerance: float) -> Steps:
         """One step for each row of differences V, which may be CSR unless psd is 1."""
-        if not self.M.flags.writeable:  # a model that was loaded as a memory map
-            self.M, self.tuning = self.M.copy(), self.tuning.copy()
-            self.R = None if self.R is None else self.R.copy()
+        for name in ("M", "R", "tuning"):  # read-only where the model was loaded as a memory map
+            array = getattr(self, name)
+            if array is not None and not array.flags.writeable:
+                setattr(self, name, array.copy())
         n = len(y)
         p, tau, predicted = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
         norms2 = squared_norms(V)
@@ -175,6 +176,8 @@ class PairModel:
             self.R = padded(d)
         self.R[:, :d] = inverse
         self.tuning[CORRECTIONS] = self.tuning[WASTE] = 0.0
+        largest = np.abs(self.M).max(initial=0.0)
+        self.tuning[NORM] = largest * np.linalg.norm(self.M / largest) if largest > 0.0 else 0.0
         return self.R
 
 

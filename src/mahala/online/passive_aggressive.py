@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
-from mahala.files import header_value
+from mahala.files import header_value, number_value
 from mahala.learner import Arrays, leave_one_out_errors
 from mahala.metric import Metric
 from mahala.online.pair_learner import OnlinePairLearner
@@ -160,7 +160,7 @@ class PA(OnlinePairLearner):
     @property
     def C_(self) -> float:
         """The aggressiveness in force: the one that C="auto" found, or C."""
-        check_is_fitted(self, "n_steps_")
+        check_is_fitted(self, "_tuned_C" if isinstance(self.C, str) else "n_steps_")
         return self._aggressiveness()
 
     def _aggressiveness(self) -> float:
@@ -225,11 +225,12 @@ class PA(OnlinePairLearner):
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()
-        return header | {"C": self._aggressiveness()}, arrays
+        return header | {"C": getattr(self, "_tuned_C", None)}, arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         super()._set_state(header, arrays)
-        self._tuned_C = float(header_value(header, "C", float))
+        if header_value(header, "C", float, type(None)) is not None:
+            self._tuned_C = number_value(header, "C", least=min(C_GRID))
 
 
 def _is_word(value: Any, *words: str) -> bool:

@@ -134,7 +134,7 @@ class POLA(OnlinePairLearner):
             raise ValueError("threshold is needed: this metric has none of its own")
         if metric.kind != "mahalanobis" or metric.n_features_in != self.n_features_in_:
             raise ValueError(f"metric must be a Mahalanobis metric of {self.n_features_in_} features, got {metric!r}")
-        if squared_loss < 0.0 or (squared_loss > 0.0 and self.gamma == 0.0):
+        if not 0.0 <= squared_loss < np.inf or (squared_loss > 0.0 and self.gamma == 0.0):
             raise ValueError(
                 f"squared_loss={squared_loss} must be 0 with gamma=0 (the bound of the separable case), else from 0 up"
             )
