@@ -262,7 +262,7 @@ class PairLearner(Learner):
 def leave_one_out_errors(embedded: NDArray[np.float64], codes: NDArray[np.intp], k: int) -> NDArray[np.float64]:
     """Error of the 1, 2, ..., k nearest other rows' vote, for rows with class codes 0..c-1."""
     neighbors, _ = nearest(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
-    errors: NDArray[np.float64] = np.mean(vote(codes[neighbors], codes.max() + 1) != codes[:, None], axis=0)
+    errors: NDArray[np.float64] = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
     return errors
 
 
