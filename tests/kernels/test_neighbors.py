@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pytest
@@ -16,11 +18,14 @@ from mahala.kernels.neighbors import nearest, vote
 
 
 def brute_force(reference, queries, k, exclude_self=False):
-    """Rows sorted by (distance, row) one query at a time; Python's integers keep integer data exact."""
+    """Rows sorted by (distance, row) one query at a time; Python's integers keep integer data exact.
+
+    Terms are added one by one: from Python 3.12 on, `sum` of floats is more exact than that.
+    """
     indices, squared = [], []
     for i, x in enumerate(queries.tolist()):
         found = sorted(
-            (sum((a - b) * (a - b) for a, b in zip(x, r, strict=True)), j)
+            (reduce(add, ((a - b) * (a - b) for a, b in zip(x, r, strict=True)), 0), j)
             for j, r in enumerate(reference.tolist())
             if not (exclude_self and i == j)
         )[:k]
