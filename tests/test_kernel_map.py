@@ -77,7 +77,8 @@ def test_linear_coordinates_keep_distances(X, offset, form):
     differences = X[1:] - X[0]
     largest = np.linalg.norm(differences, axis=1).max(initial=0.0)
     assert points.dimension >= np.linalg.matrix_rank(differences, tol=1e-4 * largest)
-    assert points.dimension <= min(len(X) - 1, X.shape[1])
+    # More landmarks than dimensions are taken only where the first ones lie badly, and then not many.
+    assert points.dimension <= min(len(X) - 1, 2 * X.shape[1])
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 40])
@@ -510,3 +511,16 @@ def test_damaged_column_numbers_are_refused():
     header, arrays = grown("precomputed", None, np.eye(4)).to_arrays()
     with pytest.raises(ModelFileError, match="impossible"):
         KernelMap.from_arrays(header, arrays | {"kernel_anchors": np.array([0, 1, 2, 4])})
+
+
+@pytest.mark.parametrize("chunks", [1, 4, 20, 200])
+@pytest.mark.parametrize("gamma", [0.1, 1.0, 10.0])
+def test_points_along_a_curve_in_order(gamma, chunks):
+    t = np.linspace(0.0, 6.0, 200)
+    X = np.column_stack([np.cos(t), np.sin(t)])
+    points = KernelMap("rbf", {"gamma": gamma})
+    for part in np.array_split(X, chunks):
+        points.grow(part)
+    Z = points.coordinates(X)
+    expected = 2.0 - 2.0 * np.exp(-gamma * np.sum((X[:, None] - X[None]) ** 2, axis=2))
+    np.testing.assert_allclose(np.sum((Z[:, None] - Z[None]) ** 2, axis=2), expected, rtol=0, atol=1e-9)

@@ -36,6 +36,10 @@ _BLOCK = 256
 # as they come, a smooth kernel on points along a curve would write the far end of it in landmarks that crowd at
 # its beginning, and rounding would grow beyond every bound.
 _GRADES = (1e-3, 1e-6, 0.0)
+# A landmark counts as a little longer than it is, by this share of what makes a landmark. Without it a smooth kernel on
+# points that come in order, each written in the crowd before it, would need coefficients that grow beyond every bound,
+# and rounding with them; with it such points become landmarks themselves.
+_RIDGE = 1e-3
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -264,7 +268,7 @@ class KernelMap:
         for i in range(len(residual)):
             if residual[i] > max(grade * norms[i], enough[i]):
                 j = len(chosen)
-                fresh[i, j] = pivot = math.sqrt(residual[i])
+                fresh[i, j] = pivot = math.sqrt(residual[i] + _RIDGE * enough[i])
                 fresh[i + 1 :, j] = (rest[i + 1 :, i] - fresh[i + 1 :, :j] @ fresh[i, :j]) / pivot
                 residual[i + 1 :] -= fresh[i + 1 :, j] ** 2
                 chosen.append(i)

@@ -506,6 +506,25 @@ def test_correlated_features_are_a_stream_too():
     models_agree(single, whole, pairs)
 
 
+@pytest.mark.parametrize("psd", ["every", "end"])
+@pytest.mark.parametrize(
+    ("kernel", "params"),
+    [("rbf", {"gamma": 0.1}), ("rbf", {"gamma": 1.0}), ("rbf", {"gamma": 10.0}), ("poly", {"degree": 6, "gamma": 1.0})],
+)
+def test_a_smooth_curve_in_order_is_a_stream_too(kernel, params, psd):
+    """Each point lies nearly in the span of those before: squared distances are good to 1e-10 of the largest, and what
+    is learned from distances between near points to as much as they are larger than that."""
+    t = np.linspace(0, 6, 120)
+    X = np.column_stack([np.cos(t), np.sin(t)])
+    rng = np.random.default_rng(0)
+    left = np.sort(rng.integers(1, 120, size=200))
+    pairs = Pairs(X, left, (left * rng.random(200)).astype(int), rng.random(200) < 0.5)
+    learner = mahala.PA(kernel=kernel, kernel_params=params, psd=psd)
+    whole, single = clone(learner).fit(pairs), clone(learner)
+    feed_one_by_one(single, pairs)
+    models_agree(single, whole, pairs, rtol=1e-5)
+
+
 def test_a_metric_file_says_where_it_comes_from(tmp_path, pairs):
     mahala.PA("II", C=0.5).fit(pairs).metric_.save(tmp_path / "metric.safetensors")
     metric = Metric.load(tmp_path / "metric.safetensors")
