@@ -61,7 +61,7 @@ class KernelMap:
     >>> points.grow([[1.0, 1.0], [3.0, 1.0], [5.0, 1.0], [1.0, 4.0]])
     >>> points.dimension
     2
-    >>> points.coordinates([[1.0, 1.0], [5.0, 1.0], [0.0, 4.0]]).tolist()
+    >>> points.coordinates([[1.0, 1.0], [5.0, 1.0], [0.0, 4.0]]).round(9).tolist()
     [[0.0, 0.0], [4.0, 0.0], [-1.0, 3.0]]
     """
 
