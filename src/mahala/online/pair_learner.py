@@ -24,7 +24,6 @@ from mahala.online.pair_model import (
     dual_is_cheaper,
     padded,
     sparse_is_cheaper,
-    squared_norms,
 )
 from mahala.signals import uninterrupted
 from mahala.validation import check_row, check_sign, is_count
@@ -137,7 +136,7 @@ class OnlinePairLearner(PairLearner):
     def _restart(self) -> None:
         """The model before the first step, in the span that is known by now."""
         d = self.n_features_in_ if self._map is None else self._map.dimension
-        check_memory(d, psd=0)
+        check_memory(d, self._psd_steps)
         self._model = self._first_model(d)
         self._recorder = Recorder()
         self._metrics = {}
@@ -146,7 +145,6 @@ class OnlinePairLearner(PairLearner):
         self.n_mistakes_ = 0
         self.loss_ = 0.0
         self.squared_loss_ = 0.0
-        self.radius_ = 1.0
 
     def _in_span(self, pairs: Pairs) -> Pairs:
         """The pairs in the coordinates in which the model works: those of the kernel's span, if there is one."""
@@ -173,14 +171,14 @@ class OnlinePairLearner(PairLearner):
         if can_be_dual and dual_is_cheaper(n, d, n_steps, share):
             V, y = pairs.differences(), signs(pairs)
             with uninterrupted():
-                self._note(V, np.resize(y, n_steps), model.feed_dual(V, y, n_steps, rule, self._tolerance))
+                self._note(np.resize(y, n_steps), model.feed_dual(V, y, n_steps, rule, self._tolerance))
             return
         fed = 0
         while fed < n_steps:
             for part in self._chunks(pairs[: n_steps - fed]):
                 V, y = part.differences(sparse=sparse), signs(part)
                 with uninterrupted():
-                    self._note(V, y, model.feed(V, y, rule, self._tolerance))
+                    self._note(y, model.feed(V, y, rule, self._tolerance))
                 fed += len(y)
 
     def _chunks(self, pairs: Pairs) -> Iterator[Pairs]:
@@ -197,7 +195,7 @@ class OnlinePairLearner(PairLearner):
             yield pairs[start:stop]
             start = stop
 
-    def _note(self, V: Any, y: Signs, steps: tuple[Any, Any, Signs]) -> None:
+    def _note(self, y: Signs, steps: tuple[Any, Any, Signs]) -> None:
         p, tau, predicted = steps
         self.n_steps_ += len(y)
         self.n_updates_ += int(np.count_nonzero(tau))
@@ -205,7 +203,6 @@ class OnlinePairLearner(PairLearner):
         hinge = np.maximum(p, 0.0)
         self.loss_ += float(hinge.sum())
         self.squared_loss_ += float(hinge @ hinge)
-        self.radius_ = max(self.radius_, float(squared_norms(V).max()) ** 2 + 1.0)
         if self.record:
             self._recorder.add(y, predicted, p, tau)
         if self.rank_every and self.n_steps_ % self.rank_every == 0:
@@ -230,6 +227,12 @@ class OnlinePairLearner(PairLearner):
         """Pairs at most this far apart (squared) are predicted to be similar."""
         check_is_fitted(self, "n_steps_")
         return max(self._model.b, 1.0)
+
+    @property
+    def radius_(self) -> float:
+        """The largest ‖v‖⁴ + 1 of the pairs seen."""
+        check_is_fitted(self, "n_steps_")
+        return self._model.radius
 
     @property
     def raw_metric_(self) -> Metric:
@@ -260,7 +263,7 @@ class OnlinePairLearner(PairLearner):
             "n_mistakes": self.n_mistakes_,
             "loss": self.loss_,
             "squared_loss": self.squared_loss_,
-            "radius": self.radius_,
+            "radius": model.radius,
             "seed": self._seed,
             "random_state": self._rng.bit_generator.state,
             "kernel": None,
@@ -283,6 +286,7 @@ class OnlinePairLearner(PairLearner):
         d = self.n_features_in_ if self._map is None else self._map.dimension
         model = PairModel(finite_array(arrays, "M", (d, d)), number_value(header, "threshold"), self._psd_steps)
         model.mass = number_value(header, "mass", least=0.0)
+        model.radius = number_value(header, "radius", least=1.0)
         model.tuning = finite_array(arrays, "tuning", model.tuning.shape).copy()
         if model.psd == 1 and "R" in arrays:
             model.R = finite_array(arrays, "R", padded(d).shape).copy()
@@ -294,7 +298,6 @@ class OnlinePairLearner(PairLearner):
         )
         model.n_steps = self.n_steps_
         self.loss_, self.squared_loss_ = (number_value(header, name, least=0.0) for name in ("loss", "squared_loss"))
-        self.radius_ = number_value(header, "radius", least=0.0)
         self._rng = np.random.default_rng()
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         columns = {name: array_value(arrays, f"history.{name}", dtype, (None,)) for name, dtype in _HISTORY.items()}

@@ -32,7 +32,6 @@ class PairModel:
     """
 
     def __init__(self, M: Floats, b: float, psd: int) -> None:
-        check_memory(len(M), psd)
         self.M = np.array(M, dtype=np.float64, order="C")
         self.b = float(b)
         self.psd = psd
@@ -41,6 +40,7 @@ class PairModel:
         self.tuning = np.zeros(STATE_SIZE)
         # The largest entry that M or a term added to it ever had: what M's rounding errors are relative to.
         self.mass = float(np.abs(self.M).max(initial=0.0))
+        self.radius = 1.0  # the largest ‖v‖⁴ + 1 seen
 
     def feed(self, V: Any, y: Signs, rule: Rule, tolerance: float) -> Steps:
         """One step for each row of differences V, which may be CSR unless psd is 1."""
@@ -86,6 +86,7 @@ class PairModel:
 
     def _count(self, norms2: Floats, tau: Floats) -> None:
         self.n_steps += len(tau)
+        self.radius = max(self.radius, float(norms2.max()) ** 2 + 1.0)
         term = float(np.max(np.abs(tau) * norms2))
         self.mass = max(self.mass, term, float(np.abs(self.M.diagonal()).max(initial=0.0)))
 
