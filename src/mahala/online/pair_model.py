@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from threadpoolctl import ThreadpoolController
 
 from mahala.kernels.pairs import COINCIDING, add_terms, stream_dual, stream_indefinite, stream_sparse
@@ -177,8 +177,7 @@ class PairModel:
             self.R = padded(d)
         self.R[:, :d] = inverse
         self.tuning[CORRECTIONS] = self.tuning[WASTE] = 0.0
-        largest = np.abs(self.M).max(initial=0.0)
-        self.tuning[NORM] = largest * np.linalg.norm(self.M / largest) if largest > 0.0 else 0.0
+        self.tuning[NORM] = blas.dnrm2(self.M.ravel()) if d else 0.0  # whose squares neither overflow nor vanish
         return self.R
 
 
