@@ -74,7 +74,7 @@ def main() -> None:
             f"{errors.at(3):.2%}",
             _best(errors),
             f"{seconds[name]:.2f}",
-            str(learner.metric_.rank),
+            str(learner.metric_.n_components),
             f"{history.passive_share:.0%}",
             f"{history.error_curve()[-1]:.2%}",
         )

@@ -80,7 +80,7 @@ def test_squared_distances_under_an_indefinite_matrix(case):
         np.testing.assert_allclose(metric.distance(x, Y, squared=True) / unit, expected[i], atol=1e-10)
     values = np.linalg.eigvalsh(M / unit)
     assert metric.is_psd == (values.min() > -1e-10 * np.abs(values).max() or not M.any())
-    assert metric.rank == (values > 1e-12).sum()
+    assert metric.n_components == (values > 1e-12).sum()
     projected = metric.projected()
     assert projected.is_psd
     vectors = np.linalg.eigh(M / unit)[1]
@@ -97,14 +97,14 @@ def test_components_spectrum_and_truncation_are_those_of_eigh(case, k):
     values, vectors = np.linalg.eigh(M / unit)
     values, vectors = values[::-1], vectors[:, ::-1]
     np.testing.assert_allclose(metric.spectrum / unit, values, atol=1e-12)
-    assert metric.rank == (values > 1e-12).sum()
+    assert metric.n_components == (values > 1e-12).sum()
     L = metric.components
-    assert L.shape == (metric.rank, len(M))
+    assert L.shape == (metric.n_components, len(M))
     np.testing.assert_allclose(L.T @ L / unit, M / unit, atol=1e-11)
-    np.testing.assert_allclose((L @ L.T) / unit, np.diag(values[: metric.rank]), atol=1e-11)
+    np.testing.assert_allclose((L @ L.T) / unit, np.diag(values[: metric.n_components]), atol=1e-11)
     assert (L[np.arange(len(L)), np.abs(L).argmax(axis=1)] > 0).all()
     truncated = metric.truncate(k)
-    assert truncated.rank == min(k, metric.rank)
+    assert truncated.n_components == min(k, metric.n_components)
     np.testing.assert_allclose(truncated.matrix / unit, (vectors[:, :k] * values[:k]) @ vectors[:, :k].T, atol=1e-11)
 
 
@@ -124,7 +124,7 @@ def test_bilinear_similarities_are_those_of_the_definition(seed, shape, k):
     assert metric.embed(Y, side="item") is Y
     U, s, Vt = np.linalg.svd(M)
     np.testing.assert_allclose(metric.spectrum, s)
-    assert metric.rank == np.linalg.matrix_rank(M)
+    assert metric.n_components == np.linalg.matrix_rank(M)
     np.testing.assert_allclose(metric.truncate(k).matrix, (U[:, :k] * s[:k]) @ Vt[:k] if k < len(s) else M, atol=1e-12)
     explanation = metric.explain(X[0], Y[0])
     assert explanation.features.shape == (shape[0],)
@@ -232,7 +232,7 @@ def test_sparse_rows_are_never_made_dense(monkeypatch):
 def test_the_zero_matrix_puts_every_point_at_one_place():
     for metric in (Metric(np.zeros((3, 3))), Metric(np.eye(3)).truncate(0), Metric(-np.eye(3)).projected()):
         X = np.random.default_rng(0).normal(size=(4, 3))
-        assert metric.rank == 0
+        assert metric.n_components == 0
         assert metric.is_psd
         assert metric.components.shape == (0, 3)
         assert metric.transform(X).shape == (4, 0)
@@ -270,7 +270,7 @@ def test_tiny_and_large_matrices_give_no_nan(scale):
 def test_weights_of_features_may_be_far_apart():
     # Inverse variances of unscaled features: the small weight matters as much as the large one.
     metric = Metric(np.diag([1e-20, 1e10]))
-    assert metric.rank == 2
+    assert metric.n_components == 2
     np.testing.assert_allclose(metric.distance([1e10, 0.0], [0.0, 1e-5]), np.sqrt(2.0))
     np.testing.assert_array_equal(metric.components, [[0.0, 1e5], [1e-10, 0.0]])
 
@@ -297,7 +297,7 @@ def test_rounding_of_a_low_rank_matrix_does_not_count_as_rank():
     rng = np.random.default_rng(2)
     A = rng.normal(size=(3, 60))
     metric = Metric(A.T @ A)
-    assert metric.rank == 3
+    assert metric.n_components == 3
     assert metric.is_psd
     null = np.linalg.svd(A)[2][-1]
     assert metric.distance(null * 1e3, np.zeros(60)) < 1e-10
@@ -412,7 +412,7 @@ def test_a_decomposition_that_fails_is_a_clear_error(monkeypatch):
     monkeypatch.setattr(np.linalg, "svd", fail)
     for metric in (Metric(np.ones((2, 2))), Metric(np.ones((2, 2)), kind="bilinear")):
         with pytest.raises(ValueError, match="decomposition of matrix does not converge") as caught:
-            _ = metric.rank
+            _ = metric.n_components
         assert not isinstance(caught.value, np.linalg.LinAlgError)
 
 
@@ -423,7 +423,7 @@ def test_the_decomposition_is_computed_once(monkeypatch):
     metric = Metric([[2.0, 1.0], [1.0, 2.0]])
     assert repr(metric) == "Metric('mahalanobis', 2×2)"
     assert calls == []
-    assert (metric.rank, metric.is_psd, metric.distance([1, 0], [0, 0]) ** 2) == (2, True, pytest.approx(2.0))
+    assert (metric.n_components, metric.is_psd, metric.distance([1, 0], [0, 0]) ** 2) == (2, True, pytest.approx(2.0))
     metric.transform(np.eye(2))
     assert calls == [1]
 
@@ -496,7 +496,7 @@ def test_a_kernel_metric_measures_in_kernel_coordinates(kernel_case, tmp_path):
     metric, points, X, Y = kernel_case
     linear = Metric(metric.matrix)
     assert metric.n_features_in == 3
-    assert metric.rank == 5
+    assert metric.n_components == 5
     for method in ("pairwise", "distance", "similarity"):
         expected = getattr(linear, method)(points.coordinates(X[:4]), points.coordinates(Y))
         np.testing.assert_allclose(getattr(metric, method)(X[:4], Y), expected, atol=1e-12)
@@ -541,7 +541,7 @@ def test_a_kernel_metric_without_landmarks_is_zero():
     points = KernelMap("linear")
     points.grow(np.zeros((2, 3)))
     metric = Metric(np.zeros((0, 0)), kernel_map=points)
-    assert (metric.rank, metric.is_psd, metric.n_features_in) == (0, True, 3)
+    assert (metric.n_components, metric.is_psd, metric.n_features_in) == (0, True, 3)
     np.testing.assert_array_equal(metric.pairwise(np.eye(3)), np.zeros((3, 3)))
     assert metric.distance([1, 2, 3], [0, 0, 0]) == 0.0
     assert metric.transform(np.eye(3)).shape == (3, 0)

@@ -64,7 +64,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
 
     @property
     def _n_features_out(self) -> int:
-        return self.metric_.rank
+        return self.metric_.n_components
 
     def get_mahalanobis_matrix(self) -> NDArray[np.float64]:
         """The learned matrix M."""

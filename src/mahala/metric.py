@@ -64,7 +64,7 @@ class Metric:
     2.0
     >>> metric.transform([[1.0, 1.0]]).tolist()
     [[2.0, 1.0]]
-    >>> metric.truncate(1).rank
+    >>> metric.truncate(1).n_components
     1
     >>> metric.explain([1.0, 1.0], [0.0, 0.0]).top()
     [('x0', 4.0), ('x1', 1.0)]
@@ -118,7 +118,7 @@ class Metric:
         return self._decomposition[1]
 
     @cached_property
-    def rank(self) -> int:
+    def n_components(self) -> int:
         """The number of eigenvalues (bilinear: singular values) above zero, as far as rounding lets tell."""
         return int((self.spectrum > self._rounding).sum())
 
@@ -130,7 +130,7 @@ class Metric:
 
     @property
     def components(self) -> FloatArray:
-        """The rank × d matrix L with `M = Lᵀ L`: eigenvectors times the root of their eigenvalue, largest first."""
+        """The n_components × d matrix L with `M = Lᵀ L`: eigenvectors times the root of their eigenvalue, largest first."""
         self._require_psd("components")
         return self._roots[0]
 
@@ -175,7 +175,7 @@ class Metric:
         return result
 
     def transform(self, X: Any) -> FloatArray:
-        """Points in the space where this metric is the Euclidean distance, one of `rank` dimensions."""
+        """Points in the space where this metric is the Euclidean distance, one of `n_components` dimensions."""
         self._require_psd("transform")
         return np.asarray(self._rows(X, "X") @ self.components.T)
 
@@ -194,7 +194,7 @@ class Metric:
     def projected(self) -> Metric:
         """The nearest metric with a PSD matrix: negative eigenvalues become zero."""
         self._refuse_bilinear("projected")
-        return self if self.is_psd else self._leading(self.rank)
+        return self if self.is_psd else self._leading(self.n_components)
 
     def truncate(self, k: int) -> Metric:
         """The metric of the k leading directions only."""
@@ -203,7 +203,7 @@ class Metric:
             raise ValueError(f"k must not be negative, got {k}")
         if self.kind == "mahalanobis":
             self._require_psd("truncate")
-        return self if k >= self.rank else self._leading(k)
+        return self if k >= self.n_components else self._leading(k)
 
     def explain(self, x: Any, x2: Any) -> Explanation:
         """What the squared distance (under a bilinear metric: the similarity) of two points is made of."""

@@ -298,7 +298,7 @@ def test_degenerate_pairs_never_break_it(learner, data):
     assert np.isfinite(fitted.threshold_)
     assert np.isfinite(fitted.decision_function(pairs)).all()
     if similar.all() and getattr(learner, "init", "zero") == "zero" and getattr(learner, "variant", "I") != "LS":
-        assert fitted.metric_.rank == 0  # nothing was ever pushed apart
+        assert fitted.metric_.n_components == 0  # nothing was ever pushed apart
 
 
 def test_files_are_checked(tmp_path, pairs):

@@ -43,7 +43,7 @@ def test_history(pairs):
     assert history.passive_share == np.mean(history.tau == 0) == np.mean(~history.moved)
     assert history.rank_steps.tolist() == [50, 100, 150, 200]
     for step, rank in zip(history.rank_steps, history.ranks, strict=True):
-        assert rank == PA("II").fit(pairs[:step]).metric_.rank
+        assert rank == PA("II").fit(pairs[:step]).metric_.n_components
     with pytest.raises(AttributeError, match="record"):
         _ = PA(record=False).fit(pairs).history_
     np.testing.assert_array_equal(PA("II").fit(pairs).metric_.matrix, PA("II", record=False).fit(pairs).metric_.matrix)
@@ -192,7 +192,7 @@ def test_effective_dimension_of_an_indefinite_stream():
     y = rng.integers(0, 2, size=300)
     learner = PA("I", C=1e-4, psd="end", rank_every=20_000).fit(Pairs.from_labels(X, y, 40_000, random_state=0))
     positive = np.count_nonzero(np.linalg.eigvalsh(learner.raw_metric_.matrix) > 1e-9)
-    assert learner.metric_.rank == learner.history_.ranks[-1] == positive <= 3
+    assert learner.metric_.n_components == learner.history_.ranks[-1] == positive <= 3
 
 
 def test_a_large_initial_metric_is_kept():
