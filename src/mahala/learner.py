@@ -35,8 +35,11 @@ SCORE_NEIGHBORS = 3
 class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn estimator whose fitted state yields a `metric_`."""
 
+    random_state: Any
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
+    _seed: int
+    _rng: np.random.Generator
 
     @property
     @abstractmethod
@@ -76,6 +79,10 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
         tags.input_tags.three_d_array = True
         tags.target_tags.required = True
         return tags
+
+    def _reset_seed(self) -> None:
+        self._seed = int(check_seed(self.random_state).randint(2**31))
+        self._rng = np.random.default_rng(self._seed)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -164,9 +171,6 @@ class PairLearner(Learner):
 
     n_pairs: Any
     balance: float | None
-    random_state: Any
-    _seed: int
-    _rng: np.random.Generator
 
     def _comparisons(
         self, X: Any, y: Any, *, reset: bool, at_most: bool = False
@@ -179,8 +183,7 @@ class PairLearner(Learner):
         if isinstance(X, Triplets):
             raise TypeError(f"{type(self).__name__} learns from pairs, got Triplets; give Pairs or labelled rows")
         if reset:
-            self._seed = int(check_seed(self.random_state).randint(2**31))
-            self._rng = np.random.default_rng(self._seed)
+            self._reset_seed()
         if isinstance(X, Pairs) or _ndim(X) == 3:
             pairs = _labelled(X, y)
             if len(pairs) == 0:

@@ -12,7 +12,7 @@ from mahala.comparisons import Pairs
 from mahala.files import header_value, number_value
 from mahala.learner import Arrays, leave_one_out_errors
 from mahala.metric import Metric
-from mahala.online.pair_learner import OnlinePairLearner
+from mahala.online.margin_learner import MarginLearner
 from mahala.online.pair_model import PairModel, Rule
 from mahala.validation import is_count, is_number
 
@@ -22,7 +22,7 @@ C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))
 MOST_NEIGHBORS = 25
 
 
-class PA(OnlinePairLearner):
+class PA(MarginLearner):
     r"""Passive-aggressive online learning of a Mahalanobis metric M and a threshold b.
 
     A pair at distance d = vᵀMv, v = x - x', is predicted to be similar iff d <= b. With y = ±1 and

@@ -13,12 +13,13 @@ from mahala.comparisons import Pairs
 from mahala.files import header_value
 from mahala.learner import Arrays
 from mahala.metric import Metric
-from mahala.online.pair_learner import OnlinePairLearner, signs
+from mahala.online.margin_learner import MarginLearner
+from mahala.online.online_learner import signs
 from mahala.online.pair_model import PairModel, Rule
 from mahala.validation import is_count, is_number
 
 
-class POLA(OnlinePairLearner):
+class POLA(MarginLearner):
     """Online learning of a pseudo-metric M ⪰ 0 and a threshold b ≥ 1 by successive projections.
 
     Each pair with hinge loss l = max(0, 1 - y (b - vᵀMv)) > 0 moves the model by τ = l / (1 + γ + ‖v‖⁴) towards

@@ -1,22 +1,22 @@
-"""What the online learners from pairs share: feeding a stream, its record, its state."""
+"""What PA and POLA share: a metric and a threshold (M, b), moved by passive-aggressive steps."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
-from mahala.files import ModelFileError, array_value, finite_array, header_value, number_value
-from mahala.history import History, Recorder
+from mahala.files import ModelFileError, finite_array, header_value, number_value
 from mahala.kernel_map import KernelMap
 from mahala.kernels.psd import SIGMA
-from mahala.learner import CHUNK_ELEMENTS, Arrays, PairLearner
+from mahala.learner import CHUNK_ELEMENTS, Arrays
 from mahala.metric import Metric
+from mahala.online.online_learner import OnlinePairLearner, Signs, signs
 from mahala.online.pair_model import (
     PairModel,
     Rule,
@@ -26,35 +26,18 @@ from mahala.online.pair_model import (
     sparse_is_cheaper,
 )
 from mahala.signals import uninterrupted
-from mahala.validation import check_row, check_sign, is_count
-
-Signs = NDArray[np.int8]
-
-_RECORD_NAMES = ("y", "predicted", "p", "tau")
-_RANK_NAMES = ("rank_steps", "ranks")
-_HISTORY = {
-    "y": np.int8,
-    "predicted": np.int8,
-    "p": np.float64,
-    "tau": np.float64,
-    "rank_steps": np.int64,
-    "ranks": np.int64,
-}
+from mahala.validation import is_count
 
 
-class OnlinePairLearner(PairLearner):
-    """A learner that takes pairs one at a time, in chunks or all at once, with the same result."""
+class MarginLearner(OnlinePairLearner):
+    """A learner of (M, b) from pairs."""
 
     kernel: Any
     kernel_params: dict[str, Any] | None
-    record: bool
     rank_every: int | None
 
     _model: PairModel
     _map: KernelMap | None
-    _recorder: Recorder
-    _metrics: dict[int, Metric]  # the last one asked for, by the number of steps it had seen
-    _fixed: dict[str, Any]  # parameters that cannot change while a stream runs
 
     @abstractmethod
     def _rule(self) -> Rule:
@@ -83,54 +66,17 @@ class OnlinePairLearner(PairLearner):
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from more comparisons, once each and in their order.
-
-        X and y as for `fit`: Pairs, a 3-D array with y = ±1, or rows with class labels, from which pairs are drawn.
-        """
-        self._check_params()
-        self._check_open("partial_fit")
-        if hasattr(self, "_model"):
-            pairs, _ = self._comparisons(X, y, reset=False, at_most=True)
-            self._feed(pairs)
-            return self
-        with self._all_or_nothing():
-            pairs, _ = self._comparisons(X, y, reset=True, at_most=True)
-            self._start()
-            self._feed(pairs)
-        return self
-
-    def learn_one(self, x: Any, x_other: Any, similar: bool | int) -> bool:
-        """Learn from one pair; returns whether it was predicted to be similar before the update."""
-        rows = [check_row(x, "x"), check_row(x_other, "x_other")]
-        if rows[0].shape != rows[1].shape:
-            raise ValueError(
-                f"x has {rows[0].size} features and x_other {rows[1].size}; they must have the same number"
-            )
-        pair = Pairs._build(np.stack(rows), np.array([0]), np.array([1]), np.array([check_sign(similar)]))
-        before = self.n_mistakes_ if hasattr(self, "_model") else 0
-        self.partial_fit(pair)
-        rightly = self.n_mistakes_ == before
-        return check_sign(similar) == rightly
-
     def _check_open(self, method: str) -> None:
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             raise ValueError(
                 f"kernel='precomputed' holds the points that were there from the start: {method} cannot bring new "
                 "ones; use fit, or a kernel that can be evaluated"
             )
-        if hasattr(self, "_model"):
-            for name, value in self._fixed.items():
-                if getattr(self, name) != value:
-                    raise ValueError(
-                        f"{name} cannot change while a stream runs: it was {value!r}, it is {getattr(self, name)!r}; "
-                        "set it back, or start again with fit"
-                    )
+        super()._check_open(method)
 
     def _start(self) -> None:
         """Forget everything."""
         self._map = None if self.kernel is None else KernelMap(self.kernel, self.kernel_params)
-        self._fixed = {name: getattr(self, name) for name in ("kernel", "kernel_params", "psd") if hasattr(self, name)}
         self._restart()
 
     def _restart(self) -> None:
@@ -138,13 +84,7 @@ class OnlinePairLearner(PairLearner):
         d = self.n_features_in_ if self._map is None else self._map.dimension
         check_memory(d, self._psd_steps)
         self._model = self._first_model(d)
-        self._recorder = Recorder()
-        self._metrics = {}
-        self.n_steps_ = 0
-        self.n_updates_ = 0
-        self.n_mistakes_ = 0
-        self.loss_ = 0.0
-        self.squared_loss_ = 0.0
+        self._forget("kernel", "kernel_params", "psd")
 
     def _in_span(self, pairs: Pairs) -> Pairs:
         """The pairs in the coordinates in which the model works: those of the kernel's span, if there is one."""
@@ -196,31 +136,16 @@ class OnlinePairLearner(PairLearner):
             start = stop
 
     def _note(self, y: Signs, steps: tuple[Any, Any, Signs]) -> None:
-        p, tau, predicted = steps
-        self.n_steps_ += len(y)
-        self.n_updates_ += int(np.count_nonzero(tau))
-        self.n_mistakes_ += int(np.count_nonzero(predicted != y))
-        hinge = np.maximum(p, 0.0)
-        self.loss_ += float(hinge.sum())
-        self.squared_loss_ += float(hinge @ hinge)
-        if self.record:
-            self._recorder.add(y, predicted, p, tau)
+        super()._note(y, steps)
         if self.rank_every and self.n_steps_ % self.rank_every == 0:
             self._recorder.add_rank(self.n_steps_, self._model.effective_dimension())
 
-    @property
-    def metric_(self) -> Metric:
-        """What has been learned so far; under psd="end" the projection of the state at this moment."""
-        check_is_fitted(self, "n_steps_")
-        if self.n_steps_ not in self._metrics:
-            M, b = self._model.constrained()
-            names = getattr(self, "feature_names_in_", None)
-            kernel_map = None if self._map is None else self._map.freeze()
-            self._metrics.clear()
-            self._metrics[self.n_steps_] = Metric(
-                M, b, feature_names=names, kernel_map=kernel_map, origin=self._origin()
-            )
-        return self._metrics[self.n_steps_]
+    def _current_metric(self) -> Metric:
+        """Under psd="end" the projection of the state at this moment."""
+        M, b = self._model.constrained()
+        names = getattr(self, "feature_names_in_", None)
+        kernel_map = None if self._map is None else self._map.freeze()
+        return Metric(M, b, feature_names=names, kernel_map=kernel_map, origin=self._origin())
 
     @property
     def threshold_(self) -> float:
@@ -240,34 +165,13 @@ class OnlinePairLearner(PairLearner):
         check_is_fitted(self, "n_steps_")
         return Metric(self._model.M, self._model.b, kernel_map=None if self._map is None else self._map.freeze())
 
-    @property
-    def history_(self) -> History:
-        """What happened at each step so far."""
-        check_is_fitted(self, "n_steps_")
-        if not self.record:
-            raise AttributeError("history_ is not kept with record=False; set record=True before fitting")
-        return self._recorder.history()
-
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        header, arrays = super()._get_state()
         model = self._model
-        arrays: Arrays = {"M": model.M, "tuning": model.tuning}
+        arrays |= {"M": model.M, "tuning": model.tuning}
         if model.R is not None:
             arrays["R"] = model.R
-        history = self._recorder.history()
-        arrays |= {f"history.{name}": getattr(history, name) for name in _HISTORY}
-        header: dict[str, object] = {
-            "threshold": model.b,
-            "mass": model.mass,
-            "n_steps": self.n_steps_,
-            "n_updates": self.n_updates_,
-            "n_mistakes": self.n_mistakes_,
-            "loss": self.loss_,
-            "squared_loss": self.squared_loss_,
-            "radius": model.radius,
-            "seed": self._seed,
-            "random_state": self._rng.bit_generator.state,
-            "kernel": None,
-        }
+        header |= {"threshold": model.b, "mass": model.mass, "radius": model.radius, "kernel": None}
         if self._map is not None:
             header["kernel"], kernel_arrays = self._map.to_arrays()
             arrays |= {f"kernel.{name}": array for name, array in kernel_arrays.items()}
@@ -275,9 +179,7 @@ class OnlinePairLearner(PairLearner):
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         # Whatever the file says, compiled code sees arrays of the right shape and finite numbers only.
-        self._check_params()
-        self._seed = int(number_value(header, "seed", least=0.0))
-        self._start()
+        super()._set_state(header, arrays)
         if self._map is not None:
             own = {k.removeprefix("kernel."): a for k, a in arrays.items() if k.startswith("kernel.")}
             self._map = KernelMap.from_arrays(header_value(header, "kernel", dict), own)
@@ -292,19 +194,8 @@ class OnlinePairLearner(PairLearner):
             model.R = finite_array(arrays, "R", padded(d).shape).copy()
             if not model.tuning[SIGMA] > 0.0:
                 raise ModelFileError("the shift of R should be positive")
-        self._model = model
-        self.n_steps_, self.n_updates_, self.n_mistakes_ = (
-            int(number_value(header, name, least=0.0)) for name in ("n_steps", "n_updates", "n_mistakes")
-        )
         model.n_steps = self.n_steps_
-        self.loss_, self.squared_loss_ = (number_value(header, name, least=0.0) for name in ("loss", "squared_loss"))
-        self._rng = np.random.default_rng()
-        self._rng.bit_generator.state = header_value(header, "random_state", dict)
-        columns = {name: array_value(arrays, f"history.{name}", dtype, (None,)) for name, dtype in _HISTORY.items()}
-        for group in (_RECORD_NAMES, _RANK_NAMES):
-            if len({len(columns[name]) for name in group}) != 1:
-                raise ModelFileError(f"the arrays of history {group} should have the same length")
-        self._recorder = Recorder.of(History(**columns))
+        self._model = model
 
 
 def _in_order(rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -314,9 +205,3 @@ def _in_order(rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return distinct[order], rank[places]
-
-
-def signs(pairs: Pairs) -> Signs:
-    y = pairs.y
-    assert y is not None, "comparisons are labelled before they are fed"
-    return y
