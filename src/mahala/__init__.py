@@ -15,6 +15,8 @@ _HOME = {
     "PA": "mahala.online.passive_aggressive",
     "POLA": "mahala.online.pola",
     "knn_error": "mahala.evaluation.knn",
+    "mean_average_precision": "mahala.evaluation.ranking",
+    "precision_at_k": "mahala.evaluation.ranking",
     "friedman_holm": "mahala.evaluation.statistics",
     "load_learner": "mahala.learner",
     "ModelFileError": "mahala.files",

@@ -5,26 +5,35 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from mahala.files import ModelFileError, array_value, header_value, read_model, write_model
 from mahala.kernel_map import KernelMap, is_sparse
-from mahala.validation import LARGEST_VALUE, check_rows
-
-FloatArray = NDArray[np.float64]
+from mahala.kernels.ranking import leading
+from mahala.matrices import (
+    FloatArray,
+    Matrix,
+    check_matrix,
+    csr_arrays,
+    csr_from_arrays,
+    row_blocks,
+    row_dots,
+    score_blocks,
+    times_matrix,
+)
+from mahala.validation import check_rows, is_count
 
 _EPS = float(np.finfo(np.float64).eps)
 # Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.
 _PSD_SLACK = 1e-10
-# Between points as large as are accepted, distances under a larger matrix overflow.
-_LARGEST_ENTRY = 1e300 / LARGEST_VALUE**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,20 +42,23 @@ class Explanation:
 
     `features` are the contributions `v_i (M v)_i` of the features, `v = x - x2` (bilinear: `x_i (M x2)_i`);
     `directions` are those of the eigenvectors, `λ_j (u_jᵀ v)²` (bilinear: `σ_j (u_jᵀ x) (v_jᵀ x2)`), in the order
-    of `Metric.spectrum`. Both sum to `distance`. Under a kernel features have no share of their own: None.
+    of `Metric.spectrum`. Both sum to `distance`. Under a kernel features have no share of their own: None. The
+    directions of a sparse M are not computed: None.
     """
 
     distance: float
     features: FloatArray | None
-    directions: FloatArray
+    directions: FloatArray | None
     feature_names: tuple[str, ...] | None
 
     def top(self, n: int = 10) -> list[tuple[str, float]]:
         """The n contributions of largest magnitude, of features if there are such, else of directions."""
-        if self.features is None or self.feature_names is None:
+        if self.features is not None and self.feature_names is not None:
+            values, names = self.features, self.feature_names
+        elif self.directions is not None:
             values, names = self.directions, tuple(f"direction {j}" for j in range(len(self.directions)))
         else:
-            values, names = self.features, self.feature_names
+            return []
         order = np.argsort(-np.abs(values), kind="stable")[:n]
         return [(names[i], float(values[i])) for i in order]
 
@@ -59,6 +71,9 @@ class Metric:
     `kernel_map` the points are mapped to kernel coordinates first, and M acts on these. `origin` says which learner
     with which parameters it comes from; it goes into the file.
 
+    A sparse `matrix` of a bilinear metric stays sparse, as a `csr_array` of float32 or float64. One that is canonical
+    CSR already is not copied: its arrays become read-only.
+
     >>> metric = Metric([[4.0, 0.0], [0.0, 1.0]], threshold=2.0)
     >>> metric.distance([1.0, 1.0], [0.0, 1.0])
     2.0
@@ -68,9 +83,11 @@ class Metric:
     1
     >>> metric.explain([1.0, 1.0], [0.0, 0.0]).top()
     [('x0', 4.0), ('x1', 1.0)]
+    >>> metric.rank([0.0, 0.0], items=[[1.0, 0.0], [0.0, 1.5], [0.0, 1.0]]).tolist()
+    [2, 1, 0]
     """
 
-    matrix: FloatArray
+    matrix: Matrix
     threshold: float | None = None
     kind: Literal["mahalanobis", "bilinear"] = "mahalanobis"
     feature_names: Sequence[str] | None = None
@@ -89,10 +106,10 @@ class Metric:
             if kernel_map.n_features_in is None:
                 raise ValueError("kernel_map must have grown over some points")
             kernel_map = kernel_map.freeze()
-        matrix = _check_matrix(self.matrix, self.kind, kernel_map)
+        matrix = check_matrix(self.matrix, self.kind, None if kernel_map is None else kernel_map.dimension)
         names = self.feature_names
         if names is not None:
-            n_features = len(matrix) if kernel_map is None else kernel_map.n_features_in
+            n_features = matrix.shape[0] if kernel_map is None else kernel_map.n_features_in
             names = _check_names(names, n_features)
         # The class is frozen, so fields are set behind its back: once, here.
         object.__setattr__(self, "matrix", matrix)
@@ -110,7 +127,14 @@ class Metric:
         """The number of features of a point; of the first one, the query, under a bilinear metric."""
         if self.kernel_map is not None and self.kernel_map.n_features_in is not None:
             return self.kernel_map.n_features_in
-        return len(self.matrix)
+        return int(self.matrix.shape[0])
+
+    @cached_property
+    def sparsity(self) -> float:
+        """The share of the entries of M that are zero."""
+        size = math.prod(self.matrix.shape)
+        non_zero = np.count_nonzero(self.matrix.data if self._is_sparse else self.matrix)
+        return 1.0 - non_zero / size if size else 0.0
 
     @property
     def spectrum(self) -> FloatArray:
@@ -130,7 +154,7 @@ class Metric:
 
     @property
     def components(self) -> FloatArray:
-        """The n_components × d matrix L with `M = Lᵀ L`: eigenvectors times the root of their eigenvalue, largest first."""
+        """L, n_components × d, with `M = Lᵀ L`: eigenvectors times the root of their eigenvalue, largest first."""
         self._require_psd("components")
         return self._roots[0]
 
@@ -148,24 +172,28 @@ class Metric:
         """`xᵀ M x2` of a point and a point (a float), or row by row (an array); either may be one point."""
         x, x2 = self._pair(x, x2)
         if x.ndim == 1:
-            return _plain(x2 @ (x @ self.matrix))
-        if x2.ndim == 1:
+            return _plain(x2 @ times_matrix(x[None], self.matrix)[0])
+        if x2.ndim == 1 and not self._is_sparse:
             return x @ (self.matrix @ x2)
-        product = x @ self.matrix
-        if is_sparse(x2):
-            return np.asarray(x2.multiply(product).sum(axis=1)).ravel()
-        return np.einsum("ij,ij->i", product, x2)
+        result = np.empty(x.shape[0])
+        for block in row_blocks(x.shape[0], self.matrix.shape[1]):
+            product = times_matrix(x[block], self.matrix)
+            result[block] = product @ x2 if x2.ndim == 1 else row_dots(product, x2[block])
+        return result
 
     def pairwise(self, X: Any, Y: Any = None, *, squared: bool = False) -> FloatArray:
         """The distances (under a bilinear metric: similarities) of every row of X and every row of Y (None: X)."""
         rows = self._rows(X, "X")
-        if Y is None and self.kind == "bilinear" and self.matrix.shape[0] != self.matrix.shape[1]:
-            raise ValueError(f"Y must be given, as queries and items have {self.matrix.shape} features")
-        others = rows if Y is None else self._rows(Y, "Y", item=True)
+        others = self._items(Y, "Y", rows)
         if self.kind == "bilinear":
             if squared:
                 raise ValueError("squared has no meaning for the similarities of a bilinear metric")
-            return np.asarray(rows @ self.matrix @ others.T)
+            similarities = np.empty((rows.shape[0], others.shape[0]))
+            start = 0
+            for scores in self._scores(rows, others):
+                similarities[start : start + len(scores)] = scores
+                start += len(scores)
+            return similarities
         if not squared:
             self._require_psd("pairwise (unless squared)")
         positive, negative = self._roots
@@ -182,14 +210,38 @@ class Metric:
     def embed(self, X: Any, side: Literal["query", "item"] = "query") -> Any:
         """Points such that the inner product of a query and an item is their similarity.
 
-        Under a bilinear metric items stay as they are, so that an index over them serves every metric.
+        Under a bilinear metric items stay as they are, so that an index over them serves every metric. Sparse
+        queries under a sparse M stay sparse.
         """
         if side not in ("query", "item"):
             raise ValueError(f"side must be 'query' or 'item', got {side!r}")
         if self.kind == "mahalanobis":
             return self.transform(X)
         rows = self._rows(X, "X", item=side == "item")
-        return rows if side == "item" else rows @ self.matrix
+        if side == "item":
+            return rows
+        if not (self._is_sparse and is_sparse(rows)):
+            return times_matrix(rows, self.matrix)
+        blocks = row_blocks(rows.shape[0], self.matrix.shape[1])
+        return sp.vstack([sp.csr_array(times_matrix(rows[block], self.matrix)) for block in blocks], format="csr")
+
+    def rank(self, query: Any, items: Any, k: int | None = None) -> NDArray[np.intp]:
+        """The row numbers of `items` from the most similar (or nearest) to the least, the first k where k is given.
+
+        A 1-D array for one query, a row for each of several. Items that tie are in their order. Distances may be those
+        of an indefinite matrix; such as differ by less than 1e-8 of the distances between the items may tie.
+        """
+        rows, single = self._points(query, "query")
+        others = self._rows(items, "items", item=True)
+        n_items = others.shape[0]
+        if k is not None and not (is_count(k) and k <= n_items):
+            raise ValueError(f"k must be None or from 1 to {n_items}, the number of items, got {k!r}")
+        result = np.empty((rows.shape[0], n_items if k is None else int(k)), dtype=np.intp)
+        start = 0
+        for scores in self._scores(rows, others):
+            result[start : start + len(scores)] = leading(scores, result.shape[1])
+            start += len(scores)
+        return result[0] if single else result
 
     def projected(self) -> Metric:
         """The nearest metric with a PSD matrix: negative eigenvalues become zero."""
@@ -207,15 +259,23 @@ class Metric:
 
     def explain(self, x: Any, x2: Any) -> Explanation:
         """What the squared distance (under a bilinear metric: the similarity) of two points is made of."""
-        left, values, right = self._decomposition
         x, x2 = self._pair(x, x2)
         if x.ndim != 1 or x2.ndim != 1:
             raise ValueError("x and x2 must be single points, 1-D arrays, to be explained")
-        if self.kind == "bilinear":
+        directions: FloatArray | None
+        if self._is_sparse:
+            rows = np.flatnonzero(x)
+            features = np.zeros(len(x))
+            features[rows] = x[rows] * (self.matrix[rows] @ x2)
+            directions = None
+            total = float(features.sum())
+        elif self.kind == "bilinear":
+            left, values, right = self._decomposition
             features = x * (self.matrix @ x2)
             directions = values * (x @ left) * (x2 @ right)
             total = float(x @ self.matrix @ x2)
         else:
+            left, values, _ = self._decomposition
             v = x - x2
             features = v * (self.matrix @ v)
             directions = values * (v @ left) ** 2
@@ -235,6 +295,8 @@ class Metric:
             "kernel_map": kernel_header,
             "origin": self.origin,
         }
+        if self._is_sparse:
+            return header | {"shape": list(self.matrix.shape)}, csr_arrays(self.matrix)
         return header, {"matrix": self.matrix, **arrays}
 
     @classmethod
@@ -242,8 +304,13 @@ class Metric:
         """The metric that `to_parts` took apart."""
         kernel_header = header_value(header, "kernel_map", dict, type(None))
         kind: Any = header_value(header, "kind", str)
+        matrix: Matrix
+        if "matrix.indptr" in arrays:
+            matrix = csr_from_arrays(arrays, header_value(header, "shape", list))
+        else:
+            matrix = array_value(arrays, "matrix", np.float64, (None, None))
         return cls(
-            array_value(arrays, "matrix", np.float64, (None, None)),
+            matrix,
             threshold=header_value(header, "threshold", float, type(None)),
             kind=kind,
             feature_names=header_value(header, "feature_names", list, type(None)),
@@ -267,6 +334,8 @@ class Metric:
 
     def __repr__(self) -> str:
         parts = [repr(self.kind), "×".join(map(str, self.matrix.shape))]
+        if self._is_sparse:
+            parts.append(f"sparsity={self.sparsity:.6g}")
         if self.threshold is not None:
             parts.append(f"threshold={self.threshold:g}")
         if self.kernel_map is not None:
@@ -277,6 +346,10 @@ class Metric:
         # A copy or an unpickled metric is built anew, so that its arrays cannot be written to either.
         return Metric, (self.matrix, self.threshold, self.kind, self.feature_names, self.kernel_map, self.origin)
 
+    @property
+    def _is_sparse(self) -> bool:
+        return is_sparse(self.matrix)
+
     @cached_property
     def _is_diagonal(self) -> bool:
         return self.kind == "mahalanobis" and np.array_equal(self.matrix, np.diag(self.matrix.diagonal()))
@@ -284,6 +357,11 @@ class Metric:
     @cached_property
     def _decomposition(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Directions as columns, values from the largest down, and directions of the other side."""
+        if self._is_sparse:
+            raise ValueError(
+                "the spectrum, n_components and truncate need a dense matrix, but this one is sparse: "
+                "use Metric(metric.matrix.toarray(), kind='bilinear') where it fits into memory"
+            )
         if self._is_diagonal:
             order = np.argsort(-self.matrix.diagonal(), kind="stable")
             left = right = np.eye(len(order))[:, order]
@@ -339,12 +417,27 @@ class Metric:
             return self.kernel_map.coordinates(X)
         return X if is_sparse(X) else X.astype(np.float64, copy=False)
 
+    def _items(self, items: Any, name: str, rows: Any) -> Any:
+        """Rows of items to compare with rows of queries; None: those themselves."""
+        if items is not None:
+            return self._rows(items, name, item=True)
+        if self.kind == "bilinear" and self.matrix.shape[0] != self.matrix.shape[1]:
+            raise ValueError(f"{name} must be given, as queries and items have {self.matrix.shape} features")
+        return rows
+
+    def _points(self, points: Any, name: str, item: bool = False) -> tuple[Any, bool]:
+        """Rows of one point or several, and whether it is one."""
+        single = not is_sparse(points) and np.ndim(points) == 1
+        return self._rows([points] if single else points, name, item), single
+
+    def _scores(self, rows: Any, items: Any) -> Iterator[FloatArray]:
+        return score_blocks(rows, items, self.matrix, distances=self.kind == "mahalanobis")
+
     def _pair(self, x: Any, x2: Any) -> tuple[Any, Any]:
         """Points or rows of points to compare one by one, each 1-D or 2-D as given."""
         pair = []
         for points, name in ((x, "x"), (x2, "x2")):
-            single = not is_sparse(points) and np.ndim(points) == 1
-            rows = self._rows([points] if single else points, name, item=name == "x2")
+            rows, single = self._points(points, name, item=name == "x2")
             pair.append(rows[0] if single else rows)
         if pair[0].ndim == pair[1].ndim == 2 and pair[0].shape[0] != pair[1].shape[0]:
             raise ValueError(
@@ -366,6 +459,24 @@ class Metric:
             )
 
 
+def scores_in_blocks(metric: Metric | None, X: Any, X_items: Any = None) -> Iterator[FloatArray]:
+    """Blocks of rows of the scores of X (queries) × X_items (None: X): the larger, the more similar.
+
+    Each row holds similarities under a bilinear metric; under a Mahalanobis or (None) the Euclidean one they are
+    squared distances, negative and shifted by what all items have in common. All is checked before the first block.
+    """
+    if metric is None:
+        rows = check_rows(X)
+        items = rows if X_items is None else check_rows(X_items, "X_items")
+        if items.shape[1] != rows.shape[1]:
+            raise ValueError(f"X_items must have the {rows.shape[1]} columns of X, got {items.shape[1]}")
+        return score_blocks(rows, items, None, distances=True)
+    if not isinstance(metric, Metric):
+        raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; of a learner give its metric_")
+    rows = metric._rows(X, "X")
+    return metric._scores(rows, metric._items(X_items, "X_items", rows))
+
+
 def _plain(result: Any) -> Any:
     """A float where two single points were compared, else the array."""
     return float(result) if np.ndim(result) == 0 else result
@@ -382,38 +493,6 @@ def _cross_distances(rows: FloatArray, others: FloatArray, squared: bool) -> Flo
         return np.zeros((len(rows), len(others)))
     # cdist subtracts before it squares; the faster matrix product would lose the digits of close points.
     return cdist(rows, others, "sqeuclidean" if squared else "euclidean")
-
-
-def _check_matrix(matrix: Any, kind: str, kernel_map: KernelMap | None) -> FloatArray:
-    raw = np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)
-    if raw.dtype.kind not in "fiub":
-        raise TypeError(f"matrix must hold real numbers, got dtype {raw.dtype}")
-    array = np.array(raw, dtype=np.float64, order="C")
-    if array.ndim != 2 or (kind == "mahalanobis" and array.shape[0] != array.shape[1]):
-        shape = "square" if kind == "mahalanobis" else "2-D"
-        raise ValueError(f"matrix must be {shape} where kind={kind!r}, got shape {array.shape}")
-    if kernel_map is None and 0 in array.shape:
-        raise ValueError(f"matrix must have at least one row and one column, got shape {array.shape}")
-    if kernel_map is not None and len(array) != kernel_map.dimension:
-        raise ValueError(
-            f"matrix must have a row for each of the {kernel_map.dimension} coordinates of kernel_map, "
-            f"got shape {array.shape}"
-        )
-    largest = np.abs(array).max(initial=0.0)
-    if not math.isfinite(largest):
-        raise ValueError("matrix must be finite, got NaN or infinity")
-    if largest > _LARGEST_ENTRY:
-        raise ValueError(f"matrix must have entries up to {_LARGEST_ENTRY:g}, got {largest:.3g}: distances overflow")
-    if kind == "mahalanobis" and not np.array_equal(array, array.T):
-        asymmetry = np.abs(array - array.T).max()
-        if asymmetry > 1e-8 * largest:
-            raise ValueError(
-                f"matrix must be symmetric where kind='mahalanobis', but M - Mᵀ is as large as {asymmetry:.3g}; "
-                "pass (M + M.T) / 2, or kind='bilinear'"
-            )
-        array = (array + array.T) / 2
-    array.flags.writeable = False
-    return array
 
 
 def _check_names(names: Sequence[str], n_features: int | None) -> tuple[str, ...]:
