@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
 
+import mahala.matrices
 from mahala import Metric
 from mahala.files import ModelFileError, read_model, write_model
 from mahala.kernel_map import KernelMap
@@ -143,6 +145,138 @@ def test_bilinear_without_y_compares_the_rows_with_each_other():
 def test_similarity_of_a_mahalanobis_metric_is_its_inner_product():
     metric = Metric(np.diag([2.0, 3.0]))
     assert metric.similarity([1.0, 2.0], [3.0, 4.0]) == 2 * 3 + 3 * 8
+
+
+@st.composite
+def whole_numbers(draw):
+    """A metric of either kind, queries and items, in whole numbers: every score is exact, and there are many ties."""
+    rng = np.random.default_rng(draw(SEEDS))
+    kind = draw(st.sampled_from(["mahalanobis", "bilinear"]))
+    d = draw(st.integers(1, 3))
+    e = d if kind == "mahalanobis" else draw(st.integers(1, 3))
+    M = rng.integers(-2, 3, size=(d, e)).astype(float)
+    M = M + M.T if kind == "mahalanobis" else M
+    X, Y = (
+        rng.integers(-1, 2, size=(draw(st.integers(1, 5)), d)),
+        rng.integers(-1, 2, size=(draw(st.integers(1, 9)), e)),
+    )
+    costs = brute_force(M, X, Y) if kind == "mahalanobis" else np.array([[-(x @ M @ y) for y in Y] for x in X])
+    sparse = kind == "bilinear" and draw(st.booleans())
+    return Metric(sp.csr_array(M) if sparse else M, kind=kind), X, Y, costs.tolist()
+
+
+@given(case=whole_numbers(), data=st.data())
+@settings(deadline=None, max_examples=150)
+def test_rankings_are_those_of_a_sorted_list(case, data):
+    metric, X, Y, costs = case
+    k = data.draw(st.none() | st.integers(1, len(Y)))
+    expected = [sorted(range(len(Y)), key=lambda j: (row[j], j))[:k] for row in costs]
+    items = data.draw(st.sampled_from([Y, sp.csr_array(Y), Y.tolist()]))
+    queries = data.draw(st.sampled_from([X, sp.csr_matrix(X), X.tolist()]))
+    result = metric.rank(queries, items, k)
+    assert result.dtype == np.intp
+    np.testing.assert_array_equal(result, expected)
+    for x, row in zip(X, expected, strict=True):
+        np.testing.assert_array_equal(metric.rank(x, items, k=k), row)
+        np.testing.assert_array_equal(metric.rank(sp.csr_array(x[None]), items, k=k), [row])
+
+
+@pytest.mark.parametrize("shape", [(30, 30), (20, 35), (35, 20)])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_first_items_by_inner_products_with_embedded_queries(shape, sparse):
+    # What an index over the items computes.
+    rng = np.random.default_rng(0)
+    M = rng.normal(size=shape) * (rng.random(shape) < 0.3)
+    X, Y = rng.normal(size=(50, shape[0])), rng.normal(size=(200, shape[1]))
+    X, Y = X * (rng.random(X.shape) < 0.5), Y * (rng.random(Y.shape) < 0.5)
+    metric = Metric(sp.csr_array(M) if sparse else M, kind="bilinear")
+    for queries, items in ((X, Y), (sp.csr_array(X), Y), (sp.csr_array(X), sp.csr_array(Y)), (X, sp.csr_array(Y))):
+        embedded = metric.embed(queries, side="query")
+        assert sp.issparse(embedded) == (sparse and sp.issparse(queries))
+        products = metric.embed(items, side="item") @ embedded.T
+        products = products.toarray() if sp.issparse(products) else products
+        expected = np.argsort(-metric.pairwise(X, Y), axis=1)[:, :10]
+        np.testing.assert_array_equal(np.argsort(-products.T, axis=1)[:, :10], expected)
+        np.testing.assert_array_equal(metric.rank(queries, items, k=10), expected)
+
+
+@given(case=mahalanobis(indefinite=True))
+@settings(deadline=None, max_examples=100)
+def test_rankings_follow_the_squared_distances(case):
+    M, X, Y = case
+    unit = np.abs(M).max() or 1.0
+    metric = Metric(M / unit)
+    ranked = np.take_along_axis(brute_force(M / unit, X, Y), metric.rank(X, Y), axis=1)
+    assert (np.diff(ranked, axis=1) >= -1e-11).all()
+    assert (np.sort(metric.rank(X, Y), axis=1) == np.arange(len(Y))).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_items_that_are_equal_stay_in_their_order(sparse):
+    # In floats, and beyond the borders of whatever blocks a matrix product works in.
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(40, 40))
+    for metric in (Metric(A @ A.T), Metric(A, kind="bilinear"), Metric(sp.csr_array(A), kind="bilinear")):
+        for n in (2, 7, 33, 1001):
+            numbers = rng.integers(0, max(1, n // 4), size=n)
+            items, queries = rng.normal(size=(n, 40))[numbers], rng.normal(size=(5, 40))
+            ranked = metric.rank(queries, sp.csr_array(items) if sparse else items)
+            for row in ranked:
+                for number in np.unique(numbers):
+                    places = np.flatnonzero(numbers[row] == number)
+                    assert (np.diff(places) == 1).all()
+                    assert (np.diff(row[places]) > 0).all()
+            np.testing.assert_array_equal(
+                metric.rank(queries, sp.csr_array(items) if sparse else items, k=1), ranked[:, :1]
+            )
+
+
+def test_far_from_zero_near_items_come_first():
+    items = np.array([[1e8 + 3], [1e8 + 1], [1e8 + 2], [1e8]])
+    np.testing.assert_array_equal(Metric.euclidean(1).rank([1e8], items), [3, 1, 2, 0])
+    np.testing.assert_array_equal(Metric([[-1.0]]).rank([1e8], items), [0, 2, 1, 3])
+
+
+def test_rankings_need_no_decomposition(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a decomposition was computed")
+
+    monkeypatch.setattr(np.linalg, "eigh", refuse)
+    monkeypatch.setattr(np.linalg, "svd", refuse)
+    X = np.random.default_rng(2).normal(size=(9, 2))
+    M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(Metric(M).rank(X, X), np.argsort(brute_force(M, X, X), axis=1))
+    np.testing.assert_array_equal(Metric(M, kind="bilinear").rank(X, X), np.argsort(-X @ M @ X.T, axis=1))
+
+
+def test_rankings_hold_few_scores_at_a_time(monkeypatch):
+    rng = np.random.default_rng(3)
+    X, Y = rng.normal(size=(300, 2)), rng.normal(size=(2000, 2))
+    metric = Metric([[2.0, 1.0], [1.0, 2.0]])
+    expected = metric.rank(X, Y, k=7)
+    monkeypatch.setattr(mahala.matrices, "BLOCK_BYTES", 100_000)  # all scores are 4.8 MB
+    tracemalloc.start()
+    result = metric.rank(X, Y, k=7)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(result, expected)
+    assert peak < 1_500_000
+
+
+def test_bad_rankings_are_named():
+    metric = Metric(np.ones((3, 2)), kind="bilinear")
+    items = np.ones((4, 2))
+    for k in (0, 5, -1, True, 1.0, "all"):
+        with pytest.raises(ValueError, match=f"k must be None or from 1 to 4, the number of items, got {k!r}"):
+            metric.rank(np.ones(3), items, k)
+    with pytest.raises(ValueError, match="query has 2 features, but this metric compares points of 3"):
+        metric.rank(np.ones(2), items)
+    with pytest.raises(ValueError, match="items has 3 features, but this metric compares points of 2"):
+        metric.rank(np.ones(3), np.ones((4, 3)))
+    with pytest.raises(ValueError, match="query contains NaN"):
+        metric.rank([np.nan, 1.0, 2.0], items)
+    with pytest.raises(ValueError, match="items contains NaN"):
+        metric.rank(np.ones(3), items * np.nan)
 
 
 @given(case=mahalanobis(indefinite=True))
@@ -501,6 +635,7 @@ def test_a_kernel_metric_measures_in_kernel_coordinates(kernel_case, tmp_path):
         expected = getattr(linear, method)(points.coordinates(X[:4]), points.coordinates(Y))
         np.testing.assert_allclose(getattr(metric, method)(X[:4], Y), expected, atol=1e-12)
     np.testing.assert_allclose(metric.transform(Y), linear.transform(points.coordinates(Y)))
+    np.testing.assert_array_equal(metric.rank(Y, X), np.argsort(metric.pairwise(Y, X), axis=1))
     explanation = metric.explain(X[0], Y[0])
     assert explanation.features is None
     np.testing.assert_allclose(explanation.directions.sum(), metric.distance(X[0], Y[0], squared=True))
@@ -545,6 +680,8 @@ def test_a_kernel_metric_without_landmarks_is_zero():
     np.testing.assert_array_equal(metric.pairwise(np.eye(3)), np.zeros((3, 3)))
     assert metric.distance([1, 2, 3], [0, 0, 0]) == 0.0
     assert metric.transform(np.eye(3)).shape == (3, 0)
+    assert metric.sparsity == 0.0
+    np.testing.assert_array_equal(metric.rank(np.eye(3), np.eye(3)), [[0, 1, 2]] * 3)
 
 
 def test_a_metric_with_a_callable_kernel_cannot_be_saved(tmp_path):

@@ -57,8 +57,10 @@ def check_matrix(matrix: Any, kind: str, dimension: int | None) -> Matrix:
                 "pass (M + M.T) / 2, or kind='bilinear'"
             )
         array = (array + array.T) / 2
-    for part in (array.data, array.indices, array.indptr) if sparse else (array,):
-        part.flags.writeable = False
+    if sparse:
+        _freeze(array, raw)
+    else:
+        array.flags.writeable = False
     return array
 
 
@@ -74,6 +76,15 @@ def _canonical(matrix: Any) -> Any:
         csr.sum_duplicates()
         csr.eliminate_zeros()
     return csr
+
+
+def _freeze(csr: Any, given: Any) -> None:
+    """Make the arrays read-only, and those given with which they share memory: a metric never changes."""
+    for name in ("data", "indices", "indptr"):
+        own, other = getattr(csr, name), getattr(given, name, None)
+        own.flags.writeable = False
+        if isinstance(other, np.ndarray) and np.may_share_memory(own, other):
+            other.flags.writeable = False
 
 
 def csr_arrays(matrix: Any) -> dict[str, NDArray[Any]]:
