@@ -111,7 +111,11 @@ def array_value(
 
 def finite_array(arrays: Mapping[str, NDArray[Any]], key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """The array `key`, which must hold finite float64 numbers in this shape."""
-    array = array_value(arrays, key, np.float64, shape)
+    return finite(array_value(arrays, key, np.float64, shape), key)
+
+
+def finite(array: NDArray[Any], key: str) -> NDArray[Any]:
+    """The array, which must hold neither NaN nor infinity."""
     if not np.isfinite(array).all():
         raise ModelFileError(f"array {key!r} holds NaN or infinity")
     return array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,6 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from mahala.kernels.pairs import COINCIDING, add_terms, stream_dual, stream_indefinite, stream_sparse
 from mahala.kernels.psd import CORRECTIONS, LOG_MU, NORM, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
+from mahala.memory import check_room
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -194,12 +194,13 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
 
 def check_memory(d: int, psd: int) -> None:
     """Refuses a model that no memory of this machine can hold, before it is made."""
-    needed = 8.0 * d * d * (2 if psd == 1 else 1)
-    if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-        raise MemoryError(
-            f"a model of {d} features takes {needed / 2**30:.0f} GiB, more than this machine has; reduce the features, "
-            "for instance with TruncatedSVD, or use kernel='linear', whose model grows with the points compared"
-        )
+    check_room(
+        8.0 * d * d * (2 if psd == 1 else 1),
+        None,
+        f"a model of {d} features",
+        "reduce the features, for instance with TruncatedSVD, or use kernel='linear', whose model grows with the "
+        "points compared",
+    )
 
 
 def padded(d: int) -> Floats:

@@ -1,0 +1,263 @@
+"""A bilinear form of which only what was ever changed is stored: memory grows with that, whatever the dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+
+from mahala.files import ModelFileError, array_value, finite
+from mahala.kernels import lazy_sparse as kernels
+from mahala.kernels.lazy_sparse import Store
+from mahala.kernels.triplets import Rows
+from mahala.memory import check_room
+from mahala.online.similarity_model import Ints, Rule, SimilarityModel, Steps
+
+# Room at first, in numbers and in slots: little of it is touched before it is needed.
+FIRST_PAYLOAD = 2**20
+FIRST_TABLE = 2**18
+GROWTH = 1.5
+
+
+class SparseModel(SimilarityModel):
+    """Features get numbers as they appear, frequent ones first, so that what is read together lies together."""
+
+    def __init__(self, shape: tuple[int, int], start: float, rule: Rule, dtype: DTypeLike, max_memory: float | None):
+        super().__init__(shape, start, rule, dtype, max_memory)
+        self.droppable = rule.late and not rule.adaptive and not rule.average
+        self.numbers = np.full(max(shape), -1, dtype=np.int64)  # of a feature, -1 where it has none yet
+        self.features = np.empty(0, dtype=np.int64)  # of a number
+        self.has_covariance = rule.r > 0.0
+        self.store = self._empty_store(0, FIRST_PAYLOAD, FIRST_TABLE)
+
+    def _empty_store(self, n_rows: int, n_payload: int, n_slots: int) -> Store:
+        payload = np.empty(max(n_payload, 64), dtype=self.dtype)
+        payload[: self.layout[0]] = 0.0  # entry 0 stands for all that is not stored
+        return Store(
+            start=np.zeros(n_rows, dtype=np.int64),
+            log=np.full(n_rows, -1, dtype=np.int64),
+            used=np.zeros(n_rows, dtype=np.int64),
+            table=np.empty(2 * n_slots, dtype=np.uint64),
+            payload=payload,
+            links=payload.view(np.int32 if self.dtype == np.float32 else np.int64),
+            free=np.full(kernels.N_SIZES + 64, -1, dtype=np.int64),
+            tails=np.array([1, 0, 0], dtype=np.int64),
+        )
+
+    def translate(self, X: Any) -> Rows:
+        rows = sp.csr_matrix(X, dtype=np.float64, copy=True)
+        rows.eliminate_zeros()
+        columns = rows.indices.astype(np.int64)
+        new, counts = np.unique(columns[self.numbers[columns] < 0], return_counts=True)
+        if len(new):
+            self._number(new[np.argsort(-counts, kind="stable")])
+        rows.indices = self.numbers[columns].astype(np.int32)
+        rows.has_sorted_indices = False
+        rows.sort_indices()
+        return rows.indptr.astype(np.int64), rows.indices, rows.data
+
+    def _number(self, features: Ints) -> None:
+        """Give numbers to features that have none yet."""
+        known, store = len(self.features), self.store
+        self.numbers[features] = np.arange(known, known + len(features))
+        self.features = np.append(self.features, features)
+        # Rows are added by doubling, so that features that come one by one cost O(1) each.
+        if len(self.features) > len(store.log):
+            extra = max(len(self.features), 2 * len(store.log)) - len(store.log)
+            self.store = store._replace(
+                start=np.append(store.start, np.zeros(extra, dtype=np.int64)),
+                log=np.append(store.log, np.full(extra, -1, dtype=np.int64)),
+                used=np.append(store.used, np.zeros(extra, dtype=np.int64)),
+            )
+            if self.has_covariance:
+                self.left, self.right = (np.append(side, np.ones(extra)) for side in (self.left, self.right))
+
+    def reserve(self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints]) -> None:
+        """Lay out all that these triplets can touch, before the first step; refused where it is too much."""
+        anchor, positive, negative = triplets
+        order = np.argsort(anchor, kind="stable")
+        n_rows = len(rows[0]) - 1
+        by_anchor = np.searchsorted(anchor[order], np.arange(n_rows + 1)), positive[order], negative[order]
+        D = len(self.store.log)
+        csc = sp.csr_matrix((rows[2], rows[1], rows[0]), shape=(n_rows, D)).tocsc()
+        by_column = csc.indptr.astype(np.int64), csc.indices, csc.data
+        masks = _masks(items)
+        n_words = (D + 63) // 64
+        rooms, slots = kernels.count_pattern(by_column, by_anchor, masks, n_words)
+        n_payload = (rooms + 1) * self.layout[0]
+        check_room(
+            n_payload * self.dtype.itemsize + 16.0 * slots,
+            self.max_memory,
+            f"what {len(anchor)} triplets can touch of a matrix of {self.shape[0]} × {self.shape[1]} features",
+            "raise max_memory, use dtype='float32', fewer triplets or fewer features, or feed the triplets through "
+            "partial_fit, which stores only what changes",
+        )
+        self.store = self._empty_store(D, max(n_payload, FIRST_PAYLOAD), max(slots, FIRST_TABLE))
+        kernels.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.virgin)
+
+    def _stream(
+        self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps
+    ) -> tuple[int, int]:
+        taken, stuck = kernels.stream(
+            rows,
+            items,
+            *triplets,
+            self.store,
+            self.layout,
+            self.virgin,
+            self.clock,
+            (rule.scale, rule.slack, rule.upper),
+            rule.penalty,
+            rule.eta,
+            self.left,
+            self.right,
+            self.shrinkage(rule),
+            *steps,
+        )
+        return taken, stuck
+
+    def _settle(self) -> None:
+        kernels.settle(self.store, self.layout, self.penalty, self.clock)
+
+    def _make_room(self, stuck: int) -> bool:
+        payload, table = len(self.store.payload), len(self.store.table)
+        if stuck == kernels.PAYLOAD_IS_FULL:
+            width = self.layout[0]
+            payload = (int(GROWTH * payload) + 64 * width) // width * width
+        else:
+            table = int(GROWTH * table) // 2 * 2 + 2 * int(np.max(self.store.used, initial=0)) * 4
+        try:
+            check_room(
+                float(payload) * self.dtype.itemsize + 8.0 * table,
+                self.max_memory,
+                f"the {self.store.tails[kernels.ENTRIES]} entries changed so far and more",
+                "raise max_memory, use dtype='float32' or fewer features; the learner stands as before the next step",
+            )
+        except MemoryError:
+            if not self.droppable or not self._drop_zeros():
+                raise
+            return True
+        self._resize(payload, table)
+        return True
+
+    def _resize(self, payload: int, table: int) -> None:
+        store = self.store
+        # In place, where the system can: no second copy of what may be half of the memory.
+        for array, size in ((store.payload, payload), (store.table, table)):
+            if len(array) != size:
+                array.resize(size, refcheck=False)
+        self.store = store._replace(links=store.payload.view(store.links.dtype))
+
+    def _drop_zeros(self) -> bool:
+        """Forget entries that are zero, as what is not stored; returns whether much was gained."""
+        before = int(self.store.tails[kernels.PAYLOAD])
+        self.settle()
+        indptr, columns, payload = self._dump(keep_zeros=False)
+        self.store = self._empty_store(0, 0, 0)
+        self._load(indptr, columns, payload)
+        return int(self.store.tails[kernels.PAYLOAD]) < 0.8 * before
+
+    def _dump(self, *, keep_zeros: bool = True) -> tuple[Ints, NDArray[np.int32], NDArray[Any]]:
+        width = self.layout[0]
+        indptr = np.zeros(len(self.store.log) + 1, dtype=np.int64)
+        nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=self.dtype)
+        kernels.dump(self.store, width, keep_zeros, indptr, *nothing)
+        columns, payload = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1] * width, dtype=self.dtype)
+        if len(columns):
+            kernels.dump(self.store, width, keep_zeros, indptr, columns, payload)
+        return indptr, columns, payload
+
+    def _load(self, indptr: Ints, columns: NDArray[np.int32], payload: NDArray[Any]) -> None:
+        """Fill an empty store."""
+        n_rows, width = len(indptr) - 1, self.layout[0]
+        self.store = self._empty_store(n_rows, max(FIRST_PAYLOAD, int(1.2 * len(payload))), FIRST_TABLE)
+        row = done = 0
+        while row < n_rows:
+            row, done, stuck = kernels.load(self.store, width, row, done, indptr, columns, payload)
+            if stuck:
+                self._make_room(stuck)
+
+    def matrix(self) -> Any:
+        indptr = np.zeros(self.shape[0] + 1, dtype=np.int64)
+        settings = self.store, self.layout, self.penalty, self.virgin, self.clock, self.n_averaged
+        tables = self.numbers, self.features
+        kernels.export(*settings, *tables, indptr, np.empty(0, dtype=np.int32), np.empty(0, dtype=self.dtype))
+        indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=self.dtype)
+        if len(indices):
+            kernels.export(*settings, *tables, indptr, indices, data)
+        return sp.csr_array((data, indices, indptr), shape=self.shape)
+
+    def add(self, change: Any, total: Any) -> None:
+        width = self.layout[0]
+        change = sp.csr_matrix(change)
+        rows = np.repeat(np.arange(self.shape[0]), np.diff(change.indptr))
+        new = np.unique(np.concatenate([rows, change.indices]))
+        self._number(new[self.numbers[new] < 0])
+        payload = np.zeros((change.nnz, width))
+        payload[:, 0] = change.data
+        if self.layout[2]:
+            payload[:, -1] = sp.csr_matrix(total).data
+        own_rows, own_columns = self.numbers[rows], self.numbers[change.indices]
+        diagonal = own_rows == own_columns
+        payload[diagonal, 0] += self.virgin[0]
+        if self.layout[2]:
+            payload[diagonal, -1] += self.virgin[1]
+        order = np.lexsort((own_columns, own_rows))
+        indptr = np.searchsorted(own_rows[order], np.arange(len(self.store.log) + 1))
+        self._load(indptr, own_columns[order].astype(np.int32), payload[order].astype(self.dtype).ravel())
+
+    def get_state(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+        header, arrays = super().get_state()
+        indptr, columns, payload = self._dump()
+        return header, arrays | {"features": self.features, "indptr": indptr, "columns": columns, "payload": payload}
+
+    def set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], n_steps: int) -> None:
+        features = array_value(arrays, "features", np.int64, (None,))
+        if len(np.unique(features)) != len(features) or (
+            len(features) and not 0 <= features.min() <= features.max() < len(self.numbers)
+        ):
+            raise ModelFileError("array 'features' should hold different features of the model")
+        indptr = array_value(arrays, "indptr", np.int64, (None,))
+        columns = array_value(arrays, "columns", np.int32, (None,))
+        payload = finite(array_value(arrays, "payload", self.dtype, (len(columns) * self.layout[0],)), "payload")
+        if (
+            len(indptr) - 1 < len(features)
+            or indptr[0] != 0
+            or indptr[-1] != len(columns)
+            or (np.diff(indptr) < 0).any()
+        ):
+            raise ModelFileError("array 'indptr' should say where the entries of each row begin")
+        if len(columns) and not 0 <= columns.min() <= columns.max() < len(features):
+            raise ModelFileError("array 'columns' should hold numbers of features")
+        self.features = features.copy()
+        self.numbers[features] = np.arange(len(features))
+        if self.has_covariance:
+            self.left, self.right = np.ones((2, len(indptr) - 1))
+        super().set_state(header, arrays, n_steps)
+        self._load(indptr, columns, payload)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The store's arrays are larger than what is in them, and may come back read-only.
+        state = self.__dict__.copy()
+        state["store"] = self._dump()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        dumped = state.pop("store")
+        self.__dict__.update(state)
+        self._load(*dumped)
+
+
+def _masks(items: Rows) -> tuple[Ints, Ints, NDArray[np.uint64]]:
+    """The blocks of 64 columns that each row has values in, and which columns they are, as the bits of a word."""
+    indptr, columns, _ = items
+    n_rows = len(indptr) - 1
+    if len(columns) == 0:
+        return np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+    blocks = columns.astype(np.int64) >> 6
+    rows = np.repeat(np.arange(n_rows), np.diff(indptr))
+    first = np.flatnonzero(np.append(True, (np.diff(blocks) != 0) | (np.diff(rows) != 0)))
+    words = np.bitwise_or.reduceat(np.uint64(1) << (columns & 63).astype(np.uint64), first)
+    return np.searchsorted(rows[first], np.arange(n_rows + 1)), blocks[first], words
