@@ -108,6 +108,14 @@ def test_what_is_not_canonical_is_left_as_it_is():
     np.testing.assert_array_equal(metric.matrix.toarray(), [[0.0, 3.0]])
 
 
+def test_zeros_are_not_kept():
+    matrix = sp.csr_array((np.array([1.0, 0.0, 2.0]), np.array([0, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    metric = Metric(matrix, kind="bilinear")
+    np.testing.assert_array_equal(metric.matrix.data, [1.0, 2.0])
+    np.testing.assert_array_equal(metric.matrix.toarray(), [[1.0, 0.0], [2.0, 0.0]])
+    assert matrix.nnz == 3
+
+
 @pytest.mark.parametrize("number", [np.float32, np.float64])
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix])
 def test_what_is_canonical_is_not_copied_and_never_changes(number, form):
@@ -168,6 +176,8 @@ def test_neither_the_matrix_nor_its_products_are_made_dense(traced, number, monk
 
 
 def test_mahalanobis_matrices_are_dense():
+    with pytest.raises(ValueError, match=r"matrix must be square .* got shape \(2, 1000000000000\)"):
+        Metric(sp.csr_array((2, 10**12)))
     metric = Metric(sp.csr_array(np.diag([4.0, 1.0]).astype(np.float32)))
     assert type(metric.matrix) is np.ndarray
     assert metric.matrix.dtype == np.float64
@@ -214,6 +224,19 @@ def test_bad_matrices_are_named(matrix, error, match):
 def test_indices_out_of_range_are_refused(indices):
     matrix = sp.csr_array(np.ones((1, 2)))
     matrix.indices = np.array(indices, dtype=np.int32)
+    with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
+        Metric(matrix, kind="bilinear")
+
+
+def test_what_a_matrix_says_of_itself_is_not_believed():
+    matrix = sp.csr_array((np.array([1.0, 2.0]), np.array([1, 0]), np.array([0, 2])), shape=(1, 2))
+    matrix.has_canonical_format = True
+    np.testing.assert_array_equal(Metric(matrix, kind="bilinear").matrix.indices, [0, 1])
+    matrix = sp.csr_array(np.ones((2, 2)))
+    matrix.indptr = np.array([0, 9, 4], dtype=np.int32)
+    with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
+        Metric(matrix, kind="bilinear")
+    matrix.indptr = np.array([0, 2, 9], dtype=np.int32)
     with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
         Metric(matrix, kind="bilinear")
 
@@ -281,8 +304,9 @@ INDICES, INDPTR = np.array([1, 2, 0, 2]), np.array([0, 2, 2, 4])
         ({"shape": [3, 2]}, {}, "sparse matrix is damaged"),
         ({"shape": [2, 3]}, {}, "'matrix.indptr' should be int64 of shape 3"),
         ({"shape": [10**17, 3]}, {}, "'matrix.indptr' should be int64 of shape 100000000000000001"),
-        ({"kind": "cosine"}, {}, "kind must be"),
-        ({"kind": "mahalanobis"}, {}, "matrix must be symmetric"),
+        ({"kind": "cosine"}, {}, "'kind' should be 'bilinear' with a sparse matrix, found 'cosine'"),
+        ({"kind": "mahalanobis"}, {}, "'kind' should be 'bilinear' with a sparse matrix"),
+        ({"kind": "mahalanobis", "shape": [3, 10**12]}, {}, "'kind' should be 'bilinear' with a sparse matrix"),
         ({"feature_names": ["a"]}, {}, "must have 3 names"),
         ({}, {"matrix.data": np.ones(3)}, "'matrix.indices' should be int64 of shape 3"),
         ({}, {"matrix.data": np.ones((4, 1))}, "'matrix.data' should be float64"),

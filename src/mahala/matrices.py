@@ -21,7 +21,7 @@ Matrix = FloatArray | Any  # Any is a csr_array, which mypy would have every use
 # Between points as large as are accepted, distances under a larger matrix overflow.
 LARGEST_ENTRY = 1e300 / LARGEST_VALUE**2
 # The most memory of one block of products or of scores.
-BLOCK_BYTES = 32 * 2**20
+BLOCK_BYTES = 16 * 2**20
 
 
 def check_matrix(matrix: Any, kind: str, dimension: int | None) -> Matrix:
@@ -30,7 +30,7 @@ def check_matrix(matrix: Any, kind: str, dimension: int | None) -> Matrix:
     `dimension` is the number of kernel coordinates on which it acts, None without a kernel.
     """
     sparse = is_sparse(matrix) and kind == "bilinear"
-    raw = matrix if sparse else np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)
+    raw: Any = matrix if is_sparse(matrix) else np.asarray(matrix)
     if raw.dtype.kind not in "fiub":
         raise TypeError(f"matrix must hold real numbers, got dtype {raw.dtype}")
     if raw.ndim != 2 or (kind == "mahalanobis" and raw.shape[0] != raw.shape[1]):
@@ -42,7 +42,11 @@ def check_matrix(matrix: Any, kind: str, dimension: int | None) -> Matrix:
         raise ValueError(
             f"matrix must have a row for each of the {dimension} coordinates of kernel_map, got shape {raw.shape}"
         )
-    array: Any = _canonical(raw) if sparse else np.array(raw, dtype=np.float64, order="C")
+    array: Any
+    if sparse:
+        array = _canonical(raw)
+    else:
+        array = np.array(raw.toarray() if is_sparse(raw) else raw, dtype=np.float64, order="C")
     values = array.data if sparse else array
     largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
     if not math.isfinite(largest):
@@ -66,8 +70,8 @@ def check_matrix(matrix: Any, kind: str, dimension: int | None) -> Matrix:
 
 def _canonical(matrix: Any) -> Any:
     """CSR with sorted indices, no duplicates and no zeros, in float32 or float64; shares memory where it can."""
-    csr: Any = sp.csr_array(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
     try:
+        csr: Any = sp.csr_array(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
         csr.check_format(full_check=True)  # what is compiled trusts the indices
     except ValueError as error:
         raise ValueError(f"matrix must be a valid sparse matrix: {error}") from error
@@ -136,8 +140,8 @@ def row_dots(product: FloatArray, rows: Any) -> FloatArray:
     return result
 
 
-def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) -> Iterator[FloatArray]:
-    """Scores of rows (queries) × items in blocks of rows; the larger, the more similar.
+def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) -> Iterator[tuple[slice, FloatArray]]:
+    """Scores of rows (queries) × items, some rows at a time: which ones, and theirs. The larger, the more similar.
 
     They are the similarities `xᵀ M y`, or for distances `2 xᵀ M y - yᵀ M y`, which puts the items in the order of
     their squared distances at the cost of matrix products alone, whatever M is. Rounding is relative to the squared
@@ -145,6 +149,7 @@ def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) 
     of sparse items to zero. Items that are equal have equal scores, to the last bit.
     """
     numbers = origin = None
+    width = max(items.shape[0], items.shape[1], rows.shape[1])
     if is_sparse(items):
         items_T: Any = sp.csr_array(items.T, dtype=np.float64)
     else:
@@ -158,14 +163,13 @@ def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) 
             origin = items[row_dots(centred, centred).argmin()]
             items = items - origin
     norms = _quadratic_forms(items, matrix) if distances else None
-    width = max(items.shape[0], items.shape[1], rows.shape[1])
     for block in row_blocks(rows.shape[0], width):
         product = times_matrix(rows[block] if origin is None else _dense(rows[block]) - origin, matrix)
         scores = multiply(product, items_T) if is_sparse(items) else product @ items.T
         if norms is not None:
             scores *= 2.0
             scores -= norms
-        yield scores if numbers is None else scores[:, numbers]
+        yield block, scores if numbers is None else scores[:, numbers]
 
 
 def _distinct(items: FloatArray) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:

@@ -189,10 +189,8 @@ class Metric:
             if squared:
                 raise ValueError("squared has no meaning for the similarities of a bilinear metric")
             similarities = np.empty((rows.shape[0], others.shape[0]))
-            start = 0
-            for scores in self._scores(rows, others):
-                similarities[start : start + len(scores)] = scores
-                start += len(scores)
+            for block, scores in self._scores(rows, others):
+                similarities[block] = scores
             return similarities
         if not squared:
             self._require_psd("pairwise (unless squared)")
@@ -228,8 +226,8 @@ class Metric:
     def rank(self, query: Any, items: Any, k: int | None = None) -> NDArray[np.intp]:
         """The row numbers of `items` from the most similar (or nearest) to the least, the first k where k is given.
 
-        A 1-D array for one query, a row for each of several. Items that tie are in their order. Distances may be those
-        of an indefinite matrix; such as differ by less than 1e-8 of the distances between the items may tie.
+        A 1-D array for one query, a row for each of several. Items that tie are in their order. The matrix may be
+        indefinite. Distances that differ by less than about 1e-8 of those between the items are not told apart.
         """
         rows, single = self._points(query, "query")
         others = self._rows(items, "items", item=True)
@@ -237,10 +235,8 @@ class Metric:
         if k is not None and not (is_count(k) and k <= n_items):
             raise ValueError(f"k must be None or from 1 to {n_items}, the number of items, got {k!r}")
         result = np.empty((rows.shape[0], n_items if k is None else int(k)), dtype=np.intp)
-        start = 0
-        for scores in self._scores(rows, others):
-            result[start : start + len(scores)] = leading(scores, result.shape[1])
-            start += len(scores)
+        for block, scores in self._scores(rows, others):
+            result[block] = leading(scores, result.shape[1])
         return result[0] if single else result
 
     def projected(self) -> Metric:
@@ -306,6 +302,10 @@ class Metric:
         kind: Any = header_value(header, "kind", str)
         matrix: Matrix
         if "matrix.indptr" in arrays:
+            if kind != "bilinear":
+                raise ModelFileError(
+                    f"header entry 'kind' should be 'bilinear' with a sparse matrix, found {kind[:40]!r}"
+                )
             matrix = csr_from_arrays(arrays, header_value(header, "shape", list))
         else:
             matrix = array_value(arrays, "matrix", np.float64, (None, None))
@@ -430,7 +430,7 @@ class Metric:
         single = not is_sparse(points) and np.ndim(points) == 1
         return self._rows([points] if single else points, name, item), single
 
-    def _scores(self, rows: Any, items: Any) -> Iterator[FloatArray]:
+    def _scores(self, rows: Any, items: Any) -> Iterator[tuple[slice, FloatArray]]:
         return score_blocks(rows, items, self.matrix, distances=self.kind == "mahalanobis")
 
     def _pair(self, x: Any, x2: Any) -> tuple[Any, Any]:
@@ -459,11 +459,11 @@ class Metric:
             )
 
 
-def scores_in_blocks(metric: Metric | None, X: Any, X_items: Any = None) -> Iterator[FloatArray]:
-    """Blocks of rows of the scores of X (queries) × X_items (None: X): the larger, the more similar.
+def scores_in_blocks(metric: Metric | None, X: Any, X_items: Any = None) -> Iterator[tuple[slice, FloatArray]]:
+    """Scores of X (queries) × X_items (None: X), some rows of X at a time; the larger, the more similar.
 
-    Each row holds similarities under a bilinear metric; under a Mahalanobis or (None) the Euclidean one they are
-    squared distances, negative and shifted by what all items have in common. All is checked before the first block.
+    They are similarities under a bilinear metric. Under a Mahalanobis metric, or None for the Euclidean distance, they
+    are the squared distances times -1, up to a number for each row of X. All is checked before the first block.
     """
     if metric is None:
         rows = check_rows(X)

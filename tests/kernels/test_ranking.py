@@ -44,6 +44,10 @@ def test_leading_items_of_long_rows():
             np.testing.assert_array_equal(leading(scores, k), expected[:, :k])
 
 
+def blocks_of(scores, cut=0):
+    return [(slice(0, cut), scores[:cut]), (slice(cut, len(scores)), scores[cut:])]
+
+
 def shares(scores, relevant, k):
     """The expected number of relevant items among the first k, over every order that sorts the scores."""
     found, n = Fraction(0), 0
@@ -60,7 +64,7 @@ def shares(scores, relevant, k):
 def test_average_precisions_are_those_of_scikit_learn(case):
     scores, query_codes, item_codes = case
     scores = np.maximum(scores, -9.0)  # scikit-learn takes no infinities
-    average, found = retrieval([scores], query_codes, item_codes)
+    average, found = retrieval(blocks_of(scores), query_codes, item_codes)
     assert found.shape == (0,)
     for i, row in enumerate(scores):
         relevant = item_codes == query_codes[i]
@@ -80,7 +84,7 @@ def test_hits_are_the_mean_over_all_orders_of_ties(case, data):
     for row, code in zip(scores, query_codes, strict=True):
         if code in item_codes:
             expected += [shares(row, item_codes == code, k) for k in range(1, n_top + 1)]
-    np.testing.assert_allclose(retrieval([scores], query_codes, item_codes, n_top)[1], expected)
+    np.testing.assert_allclose(retrieval(blocks_of(scores), query_codes, item_codes, n_top)[1], expected)
 
 
 @given(case=scored(), data=st.data())
@@ -88,11 +92,10 @@ def test_hits_are_the_mean_over_all_orders_of_ties(case, data):
 def test_blocks_and_the_order_of_items_do_not_matter(case, data):
     scores, query_codes, item_codes = case
     n, m = scores.shape
-    expected = retrieval([scores], query_codes, item_codes, n_top=m)
+    expected = retrieval(blocks_of(scores), query_codes, item_codes, n_top=m)
     cut = data.draw(st.integers(0, n))
     order = data.draw(st.permutations(range(m)))
-    blocks = (block for block in (scores[:cut, order], scores[cut:, order]))
-    result = retrieval(blocks, query_codes, item_codes[order], n_top=m)
+    result = retrieval(iter(blocks_of(scores[:, order], cut)), query_codes, item_codes[order], n_top=m)
     np.testing.assert_allclose(result[0], expected[0])
     np.testing.assert_allclose(result[1], expected[1])
 
@@ -104,16 +107,16 @@ def test_a_query_among_the_items_is_left_out(case, data):
     codes = case[2]
     scores = data.draw(hnp.arrays(np.float64, (m, m), elements=st.sampled_from([0.0, 1.0, 2.0])))
     cut = data.draw(st.integers(0, m))
-    average, found = retrieval([scores[:cut], scores[cut:]], codes, codes, n_top=m - 1, exclude_self=True)
+    average, found = retrieval(blocks_of(scores, cut), codes, codes, n_top=m - 1, exclude_self=True)
     expected = np.zeros(m - 1)
     for i in range(m):
         others = np.arange(m) != i
-        alone, hits = retrieval([scores[i : i + 1, others]], codes[i : i + 1], codes[others], n_top=m - 1)
+        alone, hits = retrieval(blocks_of(scores[i : i + 1, others]), codes[i : i + 1], codes[others], n_top=m - 1)
         np.testing.assert_allclose(average[i], alone[0])
         expected += hits
     np.testing.assert_allclose(found, expected)
 
 
 def test_a_score_that_is_no_number_ends():
-    average, _ = retrieval([np.array([[np.nan, np.nan, 1.0]])], np.array([0]), np.array([0, 0, 0]))
+    average, _ = retrieval(blocks_of(np.array([[np.nan, np.nan, 1.0]])), np.array([0]), np.array([0, 0, 0]))
     assert average.shape == (1,)

@@ -33,27 +33,30 @@ def leading(scores: Floats, k: int) -> Rows:
 
 
 def retrieval(
-    blocks: Iterable[Floats], query_codes: Rows, item_codes: Rows, n_top: int = 0, *, exclude_self: bool = False
+    blocks: Iterable[tuple[slice, Floats]],
+    query_codes: Rows,
+    item_codes: Rows,
+    n_top: int = 0,
+    *,
+    exclude_self: bool = False,
 ) -> tuple[Floats, Floats]:
-    """How well scores, given in blocks of queries (rows) × items, put the items of the query's class first.
+    """How well scores of queries × items, given for some queries at a time, put the items of a query's class first.
 
     Returns the average precision of each query, NaN where no item is relevant; and for 1, 2, … n_top the number of
-    relevant items among so many first ones, summed over the queries that have any. Items with equal scores are one
-    group: each has the precision at the end of it, and a part of it holds its share of the relevant ones. With
-    `exclude_self` the queries are the items, and none is among its own results.
+    relevant items among so many first ones, summed over the queries. Items with equal scores are one group: each has
+    the precision at the end of it, and a part of it holds its share of the relevant ones. With `exclude_self` the
+    queries are the items, and none is among its own results.
 
     >>> codes = np.array([0, 1, 0])
-    >>> retrieval([np.array([[0.9, 0.5, 0.2], [0.5, 0.9, 0.5]])], np.array([0, 1]), codes, n_top=2)
+    >>> scores = np.array([[0.9, 0.5, 0.2], [0.5, 0.9, 0.5]])
+    >>> retrieval([(slice(0, 2), scores)], np.array([0, 1]), codes, n_top=2)
     (array([0.83333333, 1.        ]), array([2., 2.]))
     """
     average = np.empty(len(query_codes))
     found = np.zeros(n_top)
-    start = 0
-    for scores in blocks:
-        part = slice(start, start + len(scores))
-        first = start if exclude_self else len(item_codes)
-        _walk(scores, np.argsort(scores, axis=1), query_codes[part], item_codes, first, average[part], found)
-        start = part.stop
+    for block, scores in blocks:
+        first = block.start if exclude_self else len(item_codes)
+        _walk(scores, np.argsort(scores, axis=1), query_codes[block], item_codes, first, average[block], found)
     return average, found
 
 
@@ -63,7 +66,6 @@ def _walk(
 ) -> None:
     """From the largest score down. Query i is item first + i, left out; a first past the items leaves out none."""
     n_items = len(item_codes)
-    own = np.empty(len(found))
     for i in range(len(scores)):
         seen = hits = 0
         size = relevant = 0  # of the group of equal scores
@@ -75,13 +77,10 @@ def _walk(
                 relevant += item_codes[item] == query_codes[i]
             if j == 0 or scores[i, order[i, j - 1]] != scores[i, item]:
                 for rank in range(seen + 1, min(seen + size, len(found)) + 1):
-                    own[rank - 1] = hits + relevant * (rank - seen) / size
+                    found[rank - 1] += hits + relevant * (rank - seen) / size
                 seen += size
                 hits += relevant
                 if relevant:
                     total += relevant * hits / seen
                 size = relevant = 0
         average[i] = total / hits if hits else np.nan
-        if hits:
-            for rank in range(len(found)):
-                found[rank] += own[rank]
