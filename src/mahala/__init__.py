@@ -14,6 +14,8 @@ _HOME = {
     "Explanation": "mahala.metric",
     "PA": "mahala.online.passive_aggressive",
     "POLA": "mahala.online.pola",
+    "LEGO": "mahala.online.lego",
+    "RDML": "mahala.online.rdml",
     "knn_error": "mahala.evaluation.knn",
     "mean_average_precision": "mahala.evaluation.ranking",
     "precision_at_k": "mahala.evaluation.ranking",

@@ -24,6 +24,8 @@ _SETTINGS = {
         {"kernel": "cosine", "psd": 4},
     ],
     "POLA": [{}, {"gamma": 1.0}, {"kernel": "rbf"}],
+    "LEGO": [{}, {"eta": 5.0, "similar_target": 2.0, "dissimilar_target": 20.0}, {"eta": 1e-3, "similar_target": 1.0}],
+    "RDML": [{}, {"lam": 0.003}],
 }
 
 

@@ -1,0 +1,190 @@
+"""LEGO: LogDet exact gradient online (Jain, Kulis, Dhillon, Grauman, 2008)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from mahala.comparisons import Pairs
+from mahala.files import ModelFileError, number_value
+from mahala.kernels.rank_one import stream_lego
+from mahala.learner import CHUNK_ELEMENTS, Arrays
+from mahala.online.definite_learner import DefiniteLearner, empty_steps, is_positive, writeable
+from mahala.online.online_learner import Signs
+from mahala.online.pair_model import Floats, Steps, squared_norms
+
+# What "auto" takes as targets: these percentiles of the squared Euclidean distances.
+PERCENTILES = (5.0, 95.0)
+# Where these are the same, or nearly, the targets are this far apart.
+RATIO = 3.0
+
+
+class LEGO(DefiniteLearner):
+    r"""Online learning of a Mahalanobis metric from pairs that are to be at given distances.
+
+    A pair, v = x - x', is to be at the squared distance y: one target for similar pairs, a larger one for dissimilar
+    pairs. From M = I on, each pair at distance ŷ = vᵀMv moves M to the minimum of
+
+        D_LogDet(M', M) + η/2 (vᵀM'v - y)²,
+
+    which is M' = M - τ M v vᵀ M with τ = η(ȳ - y) / (1 + η(ȳ - y)ŷ), where ȳ = vᵀM'v is known in closed form. That
+    keeps M positive definite without a projection. No step takes a distance below a millionth of what the mean
+    eigenvalue of M gives, since in floating point M would not stay definite.
+
+    Parameters
+    ----------
+    eta : float
+        Learning rate η: how much a wrong distance counts against a change of M. What is large or small depends on the
+        scale: only η times the square of a squared distance matters.
+    similar_target, dissimilar_target : float or "auto"
+        Squared distances at which similar and dissimilar pairs are to be. "auto" takes the 5th and the 95th percentile
+        of the squared Euclidean distances of the first pairs that it sees: those of `fit`, or the first chunk of
+        `partial_fit`.
+    n_pairs : int or "auto"
+        Pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
+    n_steps : int or "auto"
+        Steps that `fit` takes, through the pairs in cycles; "auto" is one pass.
+    balance : float or None
+        Share of similar pairs among those drawn from labels; None draws uniformly from all pairs.
+    record : bool
+        Keep `history_`. It grows by 18 bytes a step: turn it off for a stream without end.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    metric_ : Metric, what has been learned so far
+    similar_target_, dissimilar_target_ : float, the targets in force
+    threshold_ : float, the mean of the two targets
+    components_, n_features_in_, feature_names_in_
+    history_ : History, what happened at each step; its p is |ŷ - y|
+    n_steps_, n_updates_, n_mistakes_ : int
+    loss_, squared_loss_ : float, |ŷ - y| and its square summed over all steps
+
+    Examples
+    --------
+    >>> import numpy as np, mahala
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 50)
+    >>> X = np.column_stack([y + 0.1 * rng.normal(size=100), rng.normal(size=(100, 3))])  # the rest is noise
+    >>> learner = mahala.LEGO(eta=1.0, random_state=0).fit(X, y)
+    >>> M = learner.metric_.matrix
+    >>> bool(M[0, 0] > 10 * M[1, 1])
+    True
+    """
+
+    _n_matrices = 2
+    _stream_params = ("similar_target", "dissimilar_target")
+
+    _targets: tuple[float, float] | None
+
+    def __init__(
+        self,
+        eta: float = 0.1,
+        similar_target: float | Literal["auto"] = "auto",
+        dissimilar_target: float | Literal["auto"] = "auto",
+        n_pairs: int | Literal["auto"] = "auto",
+        n_steps: int | Literal["auto"] = "auto",
+        balance: float | None = None,
+        record: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.eta = eta
+        self.similar_target = similar_target
+        self.dissimilar_target = dissimilar_target
+        self.n_pairs = n_pairs
+        self.n_steps = n_steps
+        self.balance = balance
+        self.record = record
+        self.random_state = random_state
+
+    @property
+    def similar_target_(self) -> float:
+        """The squared distance at which similar pairs are to be."""
+        return self._targets_in_force()[0]
+
+    @property
+    def dissimilar_target_(self) -> float:
+        """The squared distance at which dissimilar pairs are to be."""
+        return self._targets_in_force()[1]
+
+    def _targets_in_force(self) -> tuple[float, float]:
+        check_is_fitted(self, "n_steps_")
+        assert self._targets is not None, "the first pairs set the targets"
+        return self._targets
+
+    @property
+    def _threshold(self) -> float:
+        return 0.5 * sum(self._targets_in_force())
+
+    def _start(self) -> None:
+        super()._start()
+        self._targets = None
+
+    def _feed_for(self, pairs: Pairs, n_steps: int) -> None:
+        if self._targets is None:
+            self._targets = self._first_targets(pairs)
+        super()._feed_for(pairs, n_steps)
+
+    def _first_targets(self, pairs: Pairs) -> tuple[float, float]:
+        """The targets given, or else those that the first pairs suggest."""
+        low, high = self.similar_target, self.dissimilar_target
+        if not isinstance(low, str) and not isinstance(high, str):
+            return float(low), float(high)
+        if len(pairs) < 2:
+            raise ValueError(
+                "similar_target and dissimilar_target are 'auto', percentiles of the distances of the first pairs, and "
+                "one pair has none: give numbers, or begin with fit or partial_fit on several pairs"
+            )
+        guess = _percentiles(pairs)
+        if isinstance(low, str):
+            low = guess[0] if isinstance(high, str) or guess[0] < high else float(high) / RATIO
+        if isinstance(high, str):
+            high = guess[1] if guess[1] > low else RATIO * float(low)
+        return float(low), float(high)
+
+    def _steps(self, V: Floats, y: Signs) -> Steps:
+        self._M = writeable(self._M)
+        steps = empty_steps(len(y))
+        stream_lego(V, y, self._M, self._outside, float(self.eta), self._targets_in_force(), *steps)
+        return steps
+
+    def _check_params(self) -> None:
+        if not is_positive(self.eta):
+            raise ValueError(f"eta must be a positive number, got {self.eta!r}")
+        for name in self._stream_params:
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value == "auto") and not is_positive(value):
+                raise ValueError(f"{name} must be 'auto' or a positive number, got {value!r}")
+        low, high = self.similar_target, self.dissimilar_target
+        if not isinstance(low, str) and not isinstance(high, str) and not low < high:
+            raise ValueError(f"similar_target must be below dissimilar_target, got {low!r} and {high!r}")
+        super()._check_params()
+
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        header, arrays = super()._get_state()
+        low, high = self._targets_in_force()
+        return header | {"similar_target": low, "dissimilar_target": high}, arrays
+
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        super()._set_state(header, arrays)
+        low, high = (number_value(header, name) for name in self._stream_params)
+        if not 0.0 < low < high:
+            raise ModelFileError(f"the targets should be positive, the first below the second, found {low} and {high}")
+        self._targets = low, high
+
+
+def _percentiles(pairs: Pairs) -> tuple[float, float]:
+    """Two percentiles of the squared distances that are not zero, moved apart where they are the same."""
+    size = max(1, CHUNK_ELEMENTS // pairs.n_features)
+    sparse = hasattr(pairs.X, "indptr")
+    parts = (pairs.differences(start, start + size, sparse=sparse) for start in range(0, len(pairs), size))
+    distances = np.concatenate([squared_norms(V) for V in parts])
+    distances = distances[distances > 0.0]
+    if not distances.size:
+        return 0.5, 0.5 * RATIO
+    low, high = (float(value) for value in np.percentile(distances, PERCENTILES))
+    if high - low <= 1e-9 * high:
+        return 2.0 / (1.0 + RATIO) * high, 2.0 * RATIO / (1.0 + RATIO) * high
+    return low, high
