@@ -16,22 +16,26 @@ from mahala.validation import check_indices, check_rows, check_signs, class_code
 class _Comparisons:
     """What pairs and triplets share: X, arrays with one entry a comparison, and selection among them."""
 
-    __slots__ = ("X", "feature_names")
+    __slots__ = ("X", "feature_names", "items")
     _arity: ClassVar[int]
     _names: ClassVar[tuple[str, ...]]  # of the arrays, in the order of the constructor
     X: Any
     feature_names: tuple[str, ...] | None  # where X was a data frame
+    items: Any  # what the anchors are compared with, where it is not X itself
 
     @classmethod
-    def _build(cls, X: Any, *columns: NDArray[Any] | None, names: tuple[str, ...] | None = None) -> Self:
+    def _build(
+        cls, X: Any, *columns: NDArray[Any] | None, names: tuple[str, ...] | None = None, items: Any = None
+    ) -> Self:
         """The way in for what is checked already: a selection costs its own size, whatever the size of X."""
         self = object.__new__(cls)
-        self._store(X, *columns, names=names)
+        self._store(X, *columns, names=names, items=items)
         return self
 
-    def _store(self, X: Any, *columns: NDArray[Any] | None, names: tuple[str, ...] | None) -> None:
+    def _store(self, X: Any, *columns: NDArray[Any] | None, names: tuple[str, ...] | None, items: Any = None) -> None:
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "feature_names", names)
+        object.__setattr__(self, "items", items)
         for name, column in zip(self._names, columns, strict=True):
             if column is not None:
                 # One layout, so that compiled code sees one type.
@@ -50,7 +54,7 @@ class _Comparisons:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # NumPy's own pickling forgets that an array is read-only.
-        return partial(self._build, names=self.feature_names), (self.X, *self._columns())
+        return partial(self._build, names=self.feature_names, items=self.items), (self.X, *self._columns())
 
     def __len__(self) -> int:
         return len(getattr(self, self._names[0]))
@@ -77,11 +81,12 @@ class _Comparisons:
                 raise IndexError(f"the key must be a slice, integers or a boolean mask, got {key!r}")
             key = array
         columns = (None if column is None else column[key] for column in self._columns())
-        return self._build(self.X, *columns, names=self.feature_names)
+        return self._build(self.X, *columns, names=self.feature_names, items=self.items)
 
     def __repr__(self) -> str:
         kind = f"{self.X.dtype}{' CSR' if sp.issparse(self.X) else ''}"
-        return f"<{type(self).__name__}: {len(self)} over X of shape {self.X.shape}, {kind}>"
+        items = "" if self.items is None else f", items of shape {self.items.shape}"
+        return f"<{type(self).__name__}: {len(self)} over X of shape {self.X.shape}, {kind}{items}>"
 
 
 class Pairs(_Comparisons):
@@ -117,7 +122,7 @@ class Pairs(_Comparisons):
 
     def __init__(self, X: Any, left: ArrayLike, right: ArrayLike, similar: ArrayLike | None = None) -> None:
         names, X = _column_names(X), check_rows(X)
-        left, right = _check_columns(X.shape[0], left=left, right=right)
+        left, right = _check_columns((X.shape[0],) * 2, left=left, right=right)
         self._store(X, left, right, None if similar is None else check_signs(similar, len(left)) > 0, names=names)
 
     @classmethod
@@ -172,7 +177,7 @@ class Pairs(_Comparisons):
 
 
 class Triplets(_Comparisons):
-    """Triplets of rows of one X: the anchor is to be nearer to the positive than to the negative.
+    """Triplets of rows: the anchor is to be nearer, or more similar, to the positive than to the negative.
 
     X is kept as it is, in its dtype and without a copy; a selection of triplets refers to the same X.
 
@@ -180,6 +185,7 @@ class Triplets(_Comparisons):
     ----------
     X : array, memory map, CSR matrix or data frame of shape (n_rows, n_features)
     anchor, positive, negative : row numbers of each triplet
+    items : the rows that positive and negative number, by default X; their features may be others than those of X
 
     Examples
     --------
@@ -194,10 +200,17 @@ class Triplets(_Comparisons):
     positive: NDArray[np.intp]
     negative: NDArray[np.intp]
 
-    def __init__(self, X: Any, anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike) -> None:
+    def __init__(self, X: Any, anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike, items: Any = None) -> None:
         names, X = _column_names(X), check_rows(X)
-        columns = _check_columns(X.shape[0], anchor=anchor, positive=positive, negative=negative)
-        self._store(X, *columns, names=names)
+        items = None if items is None else check_rows(items, "items")
+        n_items = X.shape[0] if items is None else items.shape[0]
+        columns = _check_columns((X.shape[0], n_items, n_items), anchor=anchor, positive=positive, negative=negative)
+        self._store(X, *columns, names=names, items=items)
+
+    @property
+    def n_item_features(self) -> int:
+        """Number of columns of the items."""
+        return self.n_features if self.items is None else int(self.items.shape[1])
 
     @classmethod
     def from_array(cls, array: ArrayLike) -> Self:
@@ -227,9 +240,10 @@ def _column_names(X: Any) -> tuple[str, ...] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def _check_columns(n_rows: int, **columns: ArrayLike) -> list[NDArray[np.intp]]:
+def _check_columns(n_rows: tuple[int, ...], **columns: ArrayLike) -> list[NDArray[np.intp]]:
     # Copied, so that nobody can write row numbers into them later that were never checked.
-    checked = [check_indices(column, n_rows, name).copy() for name, column in columns.items()]
+    pairs = zip(columns.items(), n_rows, strict=True)
+    checked = [check_indices(column, n, name).copy() for (name, column), n in pairs]
     lengths = [len(column) for column in checked]
     if len(set(lengths)) > 1:
         raise ValueError(f"{', '.join(columns)} must have the same length, got {lengths}")

@@ -52,26 +52,21 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
     @abstractmethod
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None: ...
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        """X in the space where Euclidean distances are the learned ones."""
+    def transform(self, X: Any) -> Any:
+        """X in the space where Euclidean distances are the learned ones.
+
+        Under a bilinear similarity X as queries, whose inner products with items as they are are the similarities.
+        """
         check_is_fitted(self)
         if isinstance(X, Pairs | Triplets):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric")
-        return self.metric_.transform(X)
-
-    @property
-    def components_(self) -> NDArray[np.float64]:
-        """The linear map of `transform`, a row for each direction: M = components_ᵀ components_."""
-        return self.metric_.components
+        return self.metric_.embed(X)
 
     @property
     def _n_features_out(self) -> int:
-        return self.metric_.n_components
-
-    def get_mahalanobis_matrix(self) -> NDArray[np.float64]:
-        """The learned matrix M."""
-        return self.metric_.matrix
+        metric = self.metric_
+        return metric.n_components if metric.kind == "mahalanobis" else int(metric.matrix.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -83,6 +78,38 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
     def _reset_seed(self) -> None:
         self._seed = int(check_seed(self.random_state).randint(2**31))
         self._rng = np.random.default_rng(self._seed)
+
+    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[np.intp]]:
+        """X and the codes 0..c-1 of its class labels."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; with rows X it holds "
+                "class labels"
+            )
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
+        # A column is taken as scikit-learn takes it; all else as it comes, since an array of a list loses its NaN.
+        y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
+        codes = class_codes(y, X.shape[0])
+        check_classification_targets(np.asarray(y))
+        return check_scale(X), codes
+
+    def _check_n_features_of(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
+        names = comparisons.feature_names
+        if reset:
+            self.n_features_in_ = comparisons.n_features
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            if names is not None:
+                self.feature_names_in_ = np.array(names, dtype=object)
+        elif comparisons.n_features != self.n_features_in_:
+            raise ValueError(
+                f"{_kind(comparisons)} have {comparisons.n_features} features, but {type(self).__name__} was fitted "
+                f"with {self.n_features_in_} features"
+            )
+        elif names is not None and list(names) != list(getattr(self, "feature_names_in_", names)):
+            raise ValueError(
+                f"{_kind(comparisons)} have other feature names than {type(self).__name__} was fitted with: {names}"
+            )
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -184,7 +211,7 @@ class PairLearner(Learner):
             raise TypeError(f"{type(self).__name__} learns from pairs, got Triplets; give Pairs or labelled rows")
         if reset:
             self._reset_seed()
-        if isinstance(X, Pairs) or _ndim(X) == 3:
+        if isinstance(X, Pairs) or n_axes(X) == 3:
             pairs = _labelled(X, y)
             if len(pairs) == 0:
                 raise ValueError("pairs must not be empty: 0 pairs given, at least one is needed")
@@ -196,35 +223,14 @@ class PairLearner(Learner):
         drawn = draw_pairs(codes, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
         return Pairs._build(X, *drawn), codes
 
-    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[np.intp]]:
-        """X and the codes 0..c-1 of its class labels."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; with rows X it holds "
-                "class labels, with a 3-D array of pairs +1 and -1"
-            )
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
-        # A column is taken as scikit-learn takes it; all else as it comes, since an array of a list loses its NaN.
-        y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
-        codes = class_codes(y, X.shape[0])
-        check_classification_targets(np.asarray(y))
-        return check_scale(X), codes
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        """The linear map of `transform`, a row for each direction: M = components_ᵀ components_."""
+        return self.metric_.components
 
-    def _check_n_features_of(self, pairs: Pairs, *, reset: bool) -> None:
-        names = pairs.feature_names
-        if reset:
-            self.n_features_in_ = pairs.n_features
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-            if names is not None:
-                self.feature_names_in_ = np.array(names, dtype=object)
-        elif pairs.n_features != self.n_features_in_:
-            raise ValueError(
-                f"pairs have {pairs.n_features} features, but {type(self).__name__} was fitted with "
-                f"{self.n_features_in_} features"
-            )
-        elif names is not None and list(names) != list(getattr(self, "feature_names_in_", names)):
-            raise ValueError(f"pairs have other feature names than {type(self).__name__} was fitted with: {names}")
+    def get_mahalanobis_matrix(self) -> NDArray[np.float64]:
+        """The learned matrix M."""
+        return self.metric_.matrix
 
     @property
     def threshold_(self) -> float:
@@ -255,7 +261,7 @@ class PairLearner(Learner):
     def score(self, X: Any, y: ArrayLike | None = None) -> float:
         """Share of pairs predicted rightly; for rows with class labels, accuracy of leave-one-out 3-NN."""
         check_is_fitted(self)
-        if isinstance(X, Pairs) or _ndim(X) == 3:
+        if isinstance(X, Pairs) or n_axes(X) == 3:
             pairs = _labelled(X, y)
             return float(np.mean(self.predict(pairs) == pairs.y))
         X, codes = self._labelled_rows(X, y, reset=False)
@@ -269,7 +275,11 @@ def leave_one_out_errors(embedded: NDArray[np.float64], codes: NDArray[np.intp],
     return errors
 
 
-def _ndim(X: Any) -> int:
+def _kind(comparisons: Pairs | Triplets) -> str:
+    return type(comparisons).__name__.lower()
+
+
+def n_axes(X: Any) -> int:
     """Number of axes, of frames and lists too."""
     return int(X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim)
 
@@ -279,7 +289,7 @@ def _as_pairs(X: Any) -> Pairs:
         return X
     if isinstance(X, Triplets):
         raise TypeError("Expected Pairs or a 3-D array of shape (n_pairs, 2, n_features), got Triplets")
-    if _ndim(X) != 3:
+    if n_axes(X) != 3:
         raise ValueError(
             "Expected Pairs or a 3-D array of shape (n_pairs, 2, n_features); rows alone hold no comparisons. "
             "Reshape your data, or use transform on rows"

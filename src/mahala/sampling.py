@@ -45,10 +45,10 @@ def draw_pairs(
     return np.minimum(i, j), np.maximum(i, j), codes[i] == codes[j]
 
 
-def draw_triplets(codes: Rows, n: int, random_state: Seed) -> tuple[Rows, Rows, Rows]:
+def draw_triplets(codes: Rows, n: int, random_state: Seed, *, name: str = "n") -> tuple[Rows, Rows, Rows]:
     """Anchors whose class has company, another row of that class, and a row of another class."""
     order, start, stop = _sort_by_class(codes)
-    n = _check_n(n, "a positive integer")
+    n = _check_n(n, "a positive integer", name)
     size = stop - start
     eligible = np.flatnonzero(size > 1)
     if codes.max() == 0:

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.pairs import BLOCK, COINCIDING, add_terms
+from mahala.kernels.pairs import COINCIDING, add_terms
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -58,6 +58,12 @@ def _dot(a: Floats, b: Floats) -> float:
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _block_size(n: int, d: int) -> int:
+    """Steps through one matrix product; few where d is small, since each also costs what the square of this takes."""
+    return min(n, 16 if d < 32 else 32 if d < 512 else 64)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _trace(M: Floats, outside: int) -> float:
     total = float(outside)
     for j in range(len(M)):
@@ -81,15 +87,17 @@ def _current(
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _follow(gram: Floats, i: int, weight: float) -> None:
+def _follow(gram: Floats, i: int, weight: float, column: Floats) -> None:
     """Bring the lower triangle of V A Vᵀ after row i up to date with A ← A + weight · a aᵀ, a = A v_i.
 
-    Column i stays as it is: it holds aᵀv_j for all later j.
+    Column i stays as it is: it holds aᵀv_j for all later j. `column` is room for a copy of it without gaps.
     """
     for j in range(i + 1, len(gram)):
-        scaled = weight * gram[j, i]
+        column[j] = gram[j, i]
+    for j in range(i + 1, len(gram)):
+        scaled, row = weight * column[j], gram[j]
         for k in range(i + 1, j + 1):
-            gram[j, k] += scaled * gram[k, i]
+            row[k] += scaled * column[k]
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -121,12 +129,14 @@ def stream_lego(
     """LEGO: each pair moves M so that its distance comes nearer to the target of its kind (similar, dissimilar)."""
     n, d = V.shape
     threshold = 0.5 * (targets[0] + targets[1])
-    terms = np.empty((min(BLOCK, n), d))
-    weights = np.empty(len(terms))
-    places = np.empty(len(terms), dtype=np.intp)
+    size = _block_size(n, d)
+    terms = np.empty((size, d))
+    weights = np.empty(size)
+    column = np.empty(size)
+    places = np.empty(size, dtype=np.intp)
     t = 0
     while t < n:
-        block = V[t : min(t + BLOCK, n)]
+        block = V[t : min(t + size, n)]
         product = np.dot(block, M)
         gram = np.dot(product, block.T)
         trace = _trace(M, outside)
@@ -151,11 +161,12 @@ def stream_lego(
                     places[n_terms] = i
                     n_terms += 1
                     trace -= step * length2
-                    _follow(gram, i, -step)
+                    _follow(gram, i, -step, column)
             t += 1
             if trace < least:
                 break
-        add_terms(M, terms, weights, n_terms)
+        if n_terms:
+            add_terms(M, terms, weights, n_terms)
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -187,16 +198,17 @@ def stream_rdml(
     `n_corrections` counts those of R since it was made. Returns steps done, corrections, why it stopped.
     """
     n, d = V.shape
-    size = min(BLOCK, n)
+    size = _block_size(n, d)
     dist = np.empty(size)
     moved = np.empty((size, d))
     moves = np.empty(size)
     terms = np.empty((size, d))
     weights = np.empty(size)
+    column = np.empty(size)
     places = np.empty(size, dtype=np.intp)
     t = 0
     while t < n:
-        block = V[t : min(t + BLOCK, n)]
+        block = V[t : min(t + size, n)]
         product = np.dot(block, M)
         moves_any = False
         for i in range(len(block)):
@@ -234,7 +246,7 @@ def stream_rdml(
                     for j in range(d):
                         moved[n_terms, j] = block[i, j]
                     trace -= step * inner[i, i]
-                    _follow(gram, i, weights[n_terms])
+                    _follow(gram, i, weights[n_terms], column)
                     for k in range(i + 1, len(block)):
                         dist[k] -= step * inner[k, i] * inner[k, i]
                     n_terms += 1
@@ -242,7 +254,8 @@ def stream_rdml(
             t += 1
             if spoilt or trace < least:
                 break
-        add_terms(M, moved, moves, n_terms)
-        add_terms(R, terms, weights, n_terms)
+        if n_terms:
+            add_terms(M, moved, moves, n_terms)
+            add_terms(R, terms, weights, n_terms)
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
     return t, n_corrections, DONE

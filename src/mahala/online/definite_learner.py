@@ -14,7 +14,7 @@ from mahala.files import finite_array
 from mahala.learner import CHUNK_ELEMENTS, Arrays
 from mahala.metric import Metric
 from mahala.online.online_learner import OnlinePairLearner, Signs, signs
-from mahala.online.pair_model import Floats, Steps, _one_blas_thread, check_memory
+from mahala.online.pair_model import Floats, Steps, check_memory, one_blas_thread
 from mahala.signals import uninterrupted
 from mahala.validation import is_count, is_number
 
@@ -42,7 +42,7 @@ class DefiniteLearner(OnlinePairLearner):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from labelled rows (X 2-D, y class labels) or comparisons (Pairs, or X 3-D and y = ±1)."""
         self._check_params()
-        with self._all_or_nothing():
+        with self._all_or_nothing(), one_blas_thread():
             pairs, _ = self._comparisons(X, y, reset=True)
             n_steps = len(pairs) if isinstance(self.n_steps, str) else int(self.n_steps)
             self._start()
@@ -90,7 +90,7 @@ class DefiniteLearner(OnlinePairLearner):
             for start in range(0, len(cycle), size):
                 part = cycle[start : start + size]
                 V, y = part.differences(), signs(part)
-                with uninterrupted(), _one_blas_thread():
+                with uninterrupted(), one_blas_thread():
                     self._note(y, self._steps(V, y))
             fed += len(cycle)
 

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.files import array_value, finite
+from mahala.kernel_map import is_sparse
 from mahala.kernels import lazy_dense as kernels
 from mahala.kernels.triplets import Rows
 from mahala.memory import check_room
@@ -39,15 +40,14 @@ class DenseModel(SimilarityModel):
             self.left, self.right = np.ones(shape[0]), np.ones(shape[1])
 
     def translate(self, X: Any) -> Rows:
-        rows = sp.csr_matrix(X, dtype=np.float64)
-        if rows is X or not rows.data.flags.owndata:
-            rows = rows.copy()
-        rows.eliminate_zeros()
-        return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
+        return csr_rows(X)
 
     def _stream(
         self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps
     ) -> tuple[int, int]:
+        for name in ("planes", "left", "right"):  # read-only where the model was loaded as a memory map
+            if not getattr(self, name).flags.writeable:
+                setattr(self, name, getattr(self, name).copy())
         kernels.stream(
             rows,
             items,
@@ -65,7 +65,7 @@ class DenseModel(SimilarityModel):
         )
         return len(steps[0]), 0
 
-    def _make_room(self, stuck: int) -> bool:
+    def _make_room(self, stuck: int) -> None:
         raise AssertionError("a full matrix is never full")
 
     def _settle(self) -> None:
@@ -77,9 +77,9 @@ class DenseModel(SimilarityModel):
         return M
 
     def add(self, change: Any, total: Any) -> None:
-        self.planes[:, 0] += change
+        self.planes[:, 0] += change.toarray() if is_sparse(change) else change
         if self.layout[2]:
-            self.planes[:, -1] += total
+            self.planes[:, -1] += total.toarray() if is_sparse(total) else total
 
     def get_state(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         header, arrays = super().get_state()
@@ -89,3 +89,10 @@ class DenseModel(SimilarityModel):
         super().set_state(header, arrays, n_steps)
         planes = array_value(arrays, "planes", self.dtype, self.planes.shape)
         self.planes = finite(planes, "planes").copy()
+
+
+def csr_rows(X: Any) -> Rows:
+    """Rows in float64 as CSR without zeros, as the kernels want them."""
+    rows = sp.csr_matrix(X, dtype=np.float64, copy=True)
+    rows.eliminate_zeros()
+    return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data

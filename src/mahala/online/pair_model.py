@@ -51,7 +51,7 @@ class PairModel:
         n = len(y)
         p, tau, predicted = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
         norms2 = squared_norms(V)
-        with _one_blas_thread():
+        with one_blas_thread():
             start = 0
             while start < n:
                 stop = n if self.psd < 2 else min(n, start + self.psd - self.n_steps % self.psd)
@@ -186,7 +186,7 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
+def one_blas_thread() -> AbstractContextManager[Any]:
     """Products in a stream are small: on a busy machine two threads wait for each other and take 70 times as long."""
     limited: AbstractContextManager[Any] = _blas().limit(limits=1)
     return limited

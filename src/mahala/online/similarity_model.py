@@ -61,8 +61,8 @@ class SimilarityModel(ABC):
         self.virgin = (float(start), float(start) if rule.average else 0.0)
         self.left = self.right = _NONE
 
-    def feed(self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps) -> int:
-        """One step for each triplet; returns how many were taken: fewer where memory does not suffice for more."""
+    def feed(self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps) -> None:
+        """One step for each triplet. A MemoryError leaves the model as it is after `n_steps` steps."""
         if rule.penalty != self.penalty:
             self.settle()
             self.penalty = rule.penalty
@@ -84,9 +84,8 @@ class SimilarityModel(ABC):
             self.clock += taken
             self.n_steps += taken
             done += taken
-            if stuck and not self._make_room(stuck):
-                break
-        return done
+            if stuck:
+                self._make_room(stuck)
 
     def settle(self) -> None:
         """Bring all entries to the present, from where the clock starts anew."""
@@ -116,7 +115,7 @@ class SimilarityModel(ABC):
         """Steps until there is no more room: how many, and what is full."""
 
     @abstractmethod
-    def _make_room(self, stuck: int) -> bool: ...
+    def _make_room(self, stuck: int) -> None: ...
 
     @abstractmethod
     def _settle(self) -> None: ...
@@ -131,7 +130,7 @@ class SimilarityModel(ABC):
 
     @abstractmethod
     def add(self, change: Any, total: Any) -> None:
-        """Add to M what a model fitted in another way has learned, and to S, if it is kept."""
+        """Add a matrix to an M that is as it began, and another one to S, if that is kept."""
 
     def get_state(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         theta, exempt, delta = self.penalty

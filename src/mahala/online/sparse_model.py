@@ -75,7 +75,7 @@ class SparseModel(SimilarityModel):
                 self.left, self.right = (np.append(side, np.ones(extra)) for side in (self.left, self.right))
 
     def reserve(self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints]) -> None:
-        """Lay out all that these triplets can touch, before the first step; refused where it is too much."""
+        """Lay out all that these triplets can touch, in a model that is as it began; refused where it is too much."""
         anchor, positive, negative = triplets
         order = np.argsort(anchor, kind="stable")
         n_rows = len(rows[0]) - 1
@@ -121,7 +121,7 @@ class SparseModel(SimilarityModel):
     def _settle(self) -> None:
         kernels.settle(self.store, self.layout, self.penalty, self.clock)
 
-    def _make_room(self, stuck: int) -> bool:
+    def _make_room(self, stuck: int) -> None:
         payload, table = len(self.store.payload), len(self.store.table)
         if stuck == kernels.PAYLOAD_IS_FULL:
             width = self.layout[0]
@@ -138,9 +138,8 @@ class SparseModel(SimilarityModel):
         except MemoryError:
             if not self.droppable or not self._drop_zeros():
                 raise
-            return True
-        self._resize(payload, table)
-        return True
+        else:
+            self._resize(payload, table)
 
     def _resize(self, payload: int, table: int) -> None:
         store = self.store
@@ -170,7 +169,7 @@ class SparseModel(SimilarityModel):
         return indptr, columns, payload
 
     def _load(self, indptr: Ints, columns: NDArray[np.int32], payload: NDArray[Any]) -> None:
-        """Fill an empty store."""
+        """Put entries, row by row, into a new store."""
         n_rows, width = len(indptr) - 1, self.layout[0]
         self.store = self._empty_store(n_rows, max(FIRST_PAYLOAD, int(1.2 * len(payload))), FIRST_TABLE)
         row = done = 0
@@ -190,23 +189,27 @@ class SparseModel(SimilarityModel):
         return sp.csr_array((data, indices, indptr), shape=self.shape)
 
     def add(self, change: Any, total: Any) -> None:
-        width = self.layout[0]
         change = sp.csr_matrix(change)
-        rows = np.repeat(np.arange(self.shape[0]), np.diff(change.indptr))
-        new = np.unique(np.concatenate([rows, change.indices]))
-        self._number(new[self.numbers[new] < 0])
-        payload = np.zeros((change.nnz, width))
-        payload[:, 0] = change.data
+        counts = np.bincount(change.indices, minlength=len(self.numbers))
+        counts[: self.shape[0]] += np.diff(change.indptr)
+        used = np.flatnonzero(counts)
+        self._number(used[np.argsort(-counts[used], kind="stable")])
+        rows = self.features < self.shape[0]
+        lengths = np.zeros(len(self.store.log), dtype=np.int64)
+        planes = []
+        for matrix, start in list(zip((change, total), self.virgin, strict=True))[: 1 + self.layout[2]]:
+            part = sp.csr_matrix(matrix)[self.features[rows]]
+            part.indices = self.numbers[part.indices].astype(np.int32)
+            part.has_sorted_indices = False
+            part.sort_indices()
+            part.data[np.repeat(np.flatnonzero(rows), np.diff(part.indptr)) == part.indices] += start
+            planes.append(part.data)
+            lengths[: len(rows)][rows] = np.diff(part.indptr)
+        payload = np.zeros((change.nnz, self.layout[0]), dtype=self.dtype)
+        payload[:, 0] = planes[0]
         if self.layout[2]:
-            payload[:, -1] = sp.csr_matrix(total).data
-        own_rows, own_columns = self.numbers[rows], self.numbers[change.indices]
-        diagonal = own_rows == own_columns
-        payload[diagonal, 0] += self.virgin[0]
-        if self.layout[2]:
-            payload[diagonal, -1] += self.virgin[1]
-        order = np.lexsort((own_columns, own_rows))
-        indptr = np.searchsorted(own_rows[order], np.arange(len(self.store.log) + 1))
-        self._load(indptr, own_columns[order].astype(np.int32), payload[order].astype(self.dtype).ravel())
+            payload[:, -1] = planes[1]
+        self._load(np.append(0, np.cumsum(lengths)), part.indices, payload.ravel())
 
     def get_state(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         header, arrays = super().get_state()

@@ -1,0 +1,68 @@
+"""OASIS and OGD over a fixed set of rows: M = M₀ + XᵀΘX, learned through the rows' inner products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from mahala.comparisons import Triplets
+from mahala.kernel_map import is_sparse
+from mahala.kernels import gram as kernels
+from mahala.online.similarity_model import Rule, Steps
+
+# K and P take 512 MiB each at this number of rows.
+MOST_ROWS = 8192
+# Triplets whose differences are held at a time.
+BLOCK = 4096
+
+
+def fit_gram(triplets: Triplets, start: float, rule: Rule, sparse: bool) -> tuple[Any, Any, Steps]:
+    """XᵀΘX after one step for each triplet, from M₀ = start · I; its sum over all models; the record of the steps.
+
+    Both matrices are CSR, of the same pattern, where `sparse` is asked for.
+    """
+    T = len(triplets)
+    used, numbers = np.unique(np.stack([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True)
+    a, b, c = numbers.reshape(3, -1)
+    X = triplets.X[used].astype(np.float64)
+    K = X @ X.T
+    K = K.toarray() if is_sparse(K) else K
+    q_norms = np.concatenate([_squared_norms(X[b[i : i + BLOCK]] - X[c[i : i + BLOCK]]) for i in range(0, T, BLOCK)])
+    steps: Steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
+    kernels.stream(K, np.zeros_like(K), start, a, b, c, q_norms, (rule.scale, rule.slack, rule.upper), *steps)
+    tau = steps[1]
+    matrices = []
+    for weight in (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,):
+        theta = sp.csr_matrix((np.append(weight, -weight), (np.append(a, a), np.append(b, c))), shape=K.shape)
+        matrices.append(_outer(X, theta, sparse))
+    return matrices[0], matrices[-1], steps
+
+
+def _outer(X: Any, theta: Any, sparse: bool) -> Any:
+    """XᵀΘX."""
+    if sparse:
+        X = sp.csr_matrix(X)
+        return sp.csr_matrix(X.T @ (theta @ X))
+    right = theta @ X
+    return np.asarray(X.T @ (right.toarray() if is_sparse(right) else right))
+
+
+def _squared_norms(rows: Any) -> Any:
+    if is_sparse(rows):
+        return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", rows, rows)
+
+
+def gram_is_cheaper(triplets: Triplets, max_memory: float | None) -> bool:
+    """Whether the triplets cost less through inner products, in units of an entry of M read or written in place."""
+    X, T = triplets.X, len(triplets)
+    n = min(X.shape[0], 3 * T)
+    if n > MOST_ROWS or (max_memory is not None and 16.0 * n * n > max_memory):
+        return False
+    nnz = X.nnz / X.shape[0] if is_sparse(X) else float(X.shape[1])
+    direct = T * nnz * min(2.0 * nnz, float(X.shape[1]))
+    inner_products = 3.0 * T * n + float(n) * n * nnz
+    finish = n * nnz * X.shape[1]
+    return bool(inner_products + finish < direct)

@@ -1,0 +1,325 @@
+"""The similarity learners against the papers' pseudo-code, in every storage."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mahala
+from mahala import Metric, Triplets
+from mahala.online.similarity_model import SimilarityModel
+from mahala.online.sparse_model import SparseModel
+from reference import online_triplets as reference
+
+# Step lengths with few digits: where the values are whole numbers all sums are then exact, and ties are ties.
+ETA, LAM, DELTA, C, R = 0.125, 0.0625, 0.25, 0.0625, 2.0
+CASES = {
+    "OGD": (mahala.OGD(ETA), lambda t, M: reference.ogd(t, M, ETA)),
+    "OASIS": (mahala.OASIS(C), lambda t, M: reference.oasis(t, M, C)),
+    "SORS-I": (mahala.SORS(ETA, LAM), lambda t, M: reference.sors(t, M, ETA, LAM, False)),
+    "SORS-II": (mahala.SORS(ETA, LAM, "offdiagonal"), lambda t, M: reference.sors(t, M, ETA, LAM, True)),
+    "AdaSORS-I": (mahala.AdaSORS(ETA, LAM, DELTA), lambda t, M: reference.adasors(t, M, ETA, LAM, DELTA, False)),
+    "AdaSORS-II": (
+        mahala.AdaSORS(ETA, LAM, DELTA, "offdiagonal"),
+        lambda t, M: reference.adasors(t, M, ETA, LAM, DELTA, True),
+    ),
+    "AROMA": (mahala.AROMA(R), lambda t, M: reference.aroma(t, M, R, False)),
+    "AROMA diagonal": (mahala.AROMA(R, "diagonal"), lambda t, M: reference.aroma(t, M, R, True)),
+}
+STORAGES = {name: ("dense", "sparse", "gram") if name in ("OGD", "OASIS") else ("dense", "sparse") for name in CASES}
+STORAGES["AROMA"] = ("dense",)
+BOTH = [(name, storage) for name in CASES for storage in STORAGES[name]]
+every_case = pytest.mark.parametrize(("name", "storage"), BOTH)
+
+
+def dense(matrix):
+    return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def spelled_out(triplets):
+    """The triplets as dense vectors."""
+    items = triplets.X if triplets.items is None else triplets.items
+    X, Y = dense(triplets.X).astype(float), dense(items).astype(float)
+    return [(X[a], Y[p], Y[n]) for a, p, n in zip(triplets.anchor, triplets.positive, triplets.negative, strict=True)]
+
+
+@st.composite
+def triplet_streams(draw, max_n=80, max_d=150):
+    """Repeated, overlapping and degenerate triplets over rows with zeros, duplicates and few directions."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(1, 12)), draw(st.sampled_from([1, 2, 5, 63, 64, 65, max_d]))
+    X = rng.normal(size=(n, d))
+    kind = draw(st.sampled_from(["normal", "integers", "duplicates", "low rank"]))
+    if kind == "integers":
+        X = rng.integers(-1, 2, size=(n, d)).astype(float)
+    elif kind == "duplicates":
+        X = X[rng.integers(0, max(1, n // 3), size=n)]
+    elif kind == "low rank":
+        X = rng.normal(size=(n, 1)) @ rng.normal(size=(1, d))
+    X = X * (rng.random(X.shape) < draw(st.sampled_from([0.05, 0.5, 1.0]))) / draw(st.sampled_from([1.0, 8.0]))
+    X[rng.random(n) < draw(st.sampled_from([0.0, 0.3]))] = 0.0
+    rows = rng.integers(0, n, size=(3, draw(st.integers(1, max_n))))
+    return Triplets(sp.csr_matrix(X) if draw(st.booleans()) else X, *rows)
+
+
+def agree(learner, expected, average):
+    M, mean, losses = expected
+    want = mean if average else M
+    got = dense(learner.metric_.matrix)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-10 * max(1.0, np.abs(want).max()))
+    np.testing.assert_allclose(learner.history_.loss, losses, rtol=1e-10, atol=1e-10)
+
+
+@every_case
+@settings(max_examples=40, deadline=None)
+@given(triplets=triplet_streams(), average=st.booleans())
+def test_equals_the_papers_algorithm(name, storage, triplets, average):
+    learner, expected = CASES[name]
+    fitted = type(learner)(**learner.get_params() | {"storage": storage, "average": average}).fit(triplets)
+    agree(fitted, expected(spelled_out(triplets), np.eye(triplets.n_features)), average)
+
+
+@pytest.mark.parametrize(("name", "storage"), [case for case in BOTH if case[1] != "gram"])
+@settings(max_examples=25, deadline=None)
+@given(triplets=triplet_streams(), average=st.booleans(), data=st.data())
+def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, average, data, tmp_path_factory):
+    learner, expected = CASES[name]
+    stream = type(learner)(**learner.get_params() | {"storage": storage, "average": average})
+    cuts = sorted(data.draw(st.lists(st.integers(1, max(1, len(triplets) - 1)), max_size=4, unique=True)))
+    for part in np.split(np.arange(len(triplets)), cuts):
+        if len(part):
+            stream.partial_fit(triplets[part])
+            how = data.draw(st.sampled_from(["go on", "pickle", "file", "settle"]))
+            if how == "pickle":
+                stream = pickle.loads(pickle.dumps(stream))
+            elif how == "file":
+                path = tmp_path_factory.mktemp("state") / "stream.safetensors"
+                stream.save(path)
+                stream = mahala.load_learner(path)
+            elif how == "settle":
+                stream._model.settle()
+    agree(stream, expected(spelled_out(triplets), np.eye(triplets.n_features)), average)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not name.endswith("-II")])
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("shape", [(4, 9), (70, 3)])
+@pytest.mark.parametrize("average", [False, True])
+def test_queries_and_items_may_have_different_features(name, storage, shape, average):
+    learner, expected = CASES[name]
+    if storage not in STORAGES[name]:
+        pytest.skip(f"{name} has no storage {storage!r}")
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, shape[0])), sp.random(30, shape[1], 0.4, format="csr", random_state=1)
+    triplets = Triplets(X, rng.integers(0, 20, 60), *rng.integers(0, 30, (2, 60)), items=Y)
+    learner = type(learner)(**learner.get_params() | {"storage": storage, "average": average, "init": "zero"})
+    agree(learner.fit(triplets), expected(spelled_out(triplets), np.zeros(shape)), average)
+    with pytest.raises(ValueError, match="init='identity' needs"):
+        type(learner)(**learner.get_params() | {"init": "identity"}).fit(triplets)
+    with pytest.raises(ValueError, match=f"items have {shape[1]} features|triplets have"):
+        learner.partial_fit(Triplets(Y, [0], [1], [2], items=Y))
+    scores = learner.decision_function(triplets)
+    M = dense(learner.metric_.matrix)
+    np.testing.assert_allclose(scores, [x @ M @ (p - n) for x, p, n in spelled_out(triplets)], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("sparse_start", [False, True])
+def test_starts_from_any_metric(name, storage, average, sparse_start):
+    learner, expected = CASES[name]
+    if storage not in STORAGES[name]:
+        pytest.skip(f"{name} has no storage {storage!r}")
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(15, 70)) * (rng.random((15, 70)) < 0.3)
+    start = rng.normal(size=(70, 70)) * (rng.random((70, 70)) < 0.2)
+    triplets = Triplets(X, *rng.integers(0, 15, (3, 50)))
+    metric = Metric(sp.csr_array(start) if sparse_start else start, kind="bilinear")
+    learner = type(learner)(**learner.get_params() | {"storage": storage, "average": average, "init": metric})
+    agree(learner.fit(triplets), expected(spelled_out(triplets), start), average)
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("average", [False, True])
+def test_parameters_may_change_in_a_stream(storage, average):
+    """Thresholds that have come together under the old parameters are the old ones."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(12, 8)) * (rng.random((12, 8)) < 0.4)
+    triplets = Triplets(X, *rng.integers(0, 12, (3, 80)))
+    first, second = spelled_out(triplets[:40]), spelled_out(triplets[40:])
+    stream = mahala.SORS(0.1, 0.05, storage=storage, average=average).partial_fit(triplets[:40])
+    stream.set_params(eta=0.2, lam=0.01).partial_fit(triplets[40:])
+    M, mean, _ = reference.sors(first, np.eye(8), 0.1, 0.05, False)
+    M, mean_2, _ = reference.sors(second, M, 0.2, 0.01, False)
+    want = (mean + mean_2) / 2 if average else M
+    np.testing.assert_allclose(dense(stream.metric_.matrix), want, rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match="penalty cannot change"):
+        stream.set_params(penalty="offdiagonal").partial_fit(triplets)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "AROMA"])
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_float32_is_close(name, storage):
+    learner, expected = CASES[name]
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(30, 90)) * (rng.random((30, 90)) < 0.3)
+    triplets = Triplets(X / np.linalg.norm(X, axis=1, keepdims=True), *rng.integers(0, 30, (3, 300)))
+    learner = type(learner)(**learner.get_params() | {"storage": storage, "dtype": "float32"}).fit(triplets)
+    M, _, _ = expected(spelled_out(triplets), np.eye(90))
+    np.testing.assert_allclose(dense(learner.metric_.matrix), M, rtol=0, atol=1e-4 * np.abs(M).max())
+
+
+def test_the_clock_of_float32_starts_again_before_it_loses_steps(monkeypatch):
+    """Whole numbers in float32 are exact up to 2^24; here, to be quick, a clock that must start again every 8 steps."""
+    rng = np.random.default_rng(7)
+    triplets = Triplets(rng.normal(size=(9, 6)), *rng.integers(0, 9, (3, 100)))
+    finfo = np.finfo
+
+    class Short:
+        def __init__(self, dtype):
+            self.nmant = 2
+
+    monkeypatch.setattr("mahala.online.similarity_model.np.finfo", Short)
+    settled = []
+    monkeypatch.setattr(SimilarityModel, "settle", _counting(SimilarityModel.settle, settled))
+    learners = [
+        mahala.SORS(0.1, 0.05, storage=storage, average=a).fit(triplets)
+        for storage in ("dense", "sparse")
+        for a in (False, True)
+    ]
+    monkeypatch.setattr("mahala.online.similarity_model.np.finfo", finfo)
+    assert len(settled) == 4 * (100 // 7)
+    M, mean, _ = reference.sors(spelled_out(triplets), np.eye(6), 0.1, 0.05, False)
+    for learner in learners:
+        want = mean if learner.average else M
+        np.testing.assert_allclose(dense(learner.metric_.matrix), want, rtol=0, atol=1e-12)
+
+
+def _counting(function, calls):
+    def counted(self):
+        calls.append(self)
+        function(self)
+
+    return counted
+
+
+def sparse_text(n=60, d=4000, nnz=15, seed=0):
+    """Rows with few of many features, frequent ones more often, as words are."""
+    rng = np.random.default_rng(seed)
+    columns = np.minimum(rng.zipf(1.3, size=(n, nnz)) - 1, d - 1)
+    X = sp.csr_matrix((rng.random(n * nnz), columns.ravel(), np.arange(0, n * nnz + 1, nnz)), shape=(n, d))
+    X.sum_duplicates()
+    return X, rng.integers(0, 3, size=n)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "AROMA"])
+def test_known_and_open_streams_are_the_same(name):
+    """With the room that a known stream reserves, and with room made step by step as the store fills."""
+    learner, _ = CASES[name]
+    X, y = sparse_text()
+    triplets = Triplets.from_labels(X, y, 400, random_state=0)
+    make = lambda **kw: type(learner)(**learner.get_params() | {"storage": "sparse"} | kw)
+    known, opened, full = make().fit(triplets), make(), make(storage="dense").fit(triplets)
+    for start in range(0, 400, 23):
+        opened.partial_fit(triplets[start : start + 23])
+    assert sp.issparse(known.metric_.matrix)
+    for other in (opened, full):
+        difference = abs(known.metric_.matrix - sp.csr_array(other.metric_.matrix))
+        assert difference.max() < 1e-12
+    assert known.sparsity_ == pytest.approx(full.sparsity_, abs=1e-6)
+    assert known._model.store.tails[2] >= opened._model.store.tails[2]
+
+
+def test_small_rooms_grow(monkeypatch):
+    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 4)
+    monkeypatch.setattr("mahala.online.sparse_model.FIRST_TABLE", 4)
+    X, y = sparse_text(seed=1)
+    triplets = Triplets.from_labels(X, y, 150, random_state=0)
+    opened = mahala.AdaSORS(0.1, 0.01, storage="sparse").partial_fit(triplets)
+    known = mahala.AdaSORS(0.1, 0.01, storage="dense").fit(triplets)
+    assert abs(opened.metric_.matrix - sp.csr_array(known.metric_.matrix)).max() < 1e-12
+
+
+def test_memory_is_refused_in_words():
+    X, y = sparse_text()
+    with pytest.raises(MemoryError, match=r"GiB.*max_memory"):
+        mahala.SORS(max_memory=10_000, n_triplets=1000).fit(X, y)
+    with pytest.raises(MemoryError, match=r"full matrix of 4000 × 4000.*max_memory"):
+        mahala.SORS(max_memory=1e6, storage="dense", n_triplets=1000).fit(X, y)
+    with pytest.raises(MemoryError, match="covariance='diagonal'"):
+        mahala.AROMA(max_memory=1e6, n_triplets=1000).fit(X, y)
+
+
+def test_a_stream_that_runs_out_of_memory_stands_at_its_last_step(monkeypatch):
+    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 64)
+    X, y = sparse_text()
+    triplets = Triplets.from_labels(X, y, 3000, random_state=0)
+    learner = mahala.OASIS(storage="sparse", max_memory=2**22 + 60_000)
+    with pytest.raises(MemoryError, match="max_memory"):
+        learner.partial_fit(triplets[:1]).partial_fit(triplets[1:])
+    n = learner.n_steps_
+    assert 0 < n < 3000
+    assert len(learner.history_) == n
+    expected = mahala.OASIS(storage="sparse").partial_fit(triplets[:n])
+    assert abs(learner.metric_.matrix - expected.metric_.matrix).max() < 1e-12
+    learner.set_params(max_memory=None).partial_fit(triplets[n:])
+    expected.partial_fit(triplets[n:])
+    assert abs(learner.metric_.matrix - expected.metric_.matrix).max() < 1e-12
+
+
+def test_sors_forgets_zeros_rather_than_run_out_of_memory(monkeypatch):
+    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 64)
+    X, y = sparse_text()
+    triplets = Triplets.from_labels(X, y, 3000, random_state=0)
+    dropped = []
+    drop = SparseModel._drop_zeros
+    monkeypatch.setattr(SparseModel, "_drop_zeros", lambda self: dropped.append(drop(self)) or dropped[-1])
+    learner = mahala.SORS(0.1, 0.5, storage="sparse", max_memory=2**22 + 60_000).partial_fit(triplets)
+    assert dropped
+    assert all(dropped)
+    expected = mahala.SORS(0.1, 0.5, storage="dense").partial_fit(triplets)
+    assert abs(learner.metric_.matrix - sp.csr_array(expected.metric_.matrix)).max() < 1e-12
+
+
+def test_a_million_features_cost_what_is_touched():
+    X, y = sparse_text()
+    wide = sp.csr_matrix((X.data, X.indices.astype(np.int64) * 250, X.indptr), shape=(60, 1_000_000))
+    narrow = mahala.SORS(n_triplets=300, random_state=0, storage="sparse").fit(X, y)
+    learner = mahala.SORS(n_triplets=300, random_state=0).fit(wide, y)
+    M, expected = learner.metric_.matrix, narrow.metric_.matrix
+    assert M.shape == (1_000_000, 1_000_000)
+    assert abs(M[::250][:, ::250] - expected).max() == 0.0
+    assert M.nnz == expected.nnz + 1_000_000 - 4000
+    before = learner.n_steps_
+    learner.learn_one(wide[0], wide[1], wide[2])
+    assert learner.n_steps_ == before + 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_auto_storage_is_one_of_the_storages(name):
+    learner, _ = CASES[name]
+    X, y = sparse_text(d=500)
+    triplets = Triplets.from_labels(X, y, 500, random_state=0)
+    auto = type(learner)(**learner.get_params()).fit(triplets)
+    forced = type(learner)(**learner.get_params() | {"storage": STORAGES[name][0]}).fit(triplets)
+    np.testing.assert_allclose(dense(auto.metric_.matrix), dense(forced.metric_.matrix), atol=1e-12)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+def test_a_gram_fit_goes_on_as_a_stream(storage):
+    X, y = sparse_text(d=500)
+    X = sp.csr_matrix(X.toarray()) if storage == "sparse" else X.toarray()
+    triplets = Triplets.from_labels(X, y, 500, random_state=0)
+    for average in (False, True):
+        by_gram = mahala.OASIS(0.1, storage="gram", average=average).fit(triplets).set_params(storage="auto")
+        by_gram._fixed["storage"] = "auto"
+        plain = mahala.OASIS(0.1, storage="dense", average=average).fit(triplets)
+        for learner in (by_gram, plain):
+            learner.partial_fit(triplets[:100])
+        np.testing.assert_allclose(dense(by_gram.metric_.matrix), dense(plain.metric_.matrix), rtol=0, atol=1e-10)
