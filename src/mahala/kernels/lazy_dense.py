@@ -16,79 +16,118 @@ from mahala.kernels.triplets import Floats, Ints, Penalty, Rows, difference, lat
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def read_row(
-    planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, n_q: int, q_columns: Ints, q: Floats
-) -> float:
-    """Σ_j M_row,j q_j over the columns given; over all of them, where q holds a value for each, if n_q is negative."""
+def read_whole(planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, q: Floats) -> float:
+    """Σ_j M_row,j q_j over all columns, in loops that the compiler can make parallel."""
     width, adaptive, _ = layout
     theta, exempt_diagonal, delta = penalty
-    exempt = row if exempt_diagonal else -1
-    m = planes[row, 0]
+    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
     inner = 0.0
     if width == 1:
-        if n_q < 0:
-            for j in range(len(m)):
-                inner += q[j] * m[j]
-        else:
-            for j in range(n_q):
-                inner += q[j] * m[q_columns[j]]
+        for j in range(len(m)):
+            inner += q[j] * m[j]
         return inner
-    last = planes[row, 1]
-    H = planes[row, 2] if adaptive else last
-    for j in range(len(m) if n_q < 0 else n_q):
-        column = j if n_q < 0 else q_columns[j]
-        own = 0.0 if column == exempt else theta
-        if adaptive:
-            own /= delta + H[column]
-        inner += q[j] * late(m[column], (now - last[column]) * own)
+    if adaptive:
+        for j in range(len(m)):
+            inner += q[j] * late(m[j], (now - last[j]) * theta / (delta + H[j]))
+    else:
+        for j in range(len(m)):
+            inner += q[j] * late(m[j], (now - last[j]) * theta)
+    if exempt_diagonal:
+        own = theta / (delta + H[row]) if adaptive else theta
+        inner += q[row] * (m[row] - late(m[row], (now - last[row]) * own))
     return inner
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def write_row(
+def read_some(
+    planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, n: int, columns: Ints, q: Floats
+) -> float:
+    """Σ_j M_row,j q_j over n columns."""
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    exempt = row if exempt_diagonal else -1
+    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
+    inner = 0.0
+    for j in range(n):
+        column = columns[j]
+        value = np.float64(m[column])
+        if width > 1:
+            own = 0.0 if column == exempt else theta
+            if adaptive:
+                own /= delta + H[column]
+            value = late(value, (now - last[column]) * own)
+        inner += q[j] * value
+    return inner
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def write_whole(
+    planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, q: Floats, weight: float, x: float, eta: float
+) -> None:
+    """M_row,j += weight q_j, or by AdaGrad's step for the gradient x q_j, over all columns."""
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
+    if width == 1:
+        for j in range(len(m)):
+            m[j] += weight * q[j]
+        return
+    # What the loops below do to the diagonal is put right where it is exempt.
+    diagonal = np.float64(m[row]) if exempt_diagonal else 0.0
+    if adaptive:
+        for j in range(len(m)):
+            gradient = x * q[j]
+            value = late(m[j], (now - last[j]) * theta / (delta + H[j]))
+            H[j] = np.sqrt(H[j] * H[j] + gradient * gradient)
+            m[j] = value + eta * gradient / (delta + H[j])
+            last[j] = now
+        change = eta * x * q[row] / (delta + H[row]) if exempt_diagonal else 0.0
+    else:
+        for j in range(len(m)):
+            m[j] = late(m[j], (now - last[j]) * theta) + weight * q[j]
+            last[j] = now
+        change = weight * q[row] if exempt_diagonal else 0.0
+    if exempt_diagonal:
+        m[row] = diagonal + change
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def write(
     planes: Floats,
     row: int,
     layout: Layout,
     penalty: Penalty,
     now: int,
-    n_q: int,
-    q_columns: Ints,
+    n: int,
+    columns: Ints,
     q: Floats,
     weight: float,
     x: float,
     eta: float,
 ) -> None:
-    """M_row,j += weight q_j, or by AdaGrad's step for the gradient x q_j, for the columns of `read_row`."""
+    """M_row,j += weight q_j, or by AdaGrad's step for the gradient x q_j, over n columns."""
     width, adaptive, average = layout
     theta, exempt_diagonal, delta = penalty
     exempt = row if exempt_diagonal else -1
-    m = planes[row, 0]
-    if width == 1:
-        if n_q < 0:
-            for j in range(len(m)):
-                m[j] += weight * q[j]
-        else:
-            for j in range(n_q):
-                m[q_columns[j]] += weight * q[j]
-        return
-    last = planes[row, 1]
-    H = planes[row, 2] if adaptive else last
+    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
     S = planes[row, width - 1]
-    for j in range(len(m) if n_q < 0 else n_q):
-        column = j if n_q < 0 else q_columns[j]
-        own = 0.0 if column == exempt else theta
-        change = weight * q[j]
-        if adaptive:
-            own /= delta + H[column]
-        steps = now - last[column]
-        if average:
-            S[column] += late_sum(m[column], steps, own)
-        if adaptive:
-            gradient = x * q[j]
-            H[column] = np.sqrt(H[column] * H[column] + gradient * gradient)
-            change = eta * gradient / (delta + H[column])
-        m[column] = late(m[column], steps * own) + change
-        last[column] = now
+    for j in range(n):
+        column = columns[j]
+        value, change = np.float64(m[column]), weight * q[j]
+        if width > 1:
+            own = 0.0 if column == exempt else theta
+            if adaptive:
+                own /= delta + H[column]
+            steps = now - last[column]
+            last[column] = now
+            if average:
+                S[column] += late_sum(value, steps, own)
+            value = late(value, steps * own)
+            if adaptive:
+                gradient = x * q[j]
+                H[column] = np.sqrt(H[column] * H[column] + gradient * gradient)
+                change = eta * gradient / (delta + H[column])
+        m[column] = value + change
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -126,24 +165,31 @@ def stream(
         for j in range(n_q):
             scaled[j] = q_values[j] * (right[q_columns[j]] if len(right) else 1.0)
             q_norm += q_values[j] * scaled[j]
-        # A whole row in order is faster than the half of it that q is about.
-        whole = 2 * n_q > n_items
-        n, q, change = n_q, q_values, scaled
-        if whole:
-            n, q, change = -1, spread(n_q, q_columns, q_values, full), np.empty(0)
         score = 0.0
-        for i in range(first, stop):
-            score += values[i] * read_row(planes, columns[i], layout, penalty, now, n, q_columns, q)
+        # A whole row in order is faster than a third of it here and there.
+        whole = 3 * n_q > n_items
+        if whole:
+            full[:] = 0.0
+            for j in range(n_q):
+                full[q_columns[j]] = q_values[j]
+            for i in range(first, stop):
+                score += values[i] * read_whole(planes, columns[i], layout, penalty, now, full)
+        else:
+            for i in range(first, stop):
+                score += values[i] * read_some(planes, columns[i], layout, penalty, now, n_q, q_columns, q_values)
         predicted[t] = 1 if score > 0.0 else -1
         p[t] = 1.0 - score
         tau[t] = step_length(p[t], x_norm * q_norm, rule)
         if tau[t] == 0.0:
             continue
-        if whole:
-            change = spread(n_q, q_columns, scaled, full)
+        for j in range(n_q if whole else 0):
+            full[q_columns[j]] = scaled[j]
         for i in range(first, stop):
             weight = tau[t] * values[i] * (left[columns[i]] if len(left) else 1.0)
-            write_row(planes, columns[i], layout, penalty, now, n, q_columns, change, weight, values[i], eta)
+            if whole and not layout[2]:
+                write_whole(planes, columns[i], layout, penalty, now, full, weight, values[i], eta)
+            else:
+                write(planes, columns[i], layout, penalty, now, n_q, q_columns, scaled, weight, values[i], eta)
         if len(left):
             for i in range(first, stop):
                 row = columns[i]
@@ -151,15 +197,6 @@ def stream(
             for j in range(n_q):
                 column = q_columns[j]
                 right[column] /= 1.0 + shrinkage[1] * x_norm * q_values[j] * q_values[j] * right[column]
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def spread(n: int, columns: Ints, values: Floats, full: Floats) -> Floats:
-    """A sparse vector written out."""
-    full[:] = 0.0
-    for j in range(n):
-        full[columns[j]] = values[j]
-    return full
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]

@@ -51,7 +51,7 @@ def step_length(p: float, norm: float, rule: tuple[float, float, float]) -> floa
 def late(m: float, shrinkage: float) -> float:
     """Soft thresholding by all that has come together since m was written."""
     # Without branches, which could not be predicted.
-    return float(np.copysign(max(abs(m) - shrinkage, 0.0), m))
+    return m - max(min(m, shrinkage), -shrinkage)
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
