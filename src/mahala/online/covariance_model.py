@@ -41,9 +41,7 @@ class CovarianceModel(SimilarityModel):
     def _stream(
         self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps
     ) -> tuple[int, int]:
-        for name in ("M", "late", "Lambda", "Gamma"):  # read-only where the model was loaded as a memory map
-            if not getattr(self, name).flags.writeable:
-                setattr(self, name, getattr(self, name).copy())
+        self._own("M", "late", "Lambda", "Gamma")
         d, e = self.shape
         X, Y = (
             sp.csr_matrix((data[2], data[1], data[0]), shape=(len(data[0]) - 1, n))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.files import array_value, finite
@@ -13,7 +12,7 @@ from mahala.kernel_map import is_sparse
 from mahala.kernels import lazy_dense as kernels
 from mahala.kernels.triplets import Rows
 from mahala.memory import check_room
-from mahala.online.similarity_model import Ints, Rule, SimilarityModel, Steps
+from mahala.online.similarity_model import Ints, Rule, SimilarityModel, Steps, tidy
 
 
 def dense_bytes(shape: tuple[int, int], rule: Rule, dtype: DTypeLike) -> float:
@@ -45,9 +44,7 @@ class DenseModel(SimilarityModel):
     def _stream(
         self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps
     ) -> tuple[int, int]:
-        for name in ("planes", "left", "right"):  # read-only where the model was loaded as a memory map
-            if not getattr(self, name).flags.writeable:
-                setattr(self, name, getattr(self, name).copy())
+        self._own("planes", "left", "right")
         kernels.stream(
             rows,
             items,
@@ -69,6 +66,7 @@ class DenseModel(SimilarityModel):
         raise AssertionError("a full matrix is never full")
 
     def _settle(self) -> None:
+        self._own("planes")
         kernels.settle(self.planes, self.layout, self.penalty, self.clock)
 
     def matrix(self) -> NDArray[np.float64]:
@@ -92,7 +90,6 @@ class DenseModel(SimilarityModel):
 
 
 def csr_rows(X: Any) -> Rows:
-    """Rows in float64 as CSR without zeros, as the kernels want them."""
-    rows = sp.csr_matrix(X, dtype=np.float64, copy=True)
-    rows.eliminate_zeros()
+    """Rows as the kernels want them."""
+    rows = tidy(X)
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data

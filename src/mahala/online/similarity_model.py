@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.files import ModelFileError, finite_array, header_value, number_value
@@ -98,6 +99,12 @@ class SimilarityModel(ABC):
             self.virgin = (late(m, self.clock * theta), S)
         self.clock = 0
 
+    def _own(self, *names: str) -> None:
+        """Copies of arrays that are read-only since the model was loaded as a memory map."""
+        for name in names:
+            if not getattr(self, name).flags.writeable:
+                setattr(self, name, getattr(self, name).copy())
+
     def shrinkage(self, rule: Rule) -> tuple[float, float]:
         """How much AROMA's covariances shrink: each by the other side's dimension."""
         d, e = self.shape
@@ -159,3 +166,11 @@ class SimilarityModel(ABC):
         if len(self.left):
             self.left = finite_array(arrays, "left", self.left.shape).copy()
             self.right = finite_array(arrays, "right", self.right.shape).copy()
+
+
+def tidy(X: Any) -> Any:
+    """A copy of rows, dense or sparse, as CSR in float64: columns in order, each at most once, none of them zero."""
+    rows = sp.csr_matrix(X, dtype=np.float64, copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    return rows

@@ -13,7 +13,7 @@ from mahala.kernels import lazy_sparse as kernels
 from mahala.kernels.lazy_sparse import Store
 from mahala.kernels.triplets import Rows
 from mahala.memory import check_room
-from mahala.online.similarity_model import Ints, Rule, SimilarityModel, Steps
+from mahala.online.similarity_model import Ints, Rule, SimilarityModel, Steps, tidy
 
 # Room at first, in numbers and in slots: little of it is touched before it is needed.
 FIRST_PAYLOAD = 2**20
@@ -47,8 +47,7 @@ class SparseModel(SimilarityModel):
         )
 
     def translate(self, X: Any) -> Rows:
-        rows = sp.csr_matrix(X, dtype=np.float64, copy=True)
-        rows.eliminate_zeros()
+        rows = tidy(X)
         columns = rows.indices.astype(np.int64)
         new, counts = np.unique(columns[self.numbers[columns] < 0], return_counts=True)
         if len(new):
@@ -250,6 +249,7 @@ class SparseModel(SimilarityModel):
     def __setstate__(self, state: dict[str, Any]) -> None:
         dumped = state.pop("store")
         self.__dict__.update(state)
+        self._own("numbers", "left", "right")
         self._load(*dumped)
 
 
