@@ -11,8 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.lazy_sparse import Layout
-from mahala.kernels.triplets import Floats, Ints, Penalty, Rows, difference, late, late_sum, step_length
+from mahala.kernels.triplets import Floats, Ints, Layout, Penalty, Rows, difference, late, late_sum, step_length
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]

@@ -1,199 +1,38 @@
 """Streams over triplets where only the entries of M that were ever changed are stored.
 
-A row of M is a small hash table of blocks of 64 columns. A block is a word that says which of its columns are stored
-and where their values begin; within a block the values lie packed in column order, so that a value is found by
-counting bits. What is not stored is as it was in the beginning: 0, or on the diagonal the `virgin` value.
-
-Of each stored entry the payload holds, in this order: its value m and, where the layout has them, the step `last` at
-which it was written, the AdaGrad sum H, and the sum S of the entry over all models so far. Between two touches the
-threshold of an entry is constant, so the soft thresholding is applied late, when the entry is next read, and is exact:
-before step t it is soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad, else 1.
+What is not stored is as it was in the beginning: 0, or on the diagonal the `virgin` value. Of each stored entry the
+payload holds, in this order: its value m and, where the layout has them, the step `last` at which it was written, the
+AdaGrad sum H, and the sum S of the entry over all models so far. Between two touches the threshold of an entry is
+constant, so the soft thresholding is applied late, when the entry is next read, and is exact: before step t it is
+soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad, else 1.
 """
 
 from __future__ import annotations
-
-from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.triplets import Penalty, Rows, difference, late, late_sum, step_length
-
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
-Layout = tuple[int, bool, bool]  # numbers an entry, whether H is one of them, whether S is
-
-# Numbers of values that a block has room for.
-SIZES = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64])
-N_SIZES = len(SIZES)
-_CLASS = np.searchsorted(SIZES, np.arange(65)).astype(np.int64)  # of a number of values
-# A row's hash table has 2^k slots; it is doubled when three quarters are taken.
-SMALLEST_TABLE = 2
-_HASH = 0x9E3779B1  # odd, so that blocks below the size of a table never share a slot
-_BASE_BITS = np.uint64(40)
-_BASE_MASK = np.uint64(2**40 - 1)
-_ONE = np.uint64(1)
-_ZERO = np.uint64(0)
-
-# Places in `Store.tails`.
-PAYLOAD, TABLE, ENTRIES = 0, 1, 2
-# What a stream stops for.
-DONE, PAYLOAD_IS_FULL, TABLE_IS_FULL = 0, 1, 2
-
-
-class Store(NamedTuple):
-    start: Ints  # of each row's table, in slots
-    log: Ints  # of the number of slots of each row's table, -1 for none
-    used: Ints  # blocks in each row
-    table: Words  # two words a slot: which columns are stored; block number and where its values begin
-    payload: Floats  # `width` numbers an entry
-    links: NDArray[Any]  # the payload's memory as integers: free room is a linked list for each size
-    free: Ints  # where each such list begins, then the same for tables by the log of their size; -1 for nowhere
-    tails: Ints  # what of payload (entries) and table (slots) was ever taken, and the number of entries stored
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def count_bits(word: np.uint64) -> int:
-    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return int((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def find(table: Words, starts: Ints, logs: Ints, row: int, block: int) -> int:
-    """The slot of a block of a row, or -1."""
-    log = logs[row]
-    if log < 0:
-        return -1
-    start = starts[row]
-    last = (np.int64(1) << log) - 1
-    place = (block * _HASH) & last
-    while True:
-        slot = start + place
-        if table[2 * slot] == _ZERO:
-            return -1
-        if np.int64(table[2 * slot + 1] >> _BASE_BITS) == block:
-            return int(slot)
-        place = (place + 1) & last
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def place_of_new(store: Store, row: int, block: int) -> int:
-    """An empty slot for a block that the row does not have yet."""
-    log = store.log[row]
-    start = store.start[row]
-    last = (np.int64(1) << log) - 1
-    place = (block * _HASH) & last
-    while store.table[2 * (start + place)] != _ZERO:
-        place = (place + 1) & last
-    return int(start + place)
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def make_room_in_row(store: Store, row: int) -> bool:
-    """Room for one more block; False where the table is full."""
-    log = store.log[row]
-    if log >= 0 and 4 * (store.used[row] + 1) <= 3 * (np.int64(1) << log):
-        return True
-    new_log = SMALLEST_TABLE if log < 0 else log + 1
-    size = np.int64(1) << new_log
-    table, head = store.table, N_SIZES + new_log
-    if store.free[head] >= 0:
-        start = store.free[head]
-        store.free[head] = np.int64(table[2 * start]) - 1
-    elif 2 * (store.tails[TABLE] + size) <= len(table):
-        start = store.tails[TABLE]
-        store.tails[TABLE] += size
-    else:
-        return False
-    for slot in range(start, start + size):
-        table[2 * slot] = _ZERO
-    old_start = store.start[row]
-    store.start[row], store.log[row] = start, new_log
-    if log >= 0:
-        for slot in range(old_start, old_start + (np.int64(1) << log)):
-            if table[2 * slot] != _ZERO:
-                new = place_of_new(store, row, np.int64(table[2 * slot + 1] >> _BASE_BITS))
-                table[2 * new], table[2 * new + 1] = table[2 * slot], table[2 * slot + 1]
-        table[2 * old_start] = np.uint64(store.free[N_SIZES + log] + 1)
-        store.free[N_SIZES + log] = old_start
-    return True
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def take_room(store: Store, size: int, width: int) -> int:
-    """Where room for SIZES[size] entries begins, or -1 where the payload is full."""
-    head = store.free[size]
-    if head >= 0:
-        store.free[size] = np.int64(store.links[head * width])
-        return int(head)
-    head = store.tails[PAYLOAD]
-    if (head + SIZES[size]) * width > len(store.payload):
-        return -1
-    store.tails[PAYLOAD] += SIZES[size]
-    return int(head)
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def give_room(store: Store, size: int, width: int, base: int) -> None:
-    store.links[base * width] = store.free[size]
-    store.free[size] = base
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def insert(store: Store, row: int, block: int, wanted: np.uint64, width: int, virgin: tuple[float, float]) -> int:
-    """Store the `wanted` columns of a block, as they were in the beginning where they are new.
-
-    Returns its slot, or minus one minus what is full: then nothing has changed.
-    """
-    slot = find(store.table, store.start, store.log, row, block)
-    bits = store.table[2 * slot] if slot >= 0 else _ZERO
-    all_bits = bits | wanted
-    if all_bits == bits:
-        return int(slot)
-    n_old, n_new = count_bits(bits), count_bits(all_bits)
-    size = _CLASS[n_new]
-    old_base = np.int64(store.table[2 * slot + 1] & _BASE_MASK) if slot >= 0 else -1
-    base = old_base
-    if n_old == 0 or _CLASS[n_old] != size:
-        if n_old == 0 and not make_room_in_row(store, row):
-            return -1 - TABLE_IS_FULL
-        base = take_room(store, size, width)
-        if base < 0:
-            return -1 - PAYLOAD_IS_FULL
-        if n_old == 0:
-            slot = place_of_new(store, row, block)
-            store.used[row] += 1
-    payload = store.payload
-    if base != old_base:
-        for k in range(n_old * width):
-            payload[base * width + k] = payload[old_base * width + k]
-    new = all_bits & ~bits
-    n = n_old
-    while new != _ZERO:
-        bit = new & (~new + _ONE)
-        new ^= bit
-        rank = count_bits(bits & (bit - _ONE))
-        first = (base + rank) * width
-        for k in range((base + n) * width - 1, first - 1, -1):
-            payload[k + width] = payload[k]
-        for k in range(first, first + width):
-            payload[k] = 0.0
-        if 64 * block + count_bits(bit - _ONE) == row:
-            payload[first] = virgin[0]
-            if width > 2:  # harmless where the last number is H: then the virgin sum is 0
-                payload[first + width - 1] = virgin[1]
-        bits |= bit
-        n += 1
-    if n_old > 0 and base != old_base:
-        give_room(store, _CLASS[n_old], width, old_base)
-    store.table[2 * slot] = all_bits
-    store.table[2 * slot + 1] = (np.uint64(block) << _BASE_BITS) | np.uint64(base)
-    store.tails[ENTRIES] += n_new - n_old
-    return int(slot)
+from mahala.kernels.block_store import (
+    BASE_BITS,
+    BASE_MASK,
+    DONE,
+    ENTRIES,
+    ONE,
+    PAYLOAD,
+    SIZE_OF,
+    SIZES,
+    SMALLEST_TABLE,
+    TABLE,
+    ZERO,
+    Store,
+    Words,
+    count_bits,
+    find,
+    insert,
+    place_of_new,
+)
+from mahala.kernels.triplets import Floats, Ints, Layout, Penalty, Rows, difference, late, late_sum, step_length
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -232,21 +71,21 @@ def read(
     if width == 1:
         for j in range(n):
             k = places[j]
-            at = bases[k] + count_bits(bits[k] & (column_bits[j] - _ONE))
+            at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
             # Entry 0 is never given away: it is zero.
-            inner += values[j] * payload[at if bits[k] & column_bits[j] != _ZERO else 0]
+            inner += values[j] * payload[at if bits[k] & column_bits[j] != ZERO else 0]
     elif not adaptive:
         for j in range(n):
             k = places[j]
-            at = bases[k] + count_bits(bits[k] & (column_bits[j] - _ONE))
-            at = width * (at if bits[k] & column_bits[j] != _ZERO else 0)
+            at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
+            at = width * (at if bits[k] & column_bits[j] != ZERO else 0)
             own = 0.0 if columns[j] == exempt else theta
             inner += values[j] * late(payload[at], (now - payload[at + 1]) * own)
     else:
         for j in range(n):
             k = places[j]
-            at = bases[k] + count_bits(bits[k] & (column_bits[j] - _ONE))
-            at = width * (at if bits[k] & column_bits[j] != _ZERO else 0)
+            at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
+            at = width * (at if bits[k] & column_bits[j] != ZERO else 0)
             own = 0.0 if columns[j] == exempt else theta
             inner += values[j] * late(payload[at], (now - payload[at + 1]) * own / (delta + payload[at + 2]))
     return inner
@@ -304,10 +143,10 @@ def stream(
         for j in range(n_q):
             block = q_columns[j] >> 6
             if n_blocks == 0 or blocks[n_blocks - 1] != block:
-                blocks[n_blocks], wanted[n_blocks] = block, _ZERO
+                blocks[n_blocks], wanted[n_blocks] = block, ZERO
                 n_blocks += 1
             q_places[j] = n_blocks - 1
-            q_bits[j] = _ONE << np.uint64(q_columns[j] & 63)
+            q_bits[j] = ONE << np.uint64(q_columns[j] & 63)
             wanted[n_blocks - 1] |= q_bits[j]
         if (stop - first) * n_blocks > n_blocks_room:
             n_blocks_room = 2 * (stop - first) * n_blocks
@@ -326,13 +165,13 @@ def stream(
             own_bases = found_bases[(i - first) * n_blocks : (i - first + 1) * n_blocks]
             for k in range(n_blocks):
                 slot = find(table, starts, logs, row, blocks[k])
-                own_bits[k] = table[2 * slot] if slot >= 0 else _ZERO
-                own_bases[k] = np.int64(table[2 * slot + 1] & _BASE_MASK) if slot >= 0 else 0
+                own_bits[k] = table[2 * slot] if slot >= 0 else ZERO
+                own_bases[k] = np.int64(table[2 * slot + 1] & BASE_MASK) if slot >= 0 else 0
             inner = read(
                 payload, layout, penalty, row, now, n_q, q_columns, q_values, q_places, q_bits, own_bits, own_bases
             )
             j = search(q_columns, n_q, row)
-            if j >= 0 and own_bits[q_places[j]] & q_bits[j] == _ZERO:
+            if j >= 0 and own_bits[q_places[j]] & q_bits[j] == ZERO:
                 inner += q_values[j] * (virgin[0] if exempt_diagonal else late(virgin[0], now * theta / delta))
             score += values[i] * inner
 
@@ -345,12 +184,12 @@ def stream(
         for i in range(first, stop):
             for k in range(n_blocks):
                 place = (i - first) * n_blocks + k
-                if wanted[k] & ~found_bits[place] != _ZERO:
+                if wanted[k] & ~found_bits[place] != ZERO:
                     slot = insert(store, columns[i], blocks[k], wanted[k], width, virgin)
                     if slot < 0:
                         return t, -1 - slot
                     found_bits[place] = table[2 * slot]
-                    found_bases[place] = np.int64(table[2 * slot + 1] & _BASE_MASK)
+                    found_bases[place] = np.int64(table[2 * slot + 1] & BASE_MASK)
         for i in range(first, stop):
             row = columns[i]
             own_bits = found_bits[(i - first) * n_blocks : (i - first + 1) * n_blocks]
@@ -359,7 +198,7 @@ def stream(
             weight = tau[t] * values[i] * (left[row] if len(left) else 1.0)
             for j in range(n_q):
                 column, k = q_columns[j], q_places[j]
-                at = (own_bases[k] + count_bits(own_bits[k] & (q_bits[j] - _ONE))) * width
+                at = (own_bases[k] + count_bits(own_bits[k] & (q_bits[j] - ONE))) * width
                 m = np.float64(payload[at])
                 change = weight * q_values[j] * (right[column] if len(right) else 1.0)
                 if width > 1:
@@ -394,7 +233,7 @@ def mark_row(
     `by_column` lists the rows x with a value in each column, `by_anchor` the positive and negative of the triplets of
     each row x, `masks` the blocks that each item has columns in, with a word that says which.
     """
-    marked[:] = _ZERO
+    marked[:] = ZERO
     first_mask, mask_blocks, mask_words = masks
     for place in range(by_column[0][row], by_column[0][row + 1]):
         x = by_column[1][place]
@@ -404,11 +243,11 @@ def mark_row(
                     marked[mask_blocks[k]] |= mask_words[k]
     n_blocks = n_entries = n_rooms = 0
     for block in range(len(marked)):
-        if marked[block] != _ZERO:
+        if marked[block] != ZERO:
             n = count_bits(marked[block])
             n_blocks += 1
             n_entries += n
-            n_rooms += SIZES[_CLASS[n]]
+            n_rooms += SIZES[SIZE_OF[n]]
     return n_blocks, n_entries, n_rooms
 
 
@@ -458,19 +297,19 @@ def reserve(
         store.tails[TABLE] += np.int64(1) << log
         store.tails[ENTRIES] += n_entries
         for slot in range(store.start[row], store.tails[TABLE]):
-            store.table[2 * slot] = _ZERO
+            store.table[2 * slot] = ZERO
         for block in range(n_words):
-            if marked[block] == _ZERO:
+            if marked[block] == ZERO:
                 continue
             slot, base = place_of_new(store, row, block), store.tails[PAYLOAD]
-            store.tails[PAYLOAD] += SIZES[_CLASS[count_bits(marked[block])]]
+            store.tails[PAYLOAD] += SIZES[SIZE_OF[count_bits(marked[block])]]
             store.table[2 * slot] = marked[block]
-            store.table[2 * slot + 1] = (np.uint64(block) << _BASE_BITS) | np.uint64(base)
+            store.table[2 * slot + 1] = (np.uint64(block) << BASE_BITS) | np.uint64(base)
             for k in range(base * width, store.tails[PAYLOAD] * width):
                 store.payload[k] = 0.0
-            bit = _ONE << np.uint64(row & 63)
-            if row >> 6 == block and marked[block] & bit != _ZERO:
-                at = (base + count_bits(marked[block] & (bit - _ONE))) * width
+            bit = ONE << np.uint64(row & 63)
+            if row >> 6 == block and marked[block] & bit != ZERO:
+                at = (base + count_bits(marked[block] & (bit - ONE))) * width
                 store.payload[at] = virgin[0]
                 if width > 2:
                     store.payload[at + width - 1] = virgin[1]
@@ -486,12 +325,12 @@ def settle(store: Store, layout: Layout, penalty: Penalty, clock: int) -> None:
         n_slots = 0 if store.log[row] < 0 else np.int64(1) << store.log[row]
         for slot in range(store.start[row], store.start[row] + n_slots):
             bits, word = store.table[2 * slot], store.table[2 * slot + 1]
-            at = np.int64(word & _BASE_MASK) * width
-            while bits != _ZERO:
-                bit = bits & (~bits + _ONE)
+            at = np.int64(word & BASE_MASK) * width
+            while bits != ZERO:
+                bit = bits & (~bits + ONE)
                 bits ^= bit
                 own = theta / (delta + payload[at + 2] if adaptive else 1.0)
-                if exempt_diagonal and np.int64(word >> _BASE_BITS) * 64 + count_bits(bit - _ONE) == row:
+                if exempt_diagonal and np.int64(word >> BASE_BITS) * 64 + count_bits(bit - ONE) == row:
                     own = 0.0
                 steps = clock - payload[at + 1]
                 if average:
@@ -499,60 +338,6 @@ def settle(store: Store, layout: Layout, penalty: Penalty, clock: int) -> None:
                 payload[at] = late(payload[at], steps * own)
                 payload[at + 1] = 0.0
                 at += width
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def dump(store: Store, width: int, keep_zeros: bool, indptr: Ints, columns: NDArray[np.int32], payload: Floats) -> None:
-    """The stored entries row by row: with empty `columns` only their number, as `indptr`, else all of them.
-
-    Without `keep_zeros` those off the diagonal whose value is zero are left out.
-    """
-    count_only = len(columns) == 0
-    n = 0
-    for row in range(len(store.log)):
-        n_slots = 0 if store.log[row] < 0 else np.int64(1) << store.log[row]
-        for slot in range(store.start[row], store.start[row] + n_slots):
-            bits, word = store.table[2 * slot], store.table[2 * slot + 1]
-            at = np.int64(word & _BASE_MASK) * width
-            while bits != _ZERO:
-                bit = bits & (~bits + _ONE)
-                bits ^= bit
-                column = np.int64(word >> _BASE_BITS) * 64 + count_bits(bit - _ONE)
-                if keep_zeros or store.payload[at] != 0.0 or column == row:
-                    if not count_only:
-                        columns[n] = column
-                        for k in range(width):
-                            payload[n * width + k] = store.payload[at + k]
-                    n += 1
-                at += width
-        indptr[row + 1] = n
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def load(
-    store: Store, width: int, row: int, done: int, indptr: Ints, columns: NDArray[np.int32], payload: Floats
-) -> tuple[int, int, int]:
-    """Store entries as `dump` gives them, from entry `done` of `row` on; returns how far it came and what is full."""
-    while row < len(indptr) - 1:
-        done = max(done, indptr[row])
-        while done < indptr[row + 1]:
-            # Columns of one block that follow each other come in at once.
-            block, wanted, stop = columns[done] >> 6, _ZERO, done
-            while stop < indptr[row + 1] and columns[stop] >> 6 == block:
-                wanted |= _ONE << np.uint64(columns[stop] & 63)
-                stop += 1
-            slot = insert(store, row, block, wanted, width, (0.0, 0.0))
-            if slot < 0:
-                return row, done, -1 - slot
-            bits, base = store.table[2 * slot], np.int64(store.table[2 * slot + 1] & _BASE_MASK)
-            for entry in range(done, stop):
-                bit = _ONE << np.uint64(columns[entry] & 63)
-                at = (base + count_bits(bits & (bit - _ONE))) * width
-                for k in range(width):
-                    store.payload[at + k] = payload[entry * width + k]
-            done = stop
-        row += 1
-    return row, done, DONE
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -588,15 +373,15 @@ def export(
         row = numbers[feature]
         if untouched != 0.0:
             here[feature] = untouched
-            there[feature >> 6] |= _ONE << np.uint64(feature & 63)
+            there[feature >> 6] |= ONE << np.uint64(feature & 63)
         n_slots = 0 if row < 0 or store.log[row] < 0 else np.int64(1) << store.log[row]
         for slot in range(store.start[row], store.start[row] + n_slots):
             bits, word = store.table[2 * slot], store.table[2 * slot + 1]
-            at = np.int64(word & _BASE_MASK) * width
-            while bits != _ZERO:
-                bit = bits & (~bits + _ONE)
+            at = np.int64(word & BASE_MASK) * width
+            while bits != ZERO:
+                bit = bits & (~bits + ONE)
                 bits ^= bit
-                column = np.int64(word >> _BASE_BITS) * 64 + count_bits(bit - _ONE)
+                column = np.int64(word >> BASE_BITS) * 64 + count_bits(bit - ONE)
                 m = np.float64(store.payload[at])
                 if width > 1:
                     own = theta / (delta + store.payload[at + 2] if adaptive else 1.0)
@@ -608,7 +393,7 @@ def export(
                     else:
                         m = late(m, steps * own)
                 target = features[column]
-                mark = _ONE << np.uint64(target & 63)
+                mark = ONE << np.uint64(target & 63)
                 if m != 0.0:
                     here[target] = m
                     there[target >> 6] |= mark
@@ -621,11 +406,11 @@ def export(
             if count_only:
                 n += count_bits(bits)
             else:
-                while bits != _ZERO:
-                    bit = bits & (~bits + _ONE)
+                while bits != ZERO:
+                    bit = bits & (~bits + ONE)
                     bits ^= bit
-                    column = 64 * k + count_bits(bit - _ONE)
+                    column = 64 * k + count_bits(bit - ONE)
                     indices[n], data[n] = column, here[column]
                     n += 1
-            there[k] = _ZERO
+            there[k] = ZERO
         indptr[feature + 1] = n

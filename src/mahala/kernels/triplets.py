@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 Rows = tuple[Ints, NDArray[np.int32], NDArray[np.float64]]  # CSR: where each row begins, columns in order, values
+Layout = tuple[int, bool, bool]  # numbers an entry, whether H is one of them, whether S is
 Penalty = tuple[float, bool, float]  # θ, whether the diagonal is exempt, δ (1 without AdaGrad)
 
 

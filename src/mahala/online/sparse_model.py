@@ -9,8 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.files import ModelFileError, array_value, finite
+from mahala.kernels import block_store
 from mahala.kernels import lazy_sparse as kernels
-from mahala.kernels.lazy_sparse import Store
+from mahala.kernels.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
 from mahala.kernels.triplets import Rows
 from mahala.memory import check_room
 from mahala.online.similarity_model import Ints, Rule, SimilarityModel, Steps, tidy
@@ -33,6 +34,7 @@ class SparseModel(SimilarityModel):
         self.store = self._empty_store(0, FIRST_PAYLOAD, FIRST_TABLE)
 
     def _empty_store(self, n_rows: int, n_payload: int, n_slots: int) -> Store:
+        self._check_links(n_payload)
         payload = np.empty(max(n_payload, 64), dtype=self.dtype)
         payload[: self.layout[0]] = 0.0  # entry 0 stands for all that is not stored
         return Store(
@@ -42,7 +44,7 @@ class SparseModel(SimilarityModel):
             table=np.empty(2 * n_slots, dtype=np.uint64),
             payload=payload,
             links=payload.view(np.int32 if self.dtype == np.float32 else np.int64),
-            free=np.full(kernels.N_SIZES + 64, -1, dtype=np.int64),
+            free=np.full(block_store.N_SIZES + 64, -1, dtype=np.int64),
             tails=np.array([1, 0, 0], dtype=np.int64),
         )
 
@@ -122,7 +124,7 @@ class SparseModel(SimilarityModel):
 
     def _make_room(self, stuck: int) -> None:
         payload, table = len(self.store.payload), len(self.store.table)
-        if stuck == kernels.PAYLOAD_IS_FULL:
+        if stuck == PAYLOAD_IS_FULL:
             width = self.layout[0]
             payload = (int(GROWTH * payload) + 64 * width) // width * width
         else:
@@ -131,7 +133,7 @@ class SparseModel(SimilarityModel):
             check_room(
                 float(payload) * self.dtype.itemsize + 8.0 * table,
                 self.max_memory,
-                f"the {self.store.tails[kernels.ENTRIES]} entries changed so far and more",
+                f"the {self.store.tails[ENTRIES]} entries changed so far and more",
                 "raise max_memory, use dtype='float32' or fewer features; the learner stands as before the next step",
             )
         except MemoryError:
@@ -140,7 +142,13 @@ class SparseModel(SimilarityModel):
         else:
             self._resize(payload, table)
 
+    def _check_links(self, n_payload: int) -> None:
+        """Free room is linked by numbers as long as those of the payload."""
+        if self.dtype == np.float32 and n_payload // self.layout[0] >= 2**31:
+            raise MemoryError(f"{n_payload // self.layout[0]} entries are too many for dtype='float32'; use 'float64'")
+
     def _resize(self, payload: int, table: int) -> None:
+        self._check_links(payload)
         store = self.store
         # In place, where the system can: no second copy of what may be half of the memory.
         for array, size in ((store.payload, payload), (store.table, table)):
@@ -150,21 +158,21 @@ class SparseModel(SimilarityModel):
 
     def _drop_zeros(self) -> bool:
         """Forget entries that are zero, as what is not stored; returns whether much was gained."""
-        before = int(self.store.tails[kernels.PAYLOAD])
+        before = int(self.store.tails[PAYLOAD])
         self.settle()
         indptr, columns, payload = self._dump(keep_zeros=False)
         self.store = self._empty_store(0, 0, 0)
         self._load(indptr, columns, payload)
-        return int(self.store.tails[kernels.PAYLOAD]) < 0.8 * before
+        return int(self.store.tails[PAYLOAD]) < 0.8 * before
 
     def _dump(self, *, keep_zeros: bool = True) -> tuple[Ints, NDArray[np.int32], NDArray[Any]]:
         width = self.layout[0]
         indptr = np.zeros(len(self.store.log) + 1, dtype=np.int64)
         nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=self.dtype)
-        kernels.dump(self.store, width, keep_zeros, indptr, *nothing)
+        block_store.dump(self.store, width, keep_zeros, indptr, *nothing)
         columns, payload = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1] * width, dtype=self.dtype)
         if len(columns):
-            kernels.dump(self.store, width, keep_zeros, indptr, columns, payload)
+            block_store.dump(self.store, width, keep_zeros, indptr, columns, payload)
         return indptr, columns, payload
 
     def _load(self, indptr: Ints, columns: NDArray[np.int32], payload: NDArray[Any]) -> None:
@@ -173,7 +181,7 @@ class SparseModel(SimilarityModel):
         self.store = self._empty_store(n_rows, max(FIRST_PAYLOAD, int(1.2 * len(payload))), FIRST_TABLE)
         row = done = 0
         while row < n_rows:
-            row, done, stuck = kernels.load(self.store, width, row, done, indptr, columns, payload)
+            row, done, stuck = block_store.load(self.store, width, row, done, indptr, columns, payload)
             if stuck:
                 self._make_room(stuck)
 
