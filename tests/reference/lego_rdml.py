@@ -8,24 +8,30 @@ import numpy as np
 
 
 def lego_tau(distance, target, eta):
-    """The coefficient of M v vᵀ M as the paper has it, in a hundred digits since its formulas cancel."""
-    with localcontext(prec=100):
+    """The coefficient of M v vᵀ M as the paper has it, in so many digits since its formulas cancel."""
+    with localcontext(prec=600):
         distance, target, eta = (Decimal(float(value)) for value in (distance, target, eta))
         e = eta * target * distance - 1
         new = (e + (e * e + 4 * eta * distance**2).sqrt()) / (2 * eta * distance)
         return float(eta * (new - target) / (1 + eta * (new - target) * distance))
 
 
-def lego(V, y, eta, targets, floor):
-    """Jain et al. (2008), where M keeps `floor` of its mean along v; returns M and per step (predicted, p, τ)."""
+def lego(V, y, eta, targets, least_share=0.0, limit=np.inf):
+    """Jain et al. (2008); returns M and per step (predicted, p, τ).
+
+    A step leaves `least_share` of a distance and keeps tr M · tr M⁻¹ up to `limit` times the dimension.
+    """
     M, steps = np.eye(V.shape[1]), []
     for v, label in zip(V, y, strict=True):
-        target, distance, tau = targets[0 if label > 0 else 1], v @ M @ v, 0.0
+        target, g = targets[0 if label > 0 else 1], M @ v
+        distance, tau = v @ g, 0.0
         if distance > 0:
-            least = floor * np.trace(M) / len(M) * (v @ v)
-            tau = min(lego_tau(distance, target, eta), max(0.0, 1 - least / distance) / distance)
+            tau, trace, inverse_trace = lego_tau(distance, target, eta), np.trace(M), np.trace(np.linalg.inv(M))
+            shortest = 1 / (1 / distance + (limit * len(M) / trace - inverse_trace) / (v @ v))
+            tau = min(tau, (1 - max(least_share, shortest / distance)) / distance)
+            tau = max(tau, -(limit * len(M) / inverse_trace - trace) / (g @ g))
         steps.append((1 if distance <= np.mean(targets) else -1, abs(distance - target), tau))
-        M = M - tau * np.outer(M @ v, M @ v)
+        M = M - tau * np.outer(g, g)
     return M, steps
 
 

@@ -16,25 +16,26 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.pairs import COINCIDING, add_terms
+from mahala.kernels.pairs import COINCIDING, STRIPE
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
 
 DONE, REFRESH = 0, 1
 
-# No step takes M in a direction below this share of its mean eigenvalue: by then the rounding errors of the rest of M
-# would decide whether it is still positive definite. RDML divides by M and needs the wider distance.
-LEGO_FLOOR = 1e-6
-RDML_FLOOR = 1e-3
-# A distance below this share of what the mean eigenvalue would give is rounding error.
-NOISE = 1e-14
-# A block ends where M has shrunk to this share of what it was at its start, to which its rounding errors are relative.
+# tr M · tr M⁻¹ bounds the condition number of M and follows from the steps alone. No step takes it above this many
+# times the dimension: beyond, the rounding errors of M would decide whether it is still positive definite.
+LARGEST_CONDITION = 1e8
+# A block ends where M has shrunk to this share of what it was in it, to which its rounding errors are relative.
 SHRUNK = 0.1
+# A step of LEGO leaves at least this share of a distance, so that what is left keeps twelve digits.
+LEAST_SHARE = 1e-4
 # No step is so large that distances under M could overflow.
 LARGEST_TERM = 1e150
 
-# The share of M above its floor that one step of RDML may take away along v. The paper's 1 makes M singular, and from
+# RDML divides by M and keeps further away: it takes M nowhere below this share of its mean eigenvalue.
+FLOOR = 1e-3
+# The share of M above that floor that one step of RDML may take away along v. The paper's 1 makes M singular, and from
 # then on 1 / vᵀM⁻¹v is zero for nearly every v: no similar pair would move M again. Close to 1 the steps magnify
 # rounding errors: with 0.9 and a floor of 1e-4, streams of 1,500 steps ended up to 3e-6 (relative) from the same in
 # extended precision; with these values 3e-11, and the nearest neighbours are no worse.
@@ -101,6 +102,32 @@ def _follow(gram: Floats, i: int, weight: float, column: Floats) -> None:
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _add_terms(A: Floats, terms: Floats, weights: Floats, n: int) -> None:
+    """`A += Σ_{l<n} weights_l terms_l terms_lᵀ`, in stripes so that no d × d temporary is made.
+
+    A stays symmetric to the last bit: no step could take away again what it is not, while A itself may shrink.
+    """
+    d = len(A)
+    columns = np.empty((d, n))
+    for l in range(n):
+        for j in range(d):
+            columns[j, l] = terms[l, j]
+    left = np.empty((STRIPE, n))
+    for row in range(0, d, STRIPE):
+        height = min(STRIPE, d - row)
+        for i in range(height):
+            for l in range(n):
+                left[i, l] = weights[l] * columns[row + i, l]
+        product = np.dot(left[:height], columns[: row + height].T)
+        for i in range(height):
+            for j in range(row + i + 1):
+                A[row + i, j] += product[i, j]
+        for j in range(row + height):
+            for i in range(max(j + 1 - row, 0), height):
+                A[j, row + i] += product[i, j]
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def lego_step(dist: float, target: float, eta: float) -> float:
     """The coefficient c = η(ȳ - y) / (1 + η(ȳ - y)ŷ) of M ← M - c M v vᵀM, where ȳ = ŷ / (1 + η(ȳ - y)ŷ), ŷ = dist.
 
@@ -110,7 +137,7 @@ def lego_step(dist: float, target: float, eta: float) -> float:
     b = 1.0 - eta * target * dist
     root = math.hypot(b, 2.0 * math.sqrt(eta) * dist)
     if b < 0.0:
-        return (1.0 - target / dist) / dist / (1.0 + 2.0 / (root - b))
+        return (dist - target) / dist / dist / (1.0 + 2.0 / (root - b))
     return 2.0 * eta * (dist - target) / (2.0 * eta * dist * dist + b + root)
 
 
@@ -120,15 +147,20 @@ def stream_lego(
     y: Signs,
     M: Floats,
     outside: int,
+    inverse_trace: float,
     eta: float,
     targets: tuple[float, float],
     p: Floats,
     tau: Floats,
     predicted: Signs,
-) -> None:
-    """LEGO: each pair moves M so that its distance comes nearer to the target of its kind (similar, dissimilar)."""
+) -> float:
+    """LEGO: each pair moves M so that its distance comes nearer to the target of its kind (similar, dissimilar).
+
+    Takes and returns tr M⁻¹, where a step adds c ‖v‖² / (1 - c ŷ).
+    """
     n, d = V.shape
     threshold = 0.5 * (targets[0] + targets[1])
+    limit = LARGEST_CONDITION * (d + outside)
     size = _block_size(n, d)
     terms = np.empty((size, d))
     weights = np.empty(size)
@@ -139,8 +171,7 @@ def stream_lego(
         block = V[t : min(t + size, n)]
         product = np.dot(block, M)
         gram = np.dot(product, block.T)
-        trace = _trace(M, outside)
-        least = SHRUNK * trace
+        trace = most = _trace(M, outside)
         n_terms = 0
         for i in range(len(block)):
             dist = gram[i, i]
@@ -149,24 +180,33 @@ def stream_lego(
             p[t] = abs(dist - target)
             tau[t] = 0.0
             norm2 = _dot(block[i], block[i])
-            scale = trace / (d + outside) * norm2
-            if norm2 >= COINCIDING and dist > NOISE * scale:
+            if norm2 >= COINCIDING and dist > 0.0:
+                length2 = _current(i, product, gram, terms, weights, places, n_terms)
                 step = lego_step(dist, target, eta)
                 if step > 0.0:
-                    step = min(step, max(1.0 - LEGO_FLOOR * scale / dist, 0.0) / dist)
-                length2 = _current(i, product, gram, terms, weights, places, n_terms)
+                    room = max(limit / trace - inverse_trace, 0.0)
+                    share = max(LEAST_SHARE, 1.0 / (1.0 + room * (dist / norm2)))
+                    step = min(step, (1.0 - share) / dist)
+                else:
+                    room = max(limit / inverse_trace - trace, 0.0)
+                    step = -min(-step, room / length2)
                 if step != 0.0 and abs(step) * length2 <= LARGEST_TERM:
                     tau[t] = step
                     weights[n_terms] = -step
                     places[n_terms] = i
                     n_terms += 1
                     trace -= step * length2
+                    inverse_trace += step * norm2 / (1.0 - step * dist)
+                    # What rounding leaves is no less than that of a multiple of I.
+                    inverse_trace = max(inverse_trace, (d + outside) * ((d + outside) / trace))
                     _follow(gram, i, -step, column)
             t += 1
-            if trace < least:
+            most = max(most, trace)
+            if trace < SHRUNK * most:
                 break
         if n_terms:
-            add_terms(M, terms, weights, n_terms)
+            _add_terms(M, terms, weights, n_terms)
+    return inverse_trace
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -198,6 +238,7 @@ def stream_rdml(
     `n_corrections` counts those of R since it was made. Returns steps done, corrections, why it stopped.
     """
     n, d = V.shape
+    limit = LARGEST_CONDITION * (d + outside)
     size = _block_size(n, d)
     dist = np.empty(size)
     moved = np.empty((size, d))
@@ -222,8 +263,8 @@ def stream_rdml(
                 return t, n_corrections, REFRESH
             gram = np.dot(solved, block.T)
             inner = np.dot(block, block.T)
-        trace = _trace(M, outside)
-        least = SHRUNK * trace
+        trace = most = _trace(M, outside)
+        inverse_trace = _trace(R, outside)
         spoilt = False
         n_terms = 0
         for i in range(len(block)):
@@ -231,11 +272,13 @@ def stream_rdml(
             p[t] = y[t] * (dist[i] - 1.0)
             tau[t] = 0.0
             if p[t] >= -BORDER and inner[i, i] >= COINCIDING and gram[i, i] > 0.0:
-                step, q = lam, gram[i, i]
+                q = gram[i, i]
                 length2 = _current(i, solved, gram, terms, weights, places, n_terms)
                 if y[t] > 0:
-                    floor = RDML_FLOOR * trace / (d + outside)
+                    floor = FLOOR * trace / (d + outside)
                     step = min(lam, SHARE * max(1.0 - floor * length2 / q, 0.0) / q)
+                else:
+                    step = min(lam, max(limit / inverse_trace - trace, 0.0) / inner[i, i])
                 if step > 0.0 and step * inner[i, i] <= LARGEST_TERM:
                     tau[t] = step
                     step *= y[t]
@@ -246,16 +289,18 @@ def stream_rdml(
                     for j in range(d):
                         moved[n_terms, j] = block[i, j]
                     trace -= step * inner[i, i]
+                    inverse_trace += weights[n_terms] * length2
                     _follow(gram, i, weights[n_terms], column)
                     for k in range(i + 1, len(block)):
                         dist[k] -= step * inner[k, i] * inner[k, i]
                     n_terms += 1
                     spoilt = SPOILT * pivot > 1.0 and n_corrections + n_terms > d // 16
             t += 1
-            if spoilt or trace < least:
+            most = max(most, trace)
+            if spoilt or trace < SHRUNK * most:
                 break
         if n_terms:
-            add_terms(M, moved, moves, n_terms)
-            add_terms(R, terms, weights, n_terms)
+            _add_terms(M, moved, moves, n_terms)
+            _add_terms(R, terms, weights, n_terms)
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
     return t, n_corrections, DONE

@@ -63,7 +63,7 @@ class DefiniteLearner(OnlinePairLearner):
         self._M[np.arange(dimension), np.arange(dimension)] -= 1.0
         M = (Q @ self._M) @ Q.T
         M[np.arange(d), np.arange(d)] += 1.0
-        self._become(M)
+        self._become(symmetric(M))
 
     def _start(self) -> None:
         check_memory(self.n_features_in_, psd=1 if self._n_matrices > 2 else 0)
@@ -111,6 +111,13 @@ class DefiniteLearner(OnlinePairLearner):
         super()._set_state(header, arrays)
         d = self.n_features_in_
         self._become(finite_array(arrays, "M", (d, d)).copy())
+
+
+def symmetric(M: Floats) -> Floats:
+    """M without the rounding errors that tell it from its transpose, in place."""
+    M += M.T
+    M *= 0.5
+    return M
 
 
 def empty_steps(n: int) -> Steps:

@@ -30,8 +30,8 @@ class LEGO(DefiniteLearner):
         D_LogDet(M', M) + η/2 (vᵀM'v - y)²,
 
     which is M' = M - τ M v vᵀ M with τ = η(ȳ - y) / (1 + η(ȳ - y)ŷ), where ȳ = vᵀM'v is known in closed form. That
-    keeps M positive definite without a projection. No step takes a distance below a millionth of what the mean
-    eigenvalue of M gives, since in floating point M would not stay definite.
+    keeps M positive definite without a projection. In floating point that needs two limits: a step shortens no distance
+    to less than a ten-thousandth, and none takes the condition number of M above about 1e12.
 
     Parameters
     ----------
@@ -78,6 +78,7 @@ class LEGO(DefiniteLearner):
     _stream_params = ("similar_target", "dissimilar_target")
 
     _targets: tuple[float, float] | None
+    _inverse_trace: float  # tr M⁻¹
 
     def __init__(
         self,
@@ -121,6 +122,7 @@ class LEGO(DefiniteLearner):
     def _start(self) -> None:
         super()._start()
         self._targets = None
+        self._inverse_trace = float(self.n_features_in_)
 
     def _feed_for(self, pairs: Pairs, n_steps: int) -> None:
         if self._targets is None:
@@ -147,7 +149,9 @@ class LEGO(DefiniteLearner):
     def _steps(self, V: Floats, y: Signs) -> Steps:
         self._M = writeable(self._M)
         steps = empty_steps(len(y))
-        stream_lego(V, y, self._M, self._outside, float(self.eta), self._targets_in_force(), *steps)
+        self._inverse_trace = stream_lego(
+            V, y, self._M, self._outside, self._inverse_trace, float(self.eta), self._targets_in_force(), *steps
+        )
         return steps
 
     def _check_params(self) -> None:
@@ -165,7 +169,8 @@ class LEGO(DefiniteLearner):
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()
         low, high = self._targets_in_force()
-        return header | {"similar_target": low, "dissimilar_target": high}, arrays
+        targets = {"similar_target": low, "dissimilar_target": high}
+        return header | targets | {"inverse_trace": self._inverse_trace}, arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         super()._set_state(header, arrays)
@@ -173,14 +178,14 @@ class LEGO(DefiniteLearner):
         if not 0.0 < low < high:
             raise ModelFileError(f"the targets should be positive, the first below the second, found {low} and {high}")
         self._targets = low, high
+        self._inverse_trace = number_value(header, "inverse_trace", least=0.0)
 
 
 def _percentiles(pairs: Pairs) -> tuple[float, float]:
     """Two percentiles of the squared distances that are not zero, moved apart where they are the same."""
     size = max(1, CHUNK_ELEMENTS // pairs.n_features)
-    sparse = hasattr(pairs.X, "indptr")
-    parts = (pairs.differences(start, start + size, sparse=sparse) for start in range(0, len(pairs), size))
-    distances = np.concatenate([squared_norms(V) for V in parts])
+    starts = range(0, len(pairs), size)
+    distances = np.concatenate([squared_norms(pairs.differences(start, start + size)) for start in starts])
     distances = distances[distances > 0.0]
     if not distances.size:
         return 0.5, 0.5 * RATIO

@@ -10,7 +10,7 @@ from scipy.linalg import lapack
 from mahala.files import finite_array, number_value
 from mahala.kernels.rank_one import DONE, stream_rdml
 from mahala.learner import Arrays
-from mahala.online.definite_learner import DefiniteLearner, empty_steps, is_positive, writeable
+from mahala.online.definite_learner import DefiniteLearner, empty_steps, is_positive, symmetric, writeable
 from mahala.online.online_learner import Signs
 from mahala.online.pair_model import Floats, Steps
 
@@ -124,13 +124,12 @@ class RDML(DefiniteLearner):
         factor, failed = lapack.dpotrf(np.array(self._M, order="F"), lower=1, overwrite_a=1)
         if failed:
             # Steps of sizes more than 1e16 apart: what is below the rounding errors of the rest becomes their size.
-            values, vectors = np.linalg.eigh(0.5 * (self._M + self._M.T))
+            values, vectors = np.linalg.eigh(self._M)
             values = np.maximum(values, 4.0 * len(values) * np.finfo(float).eps * values[-1])
-            self._M = (vectors * values) @ vectors.T
-            inverse: Floats = (vectors / values) @ vectors.T
-            return inverse
+            self._M = symmetric((vectors * values) @ vectors.T)
+            return symmetric((vectors / values) @ vectors.T)
         lower, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-        inverse = np.tril(lower)
+        inverse: Floats = np.tril(lower)
         inverse += np.tril(lower, -1).T
         return inverse
 
