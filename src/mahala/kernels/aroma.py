@@ -12,10 +12,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mahala.kernels.pairs import STRIPE, add_terms
+from mahala.kernels.triplets import LARGEST_CHANGE
 
 Floats = NDArray[np.float64]
 
 BLOCK = 64
+# Where no more than this share of a variance is left, what is there is rounding error, of either sign.
+NOISE = 1e-14
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -91,9 +94,12 @@ def stream_full(
             without(left[i], u, a, k, x[i], u[k])
             without(right[i], v, b, k, q[i], v[k])
             x_norm, q_norm = dot(u[k], x[i]), dot(v[k], q[i])
-            if x_norm * q_norm == 0.0:
+            if not (x_norm > NOISE * dot(x[i], x[i]) and q_norm > NOISE * dot(q[i], q[i]) and x_norm * q_norm > 0.0):
                 continue
-            tau[t] = alpha[k] = p[t] / (x_norm * q_norm + r)
+            step = p[t] / (x_norm * q_norm + r)
+            if step * np.sqrt(x_norm * q_norm) > LARGEST_CHANGE:
+                continue
+            tau[t] = alpha[k] = step
             lates[k] = alpha[k] * (clock + t + 1)
             # Sherman-Morrison, for Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ.
             a[k] = 1.0 / (r * e / q_norm + x_norm)

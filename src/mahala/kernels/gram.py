@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.triplets import step_length
+from mahala.kernels.triplets import StepRule, step_length
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -25,7 +25,7 @@ def stream(
     positives: Rows,
     negatives: Rows,
     q_norms: Floats,
-    rule: tuple[float, float, float],
+    rule: StepRule,
     p: Floats,
     tau: Floats,
     predicted: NDArray[np.int8],
@@ -37,6 +37,8 @@ def stream(
         score = start * (K[a, b] - K[a, c])
         for j in range(n):
             score += P[a, j] * (K[b, j] - K[c, j])
+        if q_norms[t] == 0.0:
+            score = 0.0  # inner products with equal rows may differ by rounding
         predicted[t] = 1 if score > 0.0 else -1
         p[t] = 1.0 - score
         tau[t] = step_length(p[t], K[a, a] * q_norms[t], rule)

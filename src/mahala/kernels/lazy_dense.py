@@ -11,7 +11,18 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.triplets import Floats, Ints, Layout, Penalty, Rows, difference, late, late_sum, step_length
+from mahala.kernels.triplets import (
+    Floats,
+    Ints,
+    Layout,
+    Penalty,
+    Rows,
+    StepRule,
+    difference,
+    late,
+    late_sum,
+    step_length,
+)
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -77,7 +88,7 @@ def write_whole(
         for j in range(len(m)):
             gradient = x * q[j]
             value = late(m[j], (now - last[j]) * theta / (delta + H[j]))
-            H[j] = np.sqrt(H[j] * H[j] + gradient * gradient)
+            H[j] = np.sqrt(np.float64(H[j]) * H[j] + gradient * gradient)
             m[j] = value + eta * gradient / (delta + H[j])
             last[j] = now
         change = eta * x * q[row] / (delta + H[row]) if exempt_diagonal else 0.0
@@ -124,7 +135,7 @@ def write(
             value = late(value, steps * own)
             if adaptive:
                 gradient = x * q[j]
-                H[column] = np.sqrt(H[column] * H[column] + gradient * gradient)
+                H[column] = np.sqrt(np.float64(H[column]) * H[column] + gradient * gradient)
                 change = eta * gradient / (delta + H[column])
         m[column] = value + change
 
@@ -139,7 +150,7 @@ def stream(
     planes: Floats,
     layout: Layout,
     clock: int,
-    rule: tuple[float, float, float],
+    rule: StepRule,
     penalty: Penalty,
     eta: float,
     left: Floats,

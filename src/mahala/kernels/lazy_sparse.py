@@ -32,7 +32,18 @@ from mahala.kernels.block_store import (
     insert,
     place_of_new,
 )
-from mahala.kernels.triplets import Floats, Ints, Layout, Penalty, Rows, difference, late, late_sum, step_length
+from mahala.kernels.triplets import (
+    Floats,
+    Ints,
+    Layout,
+    Penalty,
+    Rows,
+    StepRule,
+    difference,
+    late,
+    late_sum,
+    step_length,
+)
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -102,7 +113,7 @@ def stream(
     layout: Layout,
     virgin: tuple[float, float],
     clock: int,
-    rule: tuple[float, float, float],
+    rule: StepRule,
     penalty: Penalty,
     eta: float,
     left: Floats,
@@ -114,10 +125,10 @@ def stream(
 ) -> tuple[int, int]:
     """One step for each triplet; returns the number of steps taken and what made it stop.
 
-    `rule` is (scale, slack, upper) of the step length τ = min(upper, l / (scale s + slack)), s = (xᵀΛx)(qᵀΓq), with the
-    diagonals Λ = `left` and Γ = `right`, both I where they are empty. After an update these shrink: Λ⁻¹ grows by
-    `shrinkage[0]` (qᵀΓq) x∘x, Γ⁻¹ by `shrinkage[1]` (xᵀΛx) q∘q. `clock` is the number of the first step, and `virgin`
-    holds m and S of a diagonal entry that no step has changed, written at step 0.
+    `rule` begins with (scale, slack, upper) of the step length τ = min(upper, l / (scale s + slack)), s =
+    (xᵀΛx)(qᵀΓq), with the diagonals Λ = `left` and Γ = `right`, both I where they are empty. After an update these
+    shrink: Λ⁻¹ grows by `shrinkage[0]` (qᵀΓq) x∘x, Γ⁻¹ by `shrinkage[1]` (xᵀΛx) q∘q. `clock` is the number of the first
+    step, and `virgin` holds m and S of a diagonal entry that no step has changed, written at step 0.
     """
     width, adaptive, average = layout
     theta, exempt_diagonal, delta = penalty
@@ -210,7 +221,7 @@ def stream(
                     payload[at + 1] = now
                     if adaptive:
                         gradient = values[i] * q_values[j]
-                        H = np.sqrt(payload[at + 2] * payload[at + 2] + gradient * gradient)
+                        H = np.sqrt(np.float64(payload[at + 2]) * payload[at + 2] + gradient * gradient)
                         payload[at + 2] = H
                         change = eta * gradient / (delta + H)
                 payload[at] = m + change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,10 @@ Ints = NDArray[np.int64]
 Rows = tuple[Ints, NDArray[np.int32], NDArray[np.float64]]  # CSR: where each row begins, columns in order, values
 Layout = tuple[int, bool, bool]  # numbers an entry, whether H is one of them, whether S is
 Penalty = tuple[float, bool, float]  # θ, whether the diagonal is exempt, δ (1 without AdaGrad)
+StepRule = tuple[float, float, float, float]  # scale, slack, upper, the longest step as a change of M
+
+# No step changes M by more (Frobenius norm): the square of a loss could overflow, and M itself in float32.
+LARGEST_CHANGE = 1e25
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -40,12 +45,13 @@ def difference(items: Rows, positive: int, negative: int, q_columns: Ints, q_val
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def step_length(p: float, norm: float, rule: tuple[float, float, float]) -> float:
-    """τ = min(upper, l / (scale · norm + slack)); 0 where nothing is lost or nothing would change."""
-    scale, slack, upper = rule
+def step_length(p: float, norm: float, rule: StepRule) -> float:
+    """τ = min(upper, l / (scale · norm + slack)); 0 where nothing is lost, nothing would change, or far too much."""
+    scale, slack, upper, largest = rule
     if not p > 0.0 or norm == 0.0:
         return 0.0
-    return min(upper, p / (scale * norm + slack))
+    tau = min(upper, p / (scale * norm + slack))
+    return tau if tau * math.sqrt(norm) <= largest else 0.0
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]

@@ -52,7 +52,7 @@ class DenseModel(SimilarityModel):
             self.planes,
             self.layout,
             self.clock,
-            (rule.scale, rule.slack, rule.upper),
+            rule.step(self.dtype),
             rule.penalty,
             rule.eta,
             self.left,

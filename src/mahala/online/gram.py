@@ -31,7 +31,7 @@ def fit_gram(triplets: Triplets, start: float, rule: Rule, sparse: bool) -> tupl
     K = K.toarray() if is_sparse(K) else K
     q_norms = np.concatenate([_squared_norms(X[b[i : i + BLOCK]] - X[c[i : i + BLOCK]]) for i in range(0, T, BLOCK)])
     steps: Steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
-    kernels.stream(K, np.zeros_like(K), start, a, b, c, q_norms, (rule.scale, rule.slack, rule.upper), *steps)
+    kernels.stream(K, np.zeros_like(K), start, a, b, c, q_norms, rule.step(np.float64), *steps)
     tau = steps[1]
     matrices = []
     for weight in (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,):

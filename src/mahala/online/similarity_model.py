@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.files import ModelFileError, finite_array, header_value, number_value
-from mahala.kernels.triplets import Rows, late, late_sum
+from mahala.kernels.triplets import LARGEST_CHANGE, Rows, StepRule, late, late_sum
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
@@ -36,6 +36,13 @@ class Rule(NamedTuple):
     adaptive: bool = False
     average: bool = False
     r: float = 0.0  # of the diagonal covariances Λ and Γ; 0 where there are none
+
+    def step(self, dtype: DTypeLike) -> StepRule:
+        """The rule of the step length. AdaGrad's steps are no longer than η: only its sums must fit into M's dtype."""
+        largest = LARGEST_CHANGE
+        if self.adaptive:
+            largest = 1e30 if np.dtype(dtype) == np.float32 else np.inf
+        return self.scale, self.slack, self.upper, largest
 
     @property
     def penalty(self) -> tuple[float, bool, float]:

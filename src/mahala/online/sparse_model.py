@@ -109,7 +109,7 @@ class SparseModel(SimilarityModel):
             self.layout,
             self.virgin,
             self.clock,
-            (rule.scale, rule.slack, rule.upper),
+            rule.step(self.dtype),
             rule.penalty,
             rule.eta,
             self.left,
