@@ -41,21 +41,20 @@ class TripletLearner(Learner):
             self._check_n_features_of(triplets, reset=reset)
             if reset:
                 self.n_item_features_ = triplets.n_item_features
-            self._check_items(triplets)
+            self._check_items(triplets.n_item_features)
             return triplets, None
         X, codes = self._labelled_rows(X, y, reset=reset)
         if codes.max() == 0:
             raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
         if reset:
             self.n_item_features_ = self.n_features_in_
-        drawn = Triplets._build(X, *draw_triplets(codes, self.n_triplets, self._rng, name="n_triplets"))
-        self._check_items(drawn)
-        return drawn, codes
+        self._check_items(self.n_features_in_)
+        return Triplets._build(X, *draw_triplets(codes, self.n_triplets, self._rng, name="n_triplets")), codes
 
-    def _check_items(self, triplets: Triplets) -> None:
-        if triplets.n_item_features != self.n_item_features_:
+    def _check_items(self, n_features: int) -> None:
+        if n_features != self.n_item_features_:
             raise ValueError(
-                f"items have {triplets.n_item_features} features, but {type(self).__name__} was fitted with items of "
+                f"items have {n_features} features, but {type(self).__name__} was fitted with items of "
                 f"{self.n_item_features_} features"
             )
 
@@ -64,7 +63,7 @@ class TripletLearner(Learner):
         check_is_fitted(self)
         triplets = _as_triplets(X)
         self._check_n_features_of(triplets, reset=False)
-        self._check_items(triplets)
+        self._check_items(triplets.n_item_features)
         metric = self.metric_
         items = triplets.X if triplets.items is None else triplets.items
         result = np.empty(len(triplets))

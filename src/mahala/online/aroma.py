@@ -12,6 +12,9 @@ from mahala.online.similarity_learner import SimilarityLearner, Storage
 from mahala.online.similarity_model import Rule, SimilarityModel
 from mahala.validation import is_number
 
+# What a step adds to an inverse variance, up to the fourth power of a feature over r, does not overflow.
+SMALLEST_R = 1e-50
+
 
 class AROMA(SimilarityLearner):
     r"""Online learning of a bilinear similarity with confidence: AROW on the matrix, with covariance Λ ⊗ Γ.
@@ -77,8 +80,8 @@ class AROMA(SimilarityLearner):
         return CovarianceModel(shape, self._start_value(), self._rule(), self.max_memory)
 
     def _check_params(self) -> None:
-        if not (is_number(self.r) and 0.0 < self.r < np.inf):
-            raise ValueError(f"r must be a positive number, got {self.r!r}")
+        if not (is_number(self.r) and SMALLEST_R <= self.r < np.inf):
+            raise ValueError(f"r must be a number from {SMALLEST_R:g} up, got {self.r!r}")
         if self.covariance not in ("full", "diagonal"):
             raise ValueError(f"covariance must be 'full' or 'diagonal', got {self.covariance!r}")
         if self.covariance == "full" and (self.storage == "sparse" or self.dtype != "float64"):

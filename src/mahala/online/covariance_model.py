@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from mahala.files import finite_array
+from mahala.files import ModelFileError, finite_array
 from mahala.kernel_map import is_sparse
 from mahala.kernels import aroma as kernels
 from mahala.kernels.triplets import Rows
@@ -17,6 +17,9 @@ from mahala.memory import check_room
 from mahala.online.dense_model import csr_rows
 from mahala.online.pair_model import one_blas_thread
 from mahala.online.similarity_model import Ints, Rule, SimilarityModel, Steps
+
+# How far a covariance, which only ever shrinks, can be from one by rounding.
+ROUNDING = 1e-6
 
 
 class CovarianceModel(SimilarityModel):
@@ -80,5 +83,11 @@ class CovarianceModel(SimilarityModel):
 
     def set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], n_steps: int) -> None:
         super().set_state(header, arrays, n_steps)
+        if self.clock != n_steps:
+            raise ModelFileError(f"header entry 'clock' should be the {n_steps} steps, found {self.clock}")
         for name in ("M", "late", "Lambda", "Gamma"):
             setattr(self, name, finite_array(arrays, name, getattr(self, name).shape).copy())
+        for name in ("Lambda", "Gamma"):
+            covariance = getattr(self, name)
+            if abs(covariance).max() > 1.0 + ROUNDING or abs(covariance - covariance.T).max() > ROUNDING:
+                raise ModelFileError(f"array {name!r} should be a symmetric matrix of numbers from -1 to 1")

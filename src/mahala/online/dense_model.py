@@ -87,6 +87,7 @@ class DenseModel(SimilarityModel):
         super().set_state(header, arrays, n_steps)
         planes = array_value(arrays, "planes", self.dtype, self.planes.shape)
         self.planes = finite(planes, "planes").copy()
+        self._check_entries(self.planes.swapaxes(0, 1))
 
 
 def csr_rows(X: Any) -> Rows:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from mahala.comparisons import Triplets
 from mahala.kernel_map import is_sparse
 from mahala.kernels import gram as kernels
+from mahala.memory import check_room
 from mahala.online.similarity_model import Rule, Steps
 
 # K and P take 512 MiB each at this number of rows.
@@ -18,7 +19,9 @@ MOST_ROWS = 8192
 BLOCK = 4096
 
 
-def fit_gram(triplets: Triplets, start: float, rule: Rule, sparse: bool) -> tuple[Any, Any, Steps]:
+def fit_gram(
+    triplets: Triplets, start: float, rule: Rule, sparse: bool, max_memory: float | None
+) -> tuple[Any, Any, Steps]:
     """XᵀΘX after one step for each triplet, from M₀ = start · I; its sum over all models; the record of the steps.
 
     Both matrices are CSR, of the same pattern, where `sparse` is asked for.
@@ -26,6 +29,12 @@ def fit_gram(triplets: Triplets, start: float, rule: Rule, sparse: bool) -> tupl
     T = len(triplets)
     used, numbers = np.unique(np.stack([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True)
     a, b, c = numbers.reshape(3, -1)
+    check_room(
+        16.0 * len(used) ** 2,
+        max_memory,
+        f"all inner products of {len(used)} rows",
+        "raise max_memory, or use another storage",
+    )
     X = triplets.X[used].astype(np.float64)
     K = X @ X.T
     K = K.toarray() if is_sparse(K) else K

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.comparisons import Triplets
-from mahala.files import ModelFileError, header_value, number_value
+from mahala.files import ModelFileError, header_value
 from mahala.kernel_map import is_sparse
+from mahala.kernels.triplets import LARGEST_CHANGE
 from mahala.learner import CHUNK_ELEMENTS, Arrays
 from mahala.metric import Metric
 from mahala.online.dense_model import DenseModel, dense_bytes
@@ -63,7 +64,8 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
             self._start_in(self._final_storage(triplets))
             rule, start = self._rule(), self._model.virgin[0]
             with uninterrupted():
-                change, total, steps = fit_gram(triplets, start, rule, isinstance(self._model, SparseModel))
+                sparse = isinstance(self._model, SparseModel)
+                change, total, steps = fit_gram(triplets, start, rule, sparse, self.max_memory)
                 self._model.clock = self._model.n_steps = len(triplets)
                 self._model.settle()
                 self._model.add(change, total)
@@ -91,9 +93,11 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
     def _check_params(self) -> None:
         if not isinstance(self.init, Metric) and not (isinstance(self.init, str) and self.init in ("identity", "zero")):
             raise ValueError(f"init must be 'identity', 'zero' or a bilinear Metric, got {self.init!r}")
+        if not isinstance(self.average, bool | np.bool_):
+            raise ValueError(f"average must be True or False, got {self.average!r}")
         if self.storage not in ("auto", "dense", "sparse", "gram"):
             raise ValueError(f"storage must be 'auto', 'dense', 'sparse' or 'gram', got {self.storage!r}")
-        if self.dtype not in ("float64", "float32"):
+        if not isinstance(self.dtype, str) or self.dtype not in ("float64", "float32"):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}")
         if self.max_memory is not None and not (is_number(self.max_memory) and self.max_memory > 0):
             raise ValueError(f"max_memory must be None or a positive number of bytes, got {self.max_memory!r}")
@@ -157,6 +161,8 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
         if isinstance(self.init, Metric):
             if self.init.kind != "bilinear" or self.init.matrix.shape != shape:
                 raise ValueError(f"init must be a bilinear Metric of shape {shape}, got {self.init!r}")
+            if abs(self.init.matrix).max() > LARGEST_CHANGE:
+                raise ValueError(f"init must have entries up to {LARGEST_CHANGE:g}: products with larger ones overflow")
             self._model.add(self.init.matrix, self.init.matrix)
         self._forget(*FIXED)
 
@@ -230,6 +236,7 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
         return self.metric_.sparsity
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        super()._check_open("save")  # what is written must fit the parameters that are written with it
         header, arrays = super()._get_state()
         own, own_arrays = self._model.get_state()
         header |= {
@@ -240,7 +247,9 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
         return header, arrays | {f"model.{name}": array for name, array in own_arrays.items()}
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        self.n_item_features_ = int(number_value(header, "n_item_features", least=1.0))
+        self.n_item_features_ = header_value(header, "n_item_features", int)
+        if min(self.n_features_in_, self.n_item_features_) < 1:
+            raise ModelFileError("header entries 'n_features_in' and 'n_item_features' should be at least 1")
         super()._set_state(header, arrays)
         storage = header_value(header, "storage", str)
         if storage not in ("dense", "sparse"):

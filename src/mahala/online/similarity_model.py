@@ -75,8 +75,7 @@ class SimilarityModel(ABC):
             self.settle()
             self.penalty = rule.penalty
         total = len(triplets[0])
-        # The clock counts in the numbers of the payload, which are exact up to here.
-        most = 2 ** (np.finfo(self.dtype).nmant + 1) - 1
+        most = self._longest_clock()
         done = 0
         while done < total:
             if self.clock >= most:
@@ -94,6 +93,10 @@ class SimilarityModel(ABC):
             done += taken
             if stuck:
                 self._make_room(stuck)
+
+    def _longest_clock(self) -> int:
+        """The clock counts in the numbers that M is held in, which are exact up to here."""
+        return int(2 ** (np.finfo(self.dtype).nmant + 1)) - 1
 
     def settle(self) -> None:
         """Bring all entries to the present, from where the clock starts anew."""
@@ -162,17 +165,36 @@ class SimilarityModel(ABC):
         """What `get_state` gave; nothing that compiled code could stumble over gets through."""
         self.n_steps = n_steps
         self.clock = int(number_value(header, "clock", least=0.0))
+        if self.clock > min(n_steps, self._longest_clock()) or n_steps > np.iinfo(np.int64).max:
+            raise ModelFileError(f"header entry 'clock' should not be beyond {n_steps} steps, found {self.clock}")
         self.virgin = (number_value(header, "virgin"), number_value(header, "virgin_sum"))
-        self.penalty = (
-            number_value(header, "theta", least=0.0),
-            header_value(header, "exempt_diagonal", bool),
-            number_value(header, "delta", least=0.0),
-        )
-        if not self.penalty[2] > 0.0:
-            raise ModelFileError("header entry 'delta' should be positive")
+        theta, delta = number_value(header, "theta", least=0.0), number_value(header, "delta", least=0.0)
+        if not (delta > 0.0 and np.isfinite(theta / delta)):
+            raise ModelFileError("header entry 'delta' should be positive, and 'theta' in proportion")
+        exempt = self.penalty[1]
+        if header_value(header, "exempt_diagonal", bool) != exempt:
+            raise ModelFileError(f"header entry 'exempt_diagonal' should be {exempt}, as the penalty says")
+        self.penalty = theta, exempt, delta
         if len(self.left):
-            self.left = finite_array(arrays, "left", self.left.shape).copy()
-            self.right = finite_array(arrays, "right", self.right.shape).copy()
+            self.left, self.right = (
+                _shares(arrays, name, side.shape) for name, side in (("left", self.left), ("right", self.right))
+            )
+
+    def _check_entries(self, numbers: NDArray[Any]) -> None:
+        """Refuses a file whose entries, a row of `numbers` for each kind of number, cannot have come about."""
+        width, adaptive, _ = self.layout
+        if width > 1 and (numbers[1].min(initial=0.0) < 0.0 or numbers[1].max(initial=0.0) > self.clock):
+            raise ModelFileError(f"entries should have been written at steps from 0 to {self.clock}")
+        if adaptive and numbers[2].min(initial=0.0) < 0.0:
+            raise ModelFileError("AdaGrad's sums should not be negative")
+
+
+def _shares(arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """What is left of variances that began as 1."""
+    array = finite_array(arrays, name, shape).copy()
+    if array.min() < 0.0 or array.max() > 1.0:
+        raise ModelFileError(f"array {name!r} should hold numbers from 0 to 1")
+    return array
 
 
 def tidy(X: Any) -> Any:

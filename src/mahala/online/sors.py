@@ -78,6 +78,8 @@ class SORS(SimilarityLearner):
             raise ValueError(f"eta must be a positive number, got {self.eta!r}")
         if not (is_number(self.lam) and 0.0 <= self.lam < np.inf):
             raise ValueError(f"lam must be a number from 0 up, got {self.lam!r}")
+        if not float(self.eta) * float(self.lam) < np.inf:
+            raise ValueError(f"lam must be such that eta lam is a number, got {self.lam!r} with eta={self.eta!r}")
         if self.penalty not in ("l1", "offdiagonal"):
             raise ValueError(f"penalty must be 'l1' or 'offdiagonal', got {self.penalty!r}")
         super()._check_params()
@@ -165,6 +167,11 @@ class AdaSORS(SimilarityLearner):
             raise ValueError(f"lam must be a number from 0 up, got {self.lam!r}")
         if not (is_number(self.delta) and 0.0 < self.delta < np.inf):
             raise ValueError(f"delta must be a positive number, got {self.delta!r}")
+        if not float(self.eta) * float(self.lam) / float(self.delta) < np.inf:
+            raise ValueError(
+                f"lam must be such that eta lam / delta is a number, got {self.lam!r} with eta={self.eta!r} and "
+                f"delta={self.delta!r}"
+            )
         if self.penalty not in ("l1", "offdiagonal"):
             raise ValueError(f"penalty must be 'l1' or 'offdiagonal', got {self.penalty!r}")
         super()._check_params()

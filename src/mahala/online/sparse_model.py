@@ -235,17 +235,21 @@ class SparseModel(SimilarityModel):
         if (
             len(indptr) - 1 < len(features)
             or indptr[0] != 0
-            or indptr[-1] != len(columns)
+            or not indptr[len(features)] == indptr[-1] == len(columns)
             or (np.diff(indptr) < 0).any()
         ):
             raise ModelFileError("array 'indptr' should say where the entries of each row begin")
         if len(columns) and not 0 <= columns.min() <= columns.max() < len(features):
             raise ModelFileError("array 'columns' should hold numbers of features")
+        used = features[np.flatnonzero(np.diff(indptr))]
+        if used.max(initial=0) >= self.shape[0] or features[columns].max(initial=0) >= self.shape[1]:
+            raise ModelFileError(f"there should be no entries outside of a matrix of {self.shape} features")
         self.features = features.copy()
         self.numbers[features] = np.arange(len(features))
         if self.has_covariance:
             self.left, self.right = np.ones((2, len(indptr) - 1))
         super().set_state(header, arrays, n_steps)
+        self._check_entries(payload.reshape(-1, self.layout[0]).T)
         self._load(indptr, columns, payload)
 
     def __getstate__(self) -> dict[str, Any]:
