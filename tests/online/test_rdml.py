@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import mahala
 from mahala import RDML, Pairs
 from mahala.files import ModelFileError, read_model, write_model
-from mahala.kernels.rank_one import BORDER, FLOOR, SHARE
+from mahala.kernels.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
 from reference.lego_rdml import rdml
 from strategies import streams
 
@@ -56,6 +56,7 @@ def test_chunks_do_not_matter(stream, lam, cuts):
         single.learn_one(pairs.X[i], pairs.X[-1], pairs.similar[i])
     M = whole.metric_.matrix
     for other in (parts, single):
+        np.testing.assert_array_equal(other._M, other._M.T)
         np.testing.assert_allclose(other.metric_.matrix, M, rtol=0, atol=1e-10 * np.abs(M).max())
         np.testing.assert_allclose(other.history_.tau, whole.history_.tau, rtol=1e-6, atol=1e-9)
 
@@ -91,10 +92,11 @@ def test_a_step_takes_half_of_what_is_above_the_floor():
 
 
 def test_rounding_does_not_decide_at_the_border():
-    """Binary rows: distances come back to 1 up to rounding, where a step is a whole λ."""
+    """Rows of few values: distances come back to 1 up to rounding, where a step is a whole λ."""
     rng = np.random.default_rng(0)
-    V = np.eye(3)[rng.integers(0, 3, size=2000)]
-    pairs = as_pairs(V, rng.random(2000) < 0.5)
+    directions = np.kron(np.eye(4), [[0.6, 0.8], [0.8, -0.6]])
+    V = directions[rng.integers(0, 8, size=3000)]
+    pairs = as_pairs(V, rng.random(3000) < 0.5)
     whole, single = RDML(0.1).fit(pairs), RDML(0.1)
     for v, similar in zip(V, pairs.similar, strict=True):
         single.learn_one(v, 0 * v, similar)
@@ -104,19 +106,31 @@ def test_rounding_does_not_decide_at_the_border():
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize("d", [3, 20])
-def test_no_drift_over_a_long_stream(scale, d):
+@pytest.mark.parametrize("d", [3, 33])
+def test_no_drift_over_a_long_stream(monkeypatch, scale, d):
+    invert, made = RDML._invert, []
+    monkeypatch.setattr(RDML, "_invert", lambda self: made.append(1) or invert(self))
     rng = np.random.default_rng(1)
     V = scale * rng.normal(size=(15_000, d))
     y = np.where(np.square(V[:, 0]) + 0.3 * np.square(V).mean(axis=1) < scale**2, 1, -1).astype(np.int8)
     learner = RDML(0.1).fit(as_pairs(V, y))
     assert learner.n_updates_ > 100
-    assert inverse_error(learner) < 1e-8
+    assert inverse_error(learner) < 1e-9
     assert np.linalg.eigvalsh(learner.metric_.matrix)[0] > 0
-    n = 3000
-    M, _ = rdml(V[:n], y[:n], 0.1, SHARE, FLOOR, BORDER)
-    first = RDML(0.1).fit(as_pairs(V[:n], y[:n])).metric_.matrix
-    np.testing.assert_allclose(first, M, rtol=0, atol=1e-8 * np.abs(M).max())
+    for matrix in (learner._M, learner._R):
+        np.testing.assert_array_equal(matrix, matrix.T)
+    assert len(made) >= learner.n_updates_ // (MOST_CORRECTIONS + 64)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("d", "scale"), [(2, 10.0), (3, 2.0), (5, 1.0)])
+def test_the_inverse_stays_accurate_where_m_grows_and_shrinks(d, scale, seed):
+    rng = np.random.default_rng(seed)
+    V = scale * rng.normal(size=(1500, d))
+    y = np.where(np.square(V[:, 0]) + 0.3 * np.square(V).mean(axis=1) < scale**2, 1, -1).astype(np.int8)
+    M, _ = rdml(V, y, 0.1, SHARE, FLOOR, BORDER)
+    got = RDML(0.1).fit(as_pairs(V, y)).metric_.matrix
+    np.testing.assert_allclose(got, M, rtol=0, atol=1e-10 * np.abs(M).max())
 
 
 @pytest.mark.parametrize("lam", [1e-9, 0.1, 1e9, 1e100])
@@ -128,7 +142,9 @@ def test_any_scale_stays_definite(lam, scales):
     learner = RDML(lam).fit(pairs)
     assert np.isfinite(learner.metric_.matrix).all()
     assert learner.metric_.is_psd
-    assert np.linalg.eigvalsh(learner.metric_.matrix)[0] > 0
+    values = np.linalg.eigvalsh(learner.metric_.matrix)
+    assert values[0] > 0
+    assert values.sum() * (1 / values).sum() < 1.001 * 5 * LARGEST_CONDITION
     assert np.isfinite(learner.decision_function(pairs)).all()
 
 

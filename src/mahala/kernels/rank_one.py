@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.pairs import COINCIDING, STRIPE
+from mahala.kernels.pairs import COINCIDING, STRIPE, add_terms
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -26,7 +26,7 @@ DONE, REFRESH = 0, 1
 # tr M · tr M⁻¹ bounds the condition number of M and follows from the steps alone. No step takes it above this many
 # times the dimension: beyond, the rounding errors of M would decide whether it is still positive definite.
 LARGEST_CONDITION = 1e8
-# A block ends where M has shrunk to this share of what it was in it, to which its rounding errors are relative.
+# A block ends where M has shrunk to this share of what it was, to which its rounding errors are relative.
 SHRUNK = 0.1
 # A step of LEGO leaves at least this share of a distance, so that what is left keeps twelve digits.
 LEAST_SHARE = 1e-4
@@ -43,10 +43,9 @@ SHARE = 0.5
 # Distances as near to RDML's border count as on it, where both kinds of pairs move M: in data of few values distances
 # come back to 1, and rounding must not decide what happens then.
 BORDER = 1e-10
-# R = M⁻¹ is made anew after so many corrections. It is made anew sooner where it has drifted this far, or where a
-# correction has left no more than this share of it along v, if by then the steps have cost about as much.
+# R = M⁻¹ is made anew after so many corrections. It is made anew sooner where one has left no more than this share of
+# it along v, and with it the rounding errors of the rest, if by then the steps have cost about as much.
 MOST_CORRECTIONS = 2000
-DRIFT = 1e-12
 SPOILT = 0.01
 
 
@@ -66,6 +65,7 @@ def _block_size(n: int, d: int) -> int:
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _trace(M: Floats, outside: int) -> float:
+    """The trace of M in all directions, those outside included."""
     total = float(outside)
     for j in range(len(M)):
         total += M[j, j]
@@ -102,29 +102,25 @@ def _follow(gram: Floats, i: int, weight: float, column: Floats) -> None:
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _add_terms(A: Floats, terms: Floats, weights: Floats, n: int) -> None:
-    """`A += Σ_{l<n} weights_l terms_l terms_lᵀ`, in stripes so that no d × d temporary is made.
-
-    A stays symmetric to the last bit: no step could take away again what it is not, while A itself may shrink.
-    """
-    d = len(A)
-    columns = np.empty((d, n))
+def _add(A: Floats, terms: Floats, weights: Floats, n: int) -> None:
+    """`A += Σ_{l<n} weights_l terms_l terms_lᵀ`, where a single term leaves A symmetric to the last bit."""
     for l in range(n):
-        for j in range(d):
-            columns[j, l] = terms[l, j]
-    left = np.empty((STRIPE, n))
-    for row in range(0, d, STRIPE):
-        height = min(STRIPE, d - row)
-        for i in range(height):
-            for l in range(n):
-                left[i, l] = weights[l] * columns[row + i, l]
-        product = np.dot(left[:height], columns[: row + height].T)
-        for i in range(height):
-            for j in range(row + i + 1):
-                A[row + i, j] += product[i, j]
-        for j in range(row + height):
-            for i in range(max(j + 1 - row, 0), height):
-                A[j, row + i] += product[i, j]
+        root = math.sqrt(abs(weights[l]))
+        weights[l] = math.copysign(1.0, weights[l])
+        for j in range(len(A)):
+            terms[l, j] *= root
+    add_terms(A, terms, weights, n)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _symmetrise(A: Floats) -> None:
+    """Take out of A what tells it from its transpose: no step could do so, while A itself may shrink."""
+    d = len(A)
+    for top in range(0, d, STRIPE):
+        for left in range(0, top + 1, STRIPE):
+            for i in range(top, min(top + STRIPE, d)):
+                for j in range(left, min(left + STRIPE, i)):
+                    A[i, j] = A[j, i] = 0.5 * (A[i, j] + A[j, i])
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -166,12 +162,14 @@ def stream_lego(
     weights = np.empty(size)
     column = np.empty(size)
     places = np.empty(size, dtype=np.intp)
+    most = 0.0
     t = 0
     while t < n:
         block = V[t : min(t + size, n)]
         product = np.dot(block, M)
         gram = np.dot(product, block.T)
-        trace = most = _trace(M, outside)
+        trace = _trace(M, outside)
+        most = max(most, trace)
         n_terms = 0
         for i in range(len(block)):
             dist = gram[i, i]
@@ -205,19 +203,11 @@ def stream_lego(
             if trace < SHRUNK * most:
                 break
         if n_terms:
-            _add_terms(M, terms, weights, n_terms)
+            _add(M, terms, weights, n_terms)
+        if n > 1 and (t == n or trace < SHRUNK * most):
+            _symmetrise(M)
+            most = 0.0
     return inverse_trace
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _drift(block: Floats, product: Floats, solved: Floats) -> float:
-    """How far vᵀM R v is from ‖v‖², the most of all rows, relative: what R lacks to be M⁻¹."""
-    most = 0.0
-    for i in range(len(block)):
-        norm2 = _dot(block[i], block[i])
-        if norm2 >= COINCIDING:
-            most = max(most, abs(_dot(product[i], solved[i]) - norm2) / norm2)
-    return most
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -247,6 +237,7 @@ def stream_rdml(
     weights = np.empty(size)
     column = np.empty(size)
     places = np.empty(size, dtype=np.intp)
+    most = 0.0
     t = 0
     while t < n:
         block = V[t : min(t + size, n)]
@@ -257,13 +248,13 @@ def stream_rdml(
             moves_any = moves_any or y[t + i] * (dist[i] - 1.0) >= -BORDER
         solved = gram = inner = product  # not read where no pair moves M
         if moves_any:
-            solved = np.dot(block, R)
-            drifted = n_corrections > d // 16 and _drift(block, product, solved) > DRIFT
-            if drifted or n_corrections >= MOST_CORRECTIONS:
+            if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
+            solved = np.dot(block, R)
             gram = np.dot(solved, block.T)
             inner = np.dot(block, block.T)
-        trace = most = _trace(M, outside)
+        trace = _trace(M, outside)
+        most = max(most, trace)
         inverse_trace = _trace(R, outside)
         spoilt = False
         n_terms = 0
@@ -300,7 +291,11 @@ def stream_rdml(
             if spoilt or trace < SHRUNK * most:
                 break
         if n_terms:
-            _add_terms(M, moved, moves, n_terms)
-            _add_terms(R, terms, weights, n_terms)
+            _add(M, moved, moves, n_terms)
+            _add(R, terms, weights, n_terms)
+        if n > 1 and (t == n or trace < SHRUNK * most):
+            _symmetrise(M)
+            _symmetrise(R)
+            most = 0.0
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
     return t, n_corrections, DONE

@@ -31,7 +31,7 @@ class LEGO(DefiniteLearner):
 
     which is M' = M - τ M v vᵀ M with τ = η(ȳ - y) / (1 + η(ȳ - y)ŷ), where ȳ = vᵀM'v is known in closed form. That
     keeps M positive definite without a projection. In floating point that needs two limits: a step shortens no distance
-    to less than a ten-thousandth, and none takes the condition number of M above about 1e12.
+    to less than a ten-thousandth, and none takes the condition number of M above 1e8 times the number of features.
 
     Parameters
     ----------

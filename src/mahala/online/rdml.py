@@ -26,6 +26,8 @@ class RDML(DefiniteLearner):
     for similar pairs, which keeps M positive definite without a projection. The paper has 1 / vᵀM⁻¹v there: such a step
     makes M singular, and hardly any after it could move M. Here a step takes at most half of what M has along v above
     the floor f, a thousandth of its mean eigenvalue; ρ is the Rayleigh quotient of M at M⁻¹v, where M is least of all.
+    Steps of dissimilar pairs are shortened where the condition number of M would exceed 1e8 times the number of
+    features.
 
     The border is at the squared distance 1, so the features should be scaled such that distances are about as large,
     for instance to [0, 1].
