@@ -12,9 +12,10 @@ from scipy.linalg import qr
 from mahala.comparisons import Pairs
 from mahala.files import finite_array
 from mahala.learner import CHUNK_ELEMENTS, Arrays
+from mahala.memory import check_room
 from mahala.metric import Metric
 from mahala.online.online_learner import OnlinePairLearner, Signs, signs
-from mahala.online.pair_model import Floats, Steps, check_memory, one_blas_thread
+from mahala.online.pair_model import Floats, Steps, one_blas_thread
 from mahala.signals import uninterrupted
 from mahala.validation import is_count, is_number
 
@@ -66,7 +67,13 @@ class DefiniteLearner(OnlinePairLearner):
         self._become(symmetric(M))
 
     def _start(self) -> None:
-        check_memory(self.n_features_in_, psd=1 if self._n_matrices > 2 else 0)
+        d = self.n_features_in_
+        check_room(
+            8.0 * d * d * (2 if self._n_matrices > 2 else 1),
+            None,
+            f"a model of {d} features",
+            "reduce the features, for instance with TruncatedSVD, or use a learner from triplets with storage='sparse'",
+        )
         self._become_identity(self.n_features_in_)
         self._forget(*self._stream_params)
 
