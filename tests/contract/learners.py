@@ -1,11 +1,20 @@
-"""Every learner that mahala exports, in the settings in which the contract must hold."""
+"""Every learner that mahala exports, in the settings in which the contract must hold, and how to talk to each."""
 
 from __future__ import annotations
 
 import inspect
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
 
 import mahala
+from mahala import Pairs, Triplets
+from mahala.files import read_model, write_model
 from mahala.learner import Learner, PairLearner
+from mahala.triplet_learner import TripletLearner
 
 LEARNERS = [
     kind
@@ -26,17 +35,158 @@ _SETTINGS = {
     "POLA": [{}, {"gamma": 1.0}, {"kernel": "rbf"}],
     "LEGO": [{}, {"eta": 5.0, "similar_target": 2.0, "dissimilar_target": 20.0}, {"eta": 1e-3, "similar_target": 1.0}],
     "RDML": [{}, {"lam": 0.003}],
+    "OASIS": [
+        {},
+        {"storage": "dense", "average": True},
+        {"storage": "sparse", "init": "zero", "C": 1.0},
+        {"storage": "gram"},
+        {"storage": "gram", "average": True, "init": "zero"},
+        {"storage": "sparse", "average": True, "dtype": "float32"},
+    ],
+    "OGD": [
+        {"eta": 0.125},
+        {"eta": 0.125, "storage": "gram"},
+        {"eta": 0.125, "storage": "dense", "average": True, "init": "zero"},
+        {"eta": 0.125, "storage": "sparse", "dtype": "float32"},
+    ],
+    "SORS": [
+        {"eta": 0.125, "lam": 0.0625, "storage": "dense"},
+        {"eta": 0.125, "lam": 0.0625, "storage": "sparse"},
+        {"eta": 0.125, "lam": 0.0625, "storage": "dense", "penalty": "offdiagonal", "average": True, "init": "zero"},
+        {"eta": 0.125, "lam": 0.0625, "storage": "sparse", "penalty": "offdiagonal", "average": True},
+        {"eta": 0.125, "lam": 0.0625, "storage": "dense", "dtype": "float32"},
+    ],
+    "AdaSORS": [
+        {"lam": 0.01, "storage": "dense", "penalty": "offdiagonal"},
+        {"lam": 0.01, "storage": "sparse", "init": "zero"},
+        {"lam": 0.01, "storage": "dense", "average": True},
+        {"lam": 0.01, "storage": "sparse", "average": True, "penalty": "offdiagonal", "dtype": "float32"},
+    ],
+    "AROMA": [
+        {},
+        {"average": True, "init": "zero"},
+        {"covariance": "diagonal", "storage": "dense"},
+        {"covariance": "diagonal", "storage": "sparse", "average": True},
+        {"covariance": "diagonal", "storage": "sparse", "dtype": "float32"},
+    ],
 }
+
+
+def few(kind):
+    """What keeps a learner quick that by default draws a hundred thousand comparisons."""
+    return {"n_triplets": 150} if issubclass(kind, TripletLearner) else {}
 
 
 def instances():
     """A fresh instance for each setting; a learner without settings of its own is tried with its defaults."""
     for kind in LEARNERS:
         for setting in _SETTINGS.get(kind.__name__, [{}]):
-            yield kind(random_state=0, **setting)
+            yield kind(random_state=0, **few(kind), **setting)
 
 
-PAIR_LEARNERS = [learner for learner in instances() if isinstance(learner, PairLearner)]
+ALL = list(instances())
+PAIR_LEARNERS = [learner for learner in ALL if isinstance(learner, PairLearner)]
+TRIPLET_LEARNERS = [learner for learner in ALL if isinstance(learner, TripletLearner)]
+
+
+def parametrize(learners):
+    """A test for each of the learners, named after their settings."""
+    return pytest.mark.parametrize("learner", learners, ids=repr)
+
+
+every_learner = parametrize(ALL)
+# Those that take more comparisons after the first ones.
+every_stream = parametrize([learner for learner in ALL if getattr(learner, "storage", None) != "gram"])
+
+
+@contextmanager
+def case(name):
+    """One of many cases in one test: what fails says which one it was."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the case {name!r}")
+        raise
+
+
+def dense(matrix):
+    return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def tolerance(learner):
+    """How near two ways to the same model come, relative: as near as the numbers that it is held in."""
+    return 1e-4 if getattr(learner, "dtype", None) == "float32" else 1e-10
+
+
+def draw(learner, X, y, n=150, random_state=1):
+    """Comparisons of the kind that the learner learns from."""
+    kind = Pairs if isinstance(learner, PairLearner) else Triplets
+    return kind.from_labels(X, y, n, random_state=random_state)
+
+
+def labels(comparisons):
+    """What is to be predicted: of pairs their labels, of triplets that the positive is the more similar."""
+    return comparisons.y if isinstance(comparisons, Pairs) else np.ones(len(comparisons), dtype=np.int8)
+
+
+def as_array(comparisons):
+    """The comparisons as one array, and the y that goes with it."""
+    roles = ("left", "right") if isinstance(comparisons, Pairs) else ("anchor", "positive", "negative")
+    array = np.stack([comparisons.X[getattr(comparisons, role)] for role in roles], axis=1)
+    return array, getattr(comparisons, "y", None)
+
+
+def single_comparisons(comparisons):
+    """The arguments of `learn_one` for each comparison."""
+    array, y = as_array(comparisons)
+    for number, rows in enumerate(array):
+        yield (*rows, y[number]) if y is not None else tuple(rows)
+
+
+def feed_one_by_one(learner, comparisons):
+    """Learn from one comparison after the other; returns what was predicted."""
+    return np.where([learner.learn_one(*arguments) for arguments in single_comparisons(comparisons)], 1, -1)
+
+
+def as_stream(learner, comparisons):
+    """A fresh learner of the same model that takes comparisons as they come.
+
+    What is held by inner products is held in full instead. LEGO takes targets that are "auto" from the pairs that come
+    first: here it gets those of all pairs.
+    """
+    fresh = clone(learner)
+    if getattr(learner, "storage", None) == "gram":
+        return fresh.set_params(storage="dense")
+    if isinstance(learner, mahala.LEGO):
+        whole = clone(learner).fit(comparisons)
+        fresh.set_params(similar_target=whole.similar_target_, dissimilar_target=whole.dissimilar_target_)
+    return fresh
+
+
+def models_agree(one, other, comparisons, rtol=None):
+    """Same metric and threshold; with a kernel the same distances, since rounding may choose another basis."""
+    rtol = tolerance(one) if rtol is None else rtol
+    a, b = one.metric_, other.metric_
+    assert a.kind == b.kind
+    assert a.threshold == (None if b.threshold is None else pytest.approx(b.threshold, rel=rtol))
+    if getattr(one, "kernel", None) is None:
+        want = dense(b.matrix)
+        np.testing.assert_allclose(dense(a.matrix), want, rtol=0, atol=rtol * np.abs(want).max())
+    left, right = as_array(comparisons)[0][:, :2].swapaxes(0, 1)
+    if a.kind == "bilinear":
+        got, expected = (metric.similarity(left, right) for metric in (a, b))
+    else:
+        got, expected = (metric.distance(left, right, squared=True) for metric in (a, b))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=10 * rtol * np.abs(expected).max())
+
+
+def rewritten(path, header=None, arrays=None):
+    """A copy of a learner's file with other entries in its header or other arrays; an array None is left out."""
+    old_header, old_arrays = read_model(path, "learner")
+    kept = {name: array for name, array in (old_arrays | (arrays or {})).items() if array is not None}
+    copy = path.with_name(f"other-{path.name}")
+    write_model(copy, "learner", kept, old_header | (header or {}))
+    return copy
 
 
 def _on_rows(kind):
