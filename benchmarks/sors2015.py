@@ -22,6 +22,7 @@ import time
 from itertools import product
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
 from rich.console import Console
@@ -40,10 +41,10 @@ KS = (1, 2, 5, 10, 15, 20, 30, 40, 50)
 GRIDS = {
     "LEGO": (LEGO, {"eta": [0.02, 0.08, 0.32]}),
     "RDML": (RDML, {"lam": [0.01, 0.1]}),
-    "OASIS": (OASIS, {"C": [0.01, 0.06, 0.1]}),
-    "AROMA": (AROMA, {"r": [0.1, 1.0, 10.0, 60.0]}),
-    "SORS-I": (SORS, {"eta": [0.1], "lam": [1e-6, 1e-5, 1e-4, 1e-3]}),
-    "AdaSORS-I": (AdaSORS, {"eta": [0.1], "lam": [1e-6, 1e-4, 1e-3], "delta": [0.1, 1.0, 5.0]}),
+    "OASIS": (OASIS, {"C": [0.01, 0.1, 1.0]}),
+    "AROMA": (AROMA, {"r": [0.01, 0.1, 1.0, 10.0, 60.0]}),
+    "SORS-I": (SORS, {"eta": [0.1, 1.0], "lam": [1e-6, 1e-5, 1e-4]}),
+    "AdaSORS-I": (AdaSORS, {"eta": [0.1, 0.5], "lam": [1e-6, 1e-4], "delta": [0.1, 1.0]}),
 }
 # The second of each pair takes the parameters of the first, as in the paper.
 METHODS = ["Euclidean", "LEGO", "RDML", "OASIS", "AROMA", "SORS-I", "SORS-II", "AdaSORS-I", "AdaSORS-II"]
@@ -167,7 +168,10 @@ def learner(method: str, name: str, d: int, params: dict, seed: int):
 
 def comparisons(model, X, y, n: int, seed: int):
     if isinstance(model, LEGO | RDML):
-        return Pairs.from_labels(X, y, n, balance=0.5, random_state=seed)
+        sizes = np.unique(y, return_counts=True)[1]
+        available = int(sum(size * (size - 1) for size in sizes))  # twice the similar pairs
+        pairs = Pairs.from_labels(X, y, min(n, available), balance=0.5, random_state=seed)
+        return pairs[np.arange(n) % len(pairs)]
     return Triplets.from_labels(X, y, n, random_state=seed)
 
 
@@ -247,7 +251,8 @@ def run(names: list[str], methods: list[str], runs: int, n: int, n_tune: int, n_
             else:
                 train, _ = split(y, 0.7, 0)
                 params = tune(base, name, X[train], y[train], n_tune)
-            own = cell(method, name, X, y, number, params, n, n_points if number == 0 else 1)
+            points = n_points if number == 0 and method in METHODS[3:] else 1
+            own = cell(method, name, X, y, number, params, n, points)
             row = {"dataset": name, "run": number, "method": method, "params": json.dumps(params), "triplets": n} | own
             write_cell(row)
             done[str(number), method] = row
@@ -297,6 +302,49 @@ def show(console: Console) -> None:
             console.print(table)
 
 
+def figures() -> None:
+    """Figures 1 (MAP against steps), 2 (precision among the first k), 3 (sparsity against steps) and 5 (trade-off)."""
+    rows = [row for row in read_cells() if row["run"] == "0"]
+    names = [name for name in DATASETS if any(row["dataset"] == name for row in rows)]
+    shown = METHODS[3:]
+    styles = dict(zip(shown, ("C0-", "C1-", "C2-", "C2--", "C3-", "C3--"), strict=True))
+    drawings = {
+        "figure1": ("triplets", "MAP", lambda row: [(t, found) for t, found, _ in json.loads(row["curve"])]),
+        "figure2": ("k", "precision", lambda row: list(zip(KS, json.loads(row["precision"]), strict=True))),
+        "figure3": ("triplets", "sparsity of M", lambda row: [(t, zero) for t, _, zero in json.loads(row["curve"])]),
+    }
+    for file, (x, y, points) in drawings.items():
+        figure, axes = plt.subplots(2, 3, figsize=(12, 6.5), layout="constrained", squeeze=False)
+        for ax, name in zip(axes.flat, names, strict=False):
+            for row in rows:
+                if row["dataset"] == name and row["method"] in shown and points(row):
+                    ax.plot(*zip(*points(row), strict=True), styles[row["method"]], label=row["method"])
+            ax.set(title=name, xlabel=x, ylabel=y)
+        for ax in axes.flat[len(names) :]:
+            ax.set_axis_off()
+        axes.flat[0].legend(fontsize="small")
+        figure.savefig(RESULTS / f"{file}.svg")
+        plt.close(figure)
+    path = RESULTS / "trade_off.csv"
+    if path.exists():
+        with path.open() as file:
+            points = list(csv.DictReader(file))
+        figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+        for method in shown[2:]:
+            own = [(float(row["sparsity"]), float(row["map"])) for row in points if row["method"] == method]
+            ax.plot(
+                *zip(*sorted(own), strict=True), styles[method] + ("o" if "II" not in method else "s"), label=method
+            )
+        for method, style in (("OASIS", "C0^"), ("AROMA", "C1v")):
+            for row in rows:
+                if (row["dataset"], row["method"]) == ("caltech10_surf", method):
+                    ax.plot(float(row["sparsity"]), float(row["map"]), style, label=method)
+        ax.set(title="caltech10_surf", xlabel="sparsity of M", ylabel="MAP")
+        ax.legend(fontsize="small")
+        figure.savefig(RESULTS / "figure5.svg")
+        plt.close(figure)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
@@ -322,6 +370,7 @@ def main() -> None:
                 arguments.points,
             )
     show(console)
+    figures()
 
 
 if __name__ == "__main__":

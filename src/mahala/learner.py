@@ -1,4 +1,4 @@
-"""The base classes of every learner: validation, labels → comparisons, transform, score, files."""
+"""The base class of every learner: validation, transform, files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -19,17 +19,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import mahala
 from mahala.comparisons import Pairs, Triplets
 from mahala.files import ModelFileError, header_value, read_model, write_model
-from mahala.kernels.neighbors import nearest, vote
 from mahala.metric import Metric
-from mahala.sampling import check_seed, draw_pairs
-from mahala.validation import check_scale, check_signs, class_codes
+from mahala.sampling import check_seed
+from mahala.validation import check_scale, class_codes
 
 Arrays = dict[str, NDArray[Any]]
 
 # Rows of differences held at a time: 32 MiB of float64.
 CHUNK_ELEMENTS = 2**22
-# Neighbours that vote where a learner is scored on labelled rows.
-SCORE_NEIGHBORS = 3
 
 
 class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -193,88 +190,6 @@ def load_learner(path: str | PathLike[str]) -> Any:
     return learner
 
 
-class PairLearner(Learner):
-    """A learner of a Mahalanobis metric and a threshold from pairs, or from labels by way of pairs."""
-
-    n_pairs: Any
-    balance: float | None
-
-    def _comparisons(
-        self, X: Any, y: Any, *, reset: bool, at_most: bool = False
-    ) -> tuple[Pairs, NDArray[np.intp] | None]:
-        """Pairs as they are, a 3-D array with labels ±1, or rows with class labels, from which pairs are drawn.
-
-        The second value holds the class codes of the rows, where there are any. With `at_most` fewer pairs than
-        n_pairs are fine where the rows make no more.
-        """
-        if isinstance(X, Triplets):
-            raise TypeError(f"{type(self).__name__} learns from pairs, got Triplets; give Pairs or labelled rows")
-        if reset:
-            self._reset_seed()
-        if isinstance(X, Pairs) or n_axes(X) == 3:
-            pairs = _labelled(X, y)
-            if len(pairs) == 0:
-                raise ValueError("pairs must not be empty: 0 pairs given, at least one is needed")
-            self._check_n_features_of(pairs, reset=reset)
-            return pairs, None
-        X, codes = self._labelled_rows(X, y, reset=reset)
-        if codes.max() == 0:
-            raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
-        drawn = draw_pairs(codes, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
-        return Pairs._build(X, *drawn), codes
-
-    @property
-    def components_(self) -> NDArray[np.float64]:
-        """The linear map of `transform`, a row for each direction: M = components_ᵀ components_."""
-        return self.metric_.components
-
-    def get_mahalanobis_matrix(self) -> NDArray[np.float64]:
-        """The learned matrix M."""
-        return self.metric_.matrix
-
-    @property
-    def threshold_(self) -> float:
-        """Pairs at most this far apart (squared) are predicted to be similar."""
-        threshold = self.metric_.threshold
-        assert threshold is not None, "every pair learner learns a threshold"
-        return threshold
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Threshold minus squared distance, for Pairs or a 3-D array of pairs: positive means similar."""
-        check_is_fitted(self)
-        pairs = _as_pairs(X)
-        self._check_n_features_of(pairs, reset=False)
-        metric, threshold = self.metric_, self.threshold_
-        result = np.empty(len(pairs))
-        block = max(1, CHUNK_ELEMENTS // max(pairs.n_features, len(metric.matrix)))
-        for start in range(0, len(pairs), block):
-            part = pairs[start : start + block]
-            result[start : start + block] = threshold - metric.distance(
-                part.X[part.left], part.X[part.right], squared=True
-            )
-        return result
-
-    def predict(self, X: Any) -> NDArray[np.int8]:
-        """+1 for similar and -1 for dissimilar, for Pairs or a 3-D array of pairs."""
-        return np.where(self.decision_function(X) >= 0.0, np.int8(1), np.int8(-1))
-
-    def score(self, X: Any, y: ArrayLike | None = None) -> float:
-        """Share of pairs predicted rightly; for rows with class labels, accuracy of leave-one-out 3-NN."""
-        check_is_fitted(self)
-        if isinstance(X, Pairs) or n_axes(X) == 3:
-            pairs = _labelled(X, y)
-            return float(np.mean(self.predict(pairs) == pairs.y))
-        X, codes = self._labelled_rows(X, y, reset=False)
-        return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS)[-1])
-
-
-def leave_one_out_errors(embedded: NDArray[np.float64], codes: NDArray[np.intp], k: int) -> NDArray[np.float64]:
-    """Error of the 1, 2, ..., k nearest other rows' vote, for rows with class codes 0..c-1."""
-    neighbors, _ = nearest(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
-    errors: NDArray[np.float64] = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
-    return errors
-
-
 def _kind(comparisons: Pairs | Triplets) -> str:
     return type(comparisons).__name__.lower()
 
@@ -282,30 +197,3 @@ def _kind(comparisons: Pairs | Triplets) -> str:
 def n_axes(X: Any) -> int:
     """Number of axes, of frames and lists too."""
     return int(X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim)
-
-
-def _as_pairs(X: Any) -> Pairs:
-    if isinstance(X, Pairs):
-        return X
-    if isinstance(X, Triplets):
-        raise TypeError("Expected Pairs or a 3-D array of shape (n_pairs, 2, n_features), got Triplets")
-    if n_axes(X) != 3:
-        raise ValueError(
-            "Expected Pairs or a 3-D array of shape (n_pairs, 2, n_features); rows alone hold no comparisons. "
-            "Reshape your data, or use transform on rows"
-        )
-    return Pairs.from_array(X)
-
-
-def _labelled(X: Any, y: Any) -> Pairs:
-    """Pairs with their labels; y, where given, counts."""
-    pairs = _as_pairs(X)
-    if y is not None:
-        similar = check_signs(y, len(pairs), "y") == 1
-        return Pairs._build(pairs.X, pairs.left, pairs.right, similar, names=pairs.feature_names)
-    if pairs.similar is None:
-        raise ValueError(
-            "y is needed: these pairs have no labels; give y with +1 for similar and -1 for dissimilar pairs, "
-            "or Pairs(..., similar=...)"
-        )
-    return pairs

@@ -13,7 +13,8 @@ from sklearn.base import clone
 import mahala
 from mahala import Pairs, Triplets
 from mahala.files import read_model, write_model
-from mahala.learner import Learner, PairLearner
+from mahala.learner import Learner
+from mahala.pair_learner import PairLearner
 from mahala.triplet_learner import TripletLearner
 
 LEARNERS = [

@@ -224,7 +224,10 @@ def test_known_and_open_streams_are_the_same(name):
     learner, _ = CASES[name]
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 400, random_state=0)
-    make = lambda **kw: type(learner)(**learner.get_params() | {"storage": "sparse"} | kw)
+
+    def make(**kw):
+        return type(learner)(**learner.get_params() | {"storage": "sparse"} | kw)
+
     known, opened, full = make().fit(triplets), make(), make(storage="dense").fit(triplets)
     for start in range(0, 400, 23):
         opened.partial_fit(triplets[start : start + 23])

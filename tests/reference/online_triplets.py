@@ -67,8 +67,7 @@ def aroma(triplets, M, r, diagonal):
     Lambda, Gamma = np.eye(d), np.eye(e)
 
     def grow_inverse(cov, c, v):
-        cov = np.linalg.inv(np.linalg.inv(cov) + c * np.outer(v, v))
-        return cov
+        return np.linalg.inv(np.linalg.inv(cov) + c * np.outer(v, v))
 
     def step(M, x, q, l):
         nonlocal Lambda, Gamma

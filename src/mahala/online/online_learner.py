@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from mahala.comparisons import Pairs
 from mahala.files import ModelFileError, array_value, header_value, number_value
 from mahala.history import History, Recorder
-from mahala.learner import Arrays, Learner, PairLearner
+from mahala.learner import Arrays, Learner
 from mahala.metric import Metric
+from mahala.pair_learner import PairLearner
 from mahala.validation import check_row, check_sign
 
 Signs = NDArray[np.int8]
