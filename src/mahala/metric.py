@@ -176,7 +176,7 @@ class Metric:
         if x2.ndim == 1 and not self._is_sparse:
             return x @ (self.matrix @ x2)
         result = np.empty(x.shape[0])
-        for block in row_blocks(x.shape[0], self.matrix.shape[1]):
+        for block in row_blocks(x.shape[0], max(self.matrix.shape)):
             product = times_matrix(x[block], self.matrix)
             result[block] = product @ x2 if x2.ndim == 1 else row_dots(product, x2[block])
         return result
@@ -220,7 +220,7 @@ class Metric:
             return rows
         if not (self._is_sparse and is_sparse(rows)):
             return times_matrix(rows, self.matrix)
-        blocks = row_blocks(rows.shape[0], self.matrix.shape[1])
+        blocks = row_blocks(rows.shape[0], max(self.matrix.shape))
         return sp.vstack([sp.csr_array(times_matrix(rows[block], self.matrix)) for block in blocks], format="csr")
 
     def rank(self, query: Any, items: Any, k: int | None = None) -> NDArray[np.intp]:

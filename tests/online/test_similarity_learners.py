@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import mahala
 from mahala import Metric, Triplets
+from mahala.online.gram import fit_gram
 from mahala.online.similarity_model import SimilarityModel
 from mahala.online.sparse_model import SparseModel
 from reference import online_triplets as reference
@@ -314,15 +315,73 @@ def test_auto_storage_is_one_of_the_storages(name):
     np.testing.assert_allclose(dense(auto.metric_.matrix), dense(forced.metric_.matrix), atol=1e-12)
 
 
-@pytest.mark.parametrize("storage", ["sparse", "dense"])
-def test_a_gram_fit_goes_on_as_a_stream(storage):
-    X, y = sparse_text(d=500)
-    X = sp.csr_matrix(X.toarray()) if storage == "sparse" else X.toarray()
+@pytest.mark.parametrize("average", [False, True])
+def test_a_gram_fit_goes_on_as_a_stream(average, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 40)), np.arange(20) % 3
     triplets = Triplets.from_labels(X, y, 500, random_state=0)
+    used = []
+    monkeypatch.setattr("mahala.online.similarity_learner.fit_gram", lambda *args: used.append(args) or fit_gram(*args))
+    by_gram = mahala.OASIS(0.1, average=average).fit(triplets).partial_fit(triplets[:100])
+    assert used
+    plain = mahala.OASIS(0.1, storage="dense", average=average).fit(triplets).partial_fit(triplets[:100])
+    np.testing.assert_allclose(by_gram.metric_.matrix, plain.metric_.matrix, rtol=0, atol=1e-10)
+
+
+def test_sums_that_cancel_are_zero_through_inner_products_too():
+    W = sp.random(6, 4000, 0.01, format="csr", random_state=0)
+    triplets = Triplets(W, [0, 0, 1], [1, 2, 3], [2, 1, 4])
     for average in (False, True):
-        by_gram = mahala.OASIS(0.1, storage="gram", average=average).fit(triplets).set_params(storage="auto")
-        by_gram._fixed["storage"] = "auto"
-        plain = mahala.OASIS(0.1, storage="dense", average=average).fit(triplets)
-        for learner in (by_gram, plain):
-            learner.partial_fit(triplets[:100])
-        np.testing.assert_allclose(dense(by_gram.metric_.matrix), dense(plain.metric_.matrix), rtol=0, atol=1e-10)
+        gram, plain = (
+            mahala.OGD(0.1, average=average, storage=storage).fit(triplets) for storage in ("gram", "sparse")
+        )
+        assert abs(gram.metric_.matrix - plain.metric_.matrix).max() < 1e-12
+    rng = np.random.default_rng(1)
+    X = (rng.random((40, 300)) < 0.2).astype(float)
+    X[:, :30] = 1.0  # features that no difference has
+    triplets = Triplets(X, *rng.integers(0, 40, (3, 300)))
+    gram, plain = (mahala.OASIS(init="zero", storage=storage).fit(triplets) for storage in ("gram", "dense"))
+    assert gram.sparsity_ == plain.sparsity_ > 0.1
+
+
+def test_what_was_fitted_within_max_memory_can_be_copied_and_loaded(tmp_path, monkeypatch):
+    """Blocks of 33 columns leave room: a copy needs as much as the fit reserved, and no more."""
+    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.sparse_model.FIRST_TABLE", 16)
+    rng = np.random.default_rng(0)
+    columns = np.concatenate([np.arange(64 * block, 64 * block + 33) for block in range(20)])
+    X = sp.csr_matrix((rng.random(30 * len(columns)), np.tile(columns, 30), np.arange(31) * len(columns)), (30, 1280))
+    triplets = Triplets(X, *rng.integers(0, 30, (3, 50)))
+    learner = mahala.SORS(0.1, 2e-5, init="zero", storage="sparse")
+    model = learner.fit(triplets)._model
+    needed = model.store.payload.nbytes + model.store.table.nbytes
+    limited = mahala.SORS(0.1, 2e-5, init="zero", storage="sparse", max_memory=needed).fit(triplets)
+    limited.save(tmp_path / "model.safetensors")
+    for other in (mahala.load_learner(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(limited))):
+        assert abs(other.metric_.matrix - learner.metric_.matrix).max() == 0.0
+        assert other._model.clock == 50
+    with pytest.raises(MemoryError, match="max_memory"):
+        mahala.SORS(0.1, 2e-5, init="zero", storage="sparse", max_memory=needed - 1).fit(triplets)
+
+
+def test_a_full_store_keeps_its_entries_when_memory_runs_out(monkeypatch):
+    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.sparse_model.FIRST_TABLE", 1024)
+    X, y = sparse_text()
+    triplets = Triplets.from_labels(X, y, 3000, random_state=0)
+    learner = mahala.SORS(0.1, 1e-9, storage="sparse", max_memory=150_000).partial_fit(triplets[:1])
+    with pytest.raises(MemoryError, match="max_memory"):
+        learner.partial_fit(triplets[1:])
+    expected = mahala.SORS(0.1, 1e-9, storage="sparse").partial_fit(triplets[: learner.n_steps_])
+    assert 1 < learner.n_steps_ < 3000
+    assert abs(learner.metric_.matrix - expected.metric_.matrix).max() < 1e-12
+
+
+def test_max_memory_counts_for_streams_and_starts_too():
+    X, y = sparse_text()
+    triplets = Triplets.from_labels(X, y, 50, random_state=0)
+    learner = mahala.SORS(max_memory=1e8).partial_fit(triplets)  # a full matrix would take more
+    assert sp.issparse(learner.metric_.matrix)
+    start = Metric(np.ones((300, 300)), kind="bilinear")
+    with pytest.raises(MemoryError, match="max_memory"):
+        mahala.OASIS(init=start, storage="sparse", max_memory=10_000).fit(Triplets(X[:, :300], [0], [1], [2]))

@@ -216,21 +216,66 @@ def dump(store: Store, width: int, keep_zeros: bool, indptr: Ints, columns: NDAr
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def load(
-    store: Store, width: int, row: int, done: int, indptr: Ints, columns: NDArray[np.int32], payload: Floats
-) -> tuple[int, int, int]:
-    """Store entries as `dump` gives them, from entry `done` of `row` on; returns how far it came and what is full."""
-    while row < len(indptr) - 1:
-        done = max(done, indptr[row])
+def table_log(n_blocks: int) -> int:
+    """The size that the table of a row with so many blocks has grown to."""
+    log = SMALLEST_TABLE
+    while 4 * n_blocks > 3 * (np.int64(1) << log):
+        log += 1
+    return log
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def count_rooms(indptr: Ints, columns: NDArray[np.int32]) -> tuple[int, int]:
+    """Rooms in the payload and slots in the table that entries as `dump` gives them take."""
+    rooms = slots = 0
+    for row in range(len(indptr) - 1):
+        n_blocks = n = 0
+        for entry in range(indptr[row], indptr[row + 1]):
+            if n == 0 or columns[entry] >> 6 != columns[entry - 1] >> 6:
+                rooms += SIZES[SIZE_OF[min(n, 64)]] if n else 0
+                n_blocks += 1
+                n = 0
+            n += 1
+        rooms += SIZES[SIZE_OF[min(n, 64)]] if n else 0
+        if n_blocks:
+            slots += np.int64(1) << table_log(n_blocks)
+    return rooms, slots
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def open_row(store: Store, row: int, n_blocks: int) -> bool:
+    """Give a row without a table one for so many blocks; False where there is no room for it."""
+    size = np.int64(1) << table_log(n_blocks)
+    start = store.tails[TABLE]
+    if 2 * (start + size) > len(store.table):
+        return False
+    store.start[row], store.log[row] = start, table_log(n_blocks)
+    store.tails[TABLE] += size
+    for slot in range(start, start + size):
+        store.table[2 * slot] = ZERO
+    return True
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def load(store: Store, width: int, indptr: Ints, columns: NDArray[np.int32], payload: Floats) -> bool:
+    """Store entries as `dump` gives them: row by row, and in a row block by block. False where they are not so, and the
+    room that `count_rooms` says does not suffice."""
+    for row in range(len(indptr) - 1):
+        done = indptr[row]
+        n_blocks = 0
+        for entry in range(done, indptr[row + 1]):
+            n_blocks += entry == done or columns[entry] >> 6 != columns[entry - 1] >> 6
+        if n_blocks and not open_row(store, row, n_blocks):
+            return False
         while done < indptr[row + 1]:
-            # Columns of one block that follow each other come in at once.
+            # Columns of one block come in at once.
             block, wanted, stop = columns[done] >> 6, ZERO, done
             while stop < indptr[row + 1] and columns[stop] >> 6 == block:
                 wanted |= ONE << np.uint64(columns[stop] & 63)
                 stop += 1
             slot = insert(store, row, block, wanted, width, (0.0, 0.0))
             if slot < 0:
-                return row, done, -1 - slot
+                return False
             bits, base = store.table[2 * slot], np.int64(store.table[2 * slot + 1] & BASE_MASK)
             for entry in range(done, stop):
                 bit = ONE << np.uint64(columns[entry] & 63)
@@ -238,5 +283,4 @@ def load(
                 for k in range(width):
                     store.payload[at + k] = payload[entry * width + k]
             done = stop
-        row += 1
-    return row, done, DONE
+    return True

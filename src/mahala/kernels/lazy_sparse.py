@@ -22,15 +22,15 @@ from mahala.kernels.block_store import (
     PAYLOAD,
     SIZE_OF,
     SIZES,
-    SMALLEST_TABLE,
-    TABLE,
     ZERO,
     Store,
     Words,
     count_bits,
     find,
     insert,
+    open_row,
     place_of_new,
+    table_log,
 )
 from mahala.kernels.triplets import (
     Floats,
@@ -263,15 +263,6 @@ def mark_row(
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def table_log(n_blocks: int) -> int:
-    """The size that the table of a row with so many blocks has grown to."""
-    log = SMALLEST_TABLE
-    while 4 * n_blocks > 3 * (np.int64(1) << log):
-        log += 1
-    return log
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def count_pattern(
     by_column: Rows, by_anchor: tuple[Ints, Ints, Ints], masks: tuple[Ints, Ints, Words], n_words: int
 ) -> tuple[int, int]:
@@ -303,12 +294,9 @@ def reserve(
         n_blocks, n_entries, _ = mark_row(row, by_column, by_anchor, masks, marked)
         if n_blocks == 0:
             continue
-        log = table_log(n_blocks)
-        store.start[row], store.log[row], store.used[row] = store.tails[TABLE], log, n_blocks
-        store.tails[TABLE] += np.int64(1) << log
+        open_row(store, row, n_blocks)
+        store.used[row] = n_blocks
         store.tails[ENTRIES] += n_entries
-        for slot in range(store.start[row], store.tails[TABLE]):
-            store.table[2 * slot] = ZERO
         for block in range(n_words):
             if marked[block] == ZERO:
                 continue
@@ -373,7 +361,7 @@ def export(
     width, adaptive, _ = layout
     theta, exempt_diagonal, delta = penalty
     n_columns = len(numbers)
-    here, there = np.empty(n_columns), np.zeros((n_columns + 63) >> 6, dtype=np.uint64)
+    here, there = np.empty(n_columns), np.zeros(((n_columns - 1) >> 6) + 1, dtype=np.uint64)
     count_only = len(indices) == 0
     diagonal = 0.0 if exempt_diagonal else theta / delta
     untouched = late(virgin[0], clock * diagonal)
@@ -382,11 +370,14 @@ def export(
     n = 0
     for feature in range(len(indptr) - 1):
         row = numbers[feature]
+        low = high = feature >> 6  # the words that are not zero are from here to there
         if untouched != 0.0:
             here[feature] = untouched
-            there[feature >> 6] |= ONE << np.uint64(feature & 63)
-        n_slots = 0 if row < 0 or store.log[row] < 0 else np.int64(1) << store.log[row]
-        for slot in range(store.start[row], store.start[row] + n_slots):
+            there[low] |= ONE << np.uint64(feature & 63)
+        n_slots, first = 0, 0
+        if row >= 0 and store.log[row] >= 0:
+            n_slots, first = np.int64(1) << store.log[row], store.start[row]
+        for slot in range(first, first + n_slots):
             bits, word = store.table[2 * slot], store.table[2 * slot + 1]
             at = np.int64(word & BASE_MASK) * width
             while bits != ZERO:
@@ -408,11 +399,12 @@ def export(
                 if m != 0.0:
                     here[target] = m
                     there[target >> 6] |= mark
+                    low, high = min(low, target >> 6), max(high, target >> 6)
                 else:
                     there[target >> 6] &= ~mark
                 at += width
         # Words are read in order, so the columns come out sorted.
-        for k in range(len(there)):
+        for k in range(low, high + 1):
             bits = there[k]
             if count_only:
                 n += count_bits(bits)

@@ -24,7 +24,7 @@ def fit_gram(
 ) -> tuple[Any, Any, Steps]:
     """XᵀΘX after one step for each triplet, from M₀ = start · I; its sum over all models; the record of the steps.
 
-    Both matrices are CSR, of the same pattern, where `sparse` is asked for.
+    Both matrices are CSR where `sparse` is asked for.
     """
     T = len(triplets)
     used, numbers = np.unique(np.stack([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True)
@@ -42,20 +42,22 @@ def fit_gram(
     steps: Steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
     kernels.stream(K, np.zeros_like(K), start, a, b, c, q_norms, rule.step(np.float64), *steps)
     tau = steps[1]
-    matrices = []
-    for weight in (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,):
-        theta = sp.csr_matrix((np.append(weight, -weight), (np.append(a, a), np.append(b, c))), shape=K.shape)
-        matrices.append(_outer(X, theta, sparse))
+    weights = (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,)
+    matrices = [_outer(X, a, b, c, weight, sparse) for weight in weights]
     return matrices[0], matrices[-1], steps
 
 
-def _outer(X: Any, theta: Any, sparse: bool) -> Any:
-    """XᵀΘX."""
-    if sparse:
-        X = sp.csr_matrix(X)
-        return sp.csr_matrix(X.T @ (theta @ X))
-    right = theta @ X
-    return np.asarray(X.T @ (right.toarray() if is_sparse(right) else right))
+def _outer(X: Any, a: Any, b: Any, c: Any, weights: Any, sparse: bool) -> Any:
+    """Σ_t weight_t x_a (x_b - x_c)ᵀ, from differences: what is zero in all of them is zero, not a rounding error."""
+    X = sp.csr_matrix(X) if sparse else X
+    right: Any = 0
+    for first in range(0, len(a), BLOCK):
+        own = slice(first, first + BLOCK)
+        q = X[b[own]] - X[c[own]]
+        by_anchor = sp.csr_matrix((weights[own], (a[own], np.arange(len(a[own])))), shape=(X.shape[0], len(a[own])))
+        product = by_anchor @ q
+        right = right + (product.toarray() if is_sparse(product) and not sparse else product)
+    return sp.csr_matrix(X.T @ right) if sparse else np.asarray(X.T @ right)
 
 
 def _squared_norms(rows: Any) -> Any:

@@ -52,6 +52,10 @@ class OnlineLearner(Learner):
     def _start(self) -> None:
         """The model before the first step."""
 
+    def _start_from(self, header: dict[str, Any]) -> None:
+        """The model whose state will be read from a file with this header."""
+        self._start()
+
     @abstractmethod
     def _feed(self, comparisons: Any) -> None:
         """Learn from each comparison once, in their order."""
@@ -140,7 +144,7 @@ class OnlineLearner(Learner):
         self._seed = int(number_value(header, "seed", least=0.0))
         self._rng = np.random.default_rng()
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
-        self._start()
+        self._start_from(header)
         self.n_steps_, self.n_updates_, self.n_mistakes_ = (
             int(number_value(header, name, least=0.0)) for name in ("n_steps", "n_updates", "n_mistakes")
         )

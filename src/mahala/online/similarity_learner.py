@@ -14,6 +14,7 @@ from mahala.files import ModelFileError, header_value
 from mahala.kernel_map import is_sparse
 from mahala.kernels.triplets import LARGEST_CHANGE
 from mahala.learner import CHUNK_ELEMENTS, Arrays
+from mahala.memory import memory_limit
 from mahala.metric import Metric
 from mahala.online.dense_model import DenseModel, dense_bytes
 from mahala.online.gram import fit_gram, gram_is_cheaper
@@ -31,8 +32,9 @@ SMALL_MATRIX = 2**28
 LARGE_MATRIX = 2**31
 # Entries of M read or written between two looks for Ctrl-C: about a second.
 CHUNK_TOUCHES = 2**25
-# From this share of zeros on, M is given out as a sparse matrix: that is where it takes less memory.
+# From this share of zeros on, a full M that is not small is given out as a sparse matrix, which takes less memory.
 SPARSE_SHARE = 2 / 3
+SMALL = 2**16
 # What cannot change while a stream runs.
 FIXED = ("init", "average", "storage", "dtype", "penalty", "covariance")
 
@@ -63,13 +65,12 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
                 return self
             self._start_in(self._final_storage(triplets))
             rule, start = self._rule(), self._model.virgin[0]
-            with uninterrupted():
-                sparse = isinstance(self._model, SparseModel)
-                change, total, steps = fit_gram(triplets, start, rule, sparse, self.max_memory)
-                self._model.clock = self._model.n_steps = len(triplets)
-                self._model.settle()
-                self._model.add(change, total)
-                self._note(np.ones(len(triplets), dtype=np.int8), steps)
+            sparse = isinstance(self._model, SparseModel)
+            change, total, steps = fit_gram(triplets, start, rule, sparse, self.max_memory)
+            self._model.clock = self._model.n_steps = len(triplets)
+            self._model.settle()
+            self._model.add(change, total)
+            self._note(np.ones(len(triplets), dtype=np.int8), steps)
         return self
 
     def learn_one(self, x: Any, positive: Any, negative: Any) -> bool:
@@ -126,39 +127,53 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
             raise ValueError("storage='gram' needs anchors and items from one X; use storage 'dense' or 'sparse'")
         if self.storage != "auto":
             return self.storage
-        if self._can_be_gram() and triplets.items is None and gram_is_cheaper(triplets, self.max_memory):
-            return "gram"
-        return self._final_storage(triplets)
+        storage = self._final_storage(triplets)
+        can_be_gram = storage == "dense" and triplets.items is None and self._can_be_gram()
+        return "gram" if can_be_gram and gram_is_cheaper(triplets, self.max_memory) else storage
 
     def _final_storage(self, triplets: Triplets) -> str:
         shape = triplets.n_features, triplets.n_item_features
         if self.storage in ("dense", "sparse"):
             return self.storage
-        size = dense_bytes(shape, self._rule(), self.dtype)
         touched = len(triplets) * _touches(triplets) / (float(shape[0]) * shape[1])
-        fits = self.max_memory is None or size <= self.max_memory
-        return "dense" if fits and (size <= SMALL_MATRIX or (size <= LARGE_MATRIX and touched > 1.0)) else "sparse"
+        return self._auto_storage(shape, LARGE_MATRIX if touched > 1.0 else SMALL_MATRIX)
+
+    def _auto_storage(self, shape: tuple[int, int], most: float) -> str:
+        """A full matrix of up to `most` bytes, else a sparse one."""
+        size = dense_bytes(shape, self._rule(), self.dtype)
+        return "dense" if size <= min(most, memory_limit(self.max_memory)) else "sparse"
 
     def _start(self) -> None:
-        shape = self.n_features_in_, self.n_item_features_
-        small = dense_bytes(shape, self._rule(), self.dtype) <= SMALL_MATRIX
-        self._start_in(self.storage if self.storage in ("dense", "sparse") else ("dense" if small else "sparse"))
+        auto = self._auto_storage((self.n_features_in_, self.n_item_features_), SMALL_MATRIX)
+        self._start_in(self.storage if self.storage in ("dense", "sparse") else auto)
+
+    def _start_from(self, header: dict[str, Any]) -> None:
+        self.n_item_features_ = header_value(header, "n_item_features", int)
+        if min(self.n_features_in_, self.n_item_features_) < 1:
+            raise ModelFileError("header entries 'n_features_in' and 'n_item_features' should be at least 1")
+        storage = header_value(header, "storage", str)
+        if storage not in ("dense", "sparse"):
+            raise ModelFileError(f"header entry 'storage' should be 'dense' or 'sparse', found {storage[:40]!r}")
+        self._check_shape()
+        self._model = self._make_model(storage)
+        self._forget(*FIXED)
+
+    def _check_shape(self) -> None:
+        d, e = self.n_features_in_, self.n_item_features_
+        if d != e and isinstance(self.init, str) and self.init == "identity":
+            raise ValueError(
+                f"init='identity' needs queries and items of the same features, got {d} and {e}; use init='zero'"
+            )
+        if d != e and self._rule().exempt_diagonal:
+            raise ValueError(
+                f"penalty='offdiagonal' needs queries and items of the same features, got {d} and {e}; use penalty='l1'"
+            )
 
     def _start_in(self, storage: str) -> None:
-        shape, rule = (self.n_features_in_, self.n_item_features_), self._rule()
-        if shape[0] != shape[1]:
-            if isinstance(self.init, str) and self.init == "identity":
-                raise ValueError(
-                    f"init='identity' needs queries and items of the same features, got {shape[0]} and {shape[1]}; "
-                    "use init='zero'"
-                )
-            if rule.exempt_diagonal:
-                raise ValueError(
-                    f"penalty='offdiagonal' needs queries and items of the same features, got {shape[0]} and "
-                    f"{shape[1]}; use penalty='l1'"
-                )
+        self._check_shape()
         self._model = self._make_model(storage)
         if isinstance(self.init, Metric):
+            shape = self.n_features_in_, self.n_item_features_
             if self.init.kind != "bilinear" or self.init.matrix.shape != shape:
                 raise ValueError(f"init must be a bilinear Metric of shape {shape}, got {self.init!r}")
             if abs(self.init.matrix).max() > LARGEST_CHANGE:
@@ -179,11 +194,12 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
         """Learn from each triplet once. Where the stream is `known` to end with them, room is made ahead."""
         self._model.max_memory = self.max_memory
         for part in self._chunks(triplets):
-            rows, items, numbers = self._translated(part)
+            with uninterrupted():  # new features are numbered here
+                rows, items, numbers = self._translated(part)
             whole = len(part) == len(triplets) and not isinstance(self.init, Metric)
             if known and whole and isinstance(self._model, SparseModel):
                 self._model.reserve(rows, items, numbers)
-            size = max(1, int(CHUNK_TOUCHES / max(1.0, _touches(part))))
+            size = max(1, int(CHUNK_TOUCHES / max(1.0, self._model.cost(_touches(part)))))
             for start in range(0, len(part), size):
                 own = tuple(column[start : start + size] for column in numbers)
                 n = len(own[0])
@@ -226,7 +242,7 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
 
     def _current_metric(self) -> Metric:
         M = self._model.matrix()
-        if not sp.issparse(M) and np.count_nonzero(M) <= (1.0 - SPARSE_SHARE) * M.size:
+        if M.size > SMALL and not sp.issparse(M) and np.count_nonzero(M) <= (1.0 - SPARSE_SHARE) * M.size:
             M = sp.csr_array(M)
         return Metric(M, kind="bilinear", feature_names=getattr(self, "feature_names_in_", None), origin=self._origin())
 
@@ -247,14 +263,7 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
         return header, arrays | {f"model.{name}": array for name, array in own_arrays.items()}
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        self.n_item_features_ = header_value(header, "n_item_features", int)
-        if min(self.n_features_in_, self.n_item_features_) < 1:
-            raise ModelFileError("header entries 'n_features_in' and 'n_item_features' should be at least 1")
         super()._set_state(header, arrays)
-        storage = header_value(header, "storage", str)
-        if storage not in ("dense", "sparse"):
-            raise ModelFileError(f"header entry 'storage' should be 'dense' or 'sparse', found {storage[:40]!r}")
-        self._model = self._make_model(storage)
         own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
         self._model.set_state(header_value(header, "model", dict), own, self.n_steps_)
 

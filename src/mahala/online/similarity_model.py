@@ -120,6 +120,10 @@ class SimilarityModel(ABC):
         d, e = self.shape
         return (1.0 / (rule.r * e), 1.0 / (rule.r * d)) if rule.r else (0.0, 0.0)
 
+    def cost(self, touched: float) -> float:
+        """What a step costs, in entries read or written, where it is about so many."""
+        return touched
+
     @property
     def n_averaged(self) -> int:
         """The number of models that the mean is taken of; 0 for the last model alone."""
@@ -168,6 +172,8 @@ class SimilarityModel(ABC):
         if self.clock > min(n_steps, self._longest_clock()) or n_steps > np.iinfo(np.int64).max:
             raise ModelFileError(f"header entry 'clock' should not be beyond {n_steps} steps, found {self.clock}")
         self.virgin = (number_value(header, "virgin"), number_value(header, "virgin_sum"))
+        if self.shape[0] != self.shape[1] and self.virgin != (0.0, 0.0):
+            raise ModelFileError("header entries 'virgin' and 'virgin_sum' should be 0 where M is not square")
         theta, delta = number_value(header, "theta", least=0.0), number_value(header, "delta", least=0.0)
         if not (delta > 0.0 and np.isfinite(theta / delta)):
             raise ModelFileError("header entry 'delta' should be positive, and 'theta' in proportion")

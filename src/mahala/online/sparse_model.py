@@ -13,7 +13,7 @@ from mahala.kernels import block_store
 from mahala.kernels import lazy_sparse as kernels
 from mahala.kernels.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
 from mahala.kernels.triplets import Rows
-from mahala.memory import check_room
+from mahala.memory import check_room, memory_limit
 from mahala.online.similarity_model import Ints, Rule, SimilarityModel, Steps, tidy
 
 # Room at first, in numbers and in slots: little of it is touched before it is needed.
@@ -124,23 +124,23 @@ class SparseModel(SimilarityModel):
 
     def _make_room(self, stuck: int) -> None:
         payload, table = len(self.store.payload), len(self.store.table)
+        size, limit = self.dtype.itemsize, memory_limit(self.max_memory)
         if stuck == PAYLOAD_IS_FULL:
-            width = self.layout[0]
-            payload = (int(GROWTH * payload) + 64 * width) // width * width
+            least = payload + 64 * self.layout[0]
+            payload = max(least, int(min(GROWTH * payload, (limit - 8.0 * table) / size)))
         else:
-            table = int(GROWTH * table) // 2 * 2 + 2 * int(np.max(self.store.used, initial=0)) * 4
-        try:
-            check_room(
-                float(payload) * self.dtype.itemsize + 8.0 * table,
-                self.max_memory,
-                f"the {self.store.tails[ENTRIES]} entries changed so far and more",
-                "raise max_memory, use dtype='float32' or fewer features; the learner stands as before the next step",
-            )
-        except MemoryError:
-            if not self.droppable or not self._drop_zeros():
-                raise
-        else:
-            self._resize(payload, table)
+            least = table + 8 * int(np.max(self.store.used, initial=1))
+            table = max(least, int(min(GROWTH * table, (limit - float(size) * payload) / 8.0)) // 2 * 2)
+        needed = float(payload) * size + 8.0 * table
+        if needed > limit and self.droppable and self._drop_zeros():
+            return
+        check_room(
+            needed,
+            self.max_memory,
+            f"the {self.store.tails[ENTRIES]} entries changed so far and more",
+            "raise max_memory, use dtype='float32' or fewer features",
+        )
+        self._resize(payload, table)
 
     def _check_links(self, n_payload: int) -> None:
         """Free room is linked by numbers as long as those of the payload."""
@@ -161,7 +161,6 @@ class SparseModel(SimilarityModel):
         before = int(self.store.tails[PAYLOAD])
         self.settle()
         indptr, columns, payload = self._dump(keep_zeros=False)
-        self.store = self._empty_store(0, 0, 0)
         self._load(indptr, columns, payload)
         return int(self.store.tails[PAYLOAD]) < 0.8 * before
 
@@ -177,13 +176,18 @@ class SparseModel(SimilarityModel):
 
     def _load(self, indptr: Ints, columns: NDArray[np.int32], payload: NDArray[Any]) -> None:
         """Put entries, row by row, into a new store."""
-        n_rows, width = len(indptr) - 1, self.layout[0]
-        self.store = self._empty_store(n_rows, max(FIRST_PAYLOAD, int(1.2 * len(payload))), FIRST_TABLE)
-        row = done = 0
-        while row < n_rows:
-            row, done, stuck = block_store.load(self.store, width, row, done, indptr, columns, payload)
-            if stuck:
-                self._make_room(stuck)
+        width = self.layout[0]
+        rooms, slots = block_store.count_rooms(indptr, columns)
+        check_room(
+            float(rooms + 1) * width * self.dtype.itemsize + 16.0 * slots,
+            self.max_memory,
+            f"a matrix with {len(columns)} entries",
+            "raise max_memory or use dtype='float32'",
+        )
+        store = self._empty_store(len(indptr) - 1, (rooms + 1) * width, slots)
+        if not block_store.load(store, width, indptr, columns, payload):
+            raise ValueError("columns must come row by row, and in a row by blocks of 64")
+        self.store = store
 
     def matrix(self) -> Any:
         indptr = np.zeros(self.shape[0] + 1, dtype=np.int64)
@@ -196,26 +200,24 @@ class SparseModel(SimilarityModel):
         return sp.csr_array((data, indices, indptr), shape=self.shape)
 
     def add(self, change: Any, total: Any) -> None:
-        change = sp.csr_matrix(change)
-        counts = np.bincount(change.indices, minlength=len(self.numbers))
-        counts[: self.shape[0]] += np.diff(change.indptr)
+        # As the parts of complex numbers the two have one pattern, wherever either has a value.
+        both = sp.csr_matrix(change) + 1j * sp.csr_matrix(total) if self.layout[2] else sp.csr_matrix(change)
+        counts = np.bincount(both.indices, minlength=len(self.numbers))
+        counts[: self.shape[0]] += np.diff(both.indptr)
         used = np.flatnonzero(counts)
         self._number(used[np.argsort(-counts[used], kind="stable")])
         rows = self.features < self.shape[0]
         lengths = np.zeros(len(self.store.log), dtype=np.int64)
-        planes = []
-        for matrix, start in list(zip((change, total), self.virgin, strict=True))[: 1 + self.layout[2]]:
-            part = sp.csr_matrix(matrix)[self.features[rows]]
-            part.indices = self.numbers[part.indices].astype(np.int32)
-            part.has_sorted_indices = False
-            part.sort_indices()
-            part.data[np.repeat(np.flatnonzero(rows), np.diff(part.indptr)) == part.indices] += start
-            planes.append(part.data)
-            lengths[: len(rows)][rows] = np.diff(part.indptr)
-        payload = np.zeros((change.nnz, self.layout[0]), dtype=self.dtype)
-        payload[:, 0] = planes[0]
+        part = both[self.features[rows]]
+        lengths[: len(rows)][rows] = np.diff(part.indptr)
+        part.indices = self.numbers[part.indices].astype(np.int32)
+        part.has_sorted_indices = False
+        part.sort_indices()
+        diagonal = np.repeat(np.flatnonzero(rows), np.diff(part.indptr)) == part.indices
+        payload = np.zeros((part.nnz, self.layout[0]), dtype=self.dtype)
+        payload[:, 0] = part.data.real + self.virgin[0] * diagonal
         if self.layout[2]:
-            payload[:, -1] = planes[1]
+            payload[:, -1] = part.data.imag + self.virgin[1] * diagonal
         self._load(np.append(0, np.cumsum(lengths)), part.indices, payload.ravel())
 
     def get_state(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
