@@ -121,6 +121,14 @@ def check_sign(similar: Any) -> bool:
     raise ValueError(f"similar must be True or False, or +1 or -1, got {similar!r}")
 
 
+def check_positive(value: Any, name: str, most: float = np.inf) -> None:
+    """Refuses a parameter that is not a positive, finite number, or is above `most`."""
+    if not (is_number(value) and 0.0 < value < np.inf):
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:g}, got {value!r}: steps so long overflow")
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 

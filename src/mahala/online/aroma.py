@@ -27,8 +27,8 @@ class AROMA(SimilarityLearner):
     r : float
         Regularization: the larger, the shorter the steps and the slower confidence grows.
     covariance : "full" or "diagonal"
-        Whether Λ and Γ are full matrices or diagonal. A full one costs O(d²) a step and memory for three matrices;
-        with diagonal ones a step costs O(nnz(x) · nnz(q)).
+        Whether Λ and Γ are full matrices or diagonal. Full ones cost O(d²) a step and memory for three matrices, so
+        they are for some thousand features at most; with diagonal ones a step costs O(nnz(x) · nnz(q)).
     init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
 
     The attributes are those of `OASIS`.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
-
 from mahala.metric import Metric
 from mahala.online.similarity_learner import SimilarityLearner, Storage
 from mahala.online.similarity_model import Rule
-from mahala.validation import is_number
+from mahala.validation import check_positive
 
 
 class OASIS(SimilarityLearner):
@@ -40,7 +38,7 @@ class OASIS(SimilarityLearner):
 
     Attributes
     ----------
-    metric_ : Metric, bilinear; its matrix is sparse where most of M is zero
+    metric_ : Metric, bilinear; its matrix is sparse where M is held so, or is large and mostly zero
     sparsity_ : float, share of entries of M that are zero
     history_ : History, what happened at each step: y is 1, `predicted` whether x⁺ was the more similar, p = 1 - xᵀMq
     n_steps_, n_updates_, n_mistakes_ : int
@@ -87,6 +85,5 @@ class OASIS(SimilarityLearner):
         return Rule(1.0, 0.0, float(self.C), average=bool(self.average))
 
     def _check_params(self) -> None:
-        if not (is_number(self.C) and 0.0 < self.C < np.inf):
-            raise ValueError(f"C must be a positive number, got {self.C!r}")
+        check_positive(self.C, "C")
         super()._check_params()

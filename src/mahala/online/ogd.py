@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
-
 from mahala.metric import Metric
-from mahala.online.similarity_learner import SimilarityLearner, Storage
+from mahala.online.similarity_learner import LONGEST_STEP, SimilarityLearner, Storage
 from mahala.online.similarity_model import Rule
-from mahala.validation import is_number
+from mahala.validation import check_positive
 
 
 class OGD(SimilarityLearner):
@@ -63,6 +61,5 @@ class OGD(SimilarityLearner):
         return Rule(0.0, 0.0, float(self.eta), average=bool(self.average))
 
     def _check_params(self) -> None:
-        if not (is_number(self.eta) and 0.0 < self.eta < np.inf):
-            raise ValueError(f"eta must be a positive number, got {self.eta!r}")
+        check_positive(self.eta, "eta", LONGEST_STEP)
         super()._check_params()

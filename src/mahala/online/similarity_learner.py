@@ -35,6 +35,8 @@ CHUNK_TOUCHES = 2**25
 # From this share of zeros on, a full M that is not small is given out as a sparse matrix, which takes less memory.
 SPARSE_SHARE = 2 / 3
 SMALL = 2**16
+# Longer steps than this are no steps but mistakes.
+LONGEST_STEP = 1e20
 # What cannot change while a stream runs.
 FIXED = ("init", "average", "storage", "dtype", "penalty", "covariance")
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from mahala.metric import Metric
-from mahala.online.similarity_learner import SimilarityLearner, Storage
+from mahala.online.similarity_learner import LONGEST_STEP, SimilarityLearner, Storage
 from mahala.online.similarity_model import Rule
-from mahala.validation import is_number
+from mahala.validation import check_positive, is_number
 
 
 class SORS(SimilarityLearner):
@@ -24,7 +24,7 @@ class SORS(SimilarityLearner):
     eta : float
         Step length.
     lam : float
-        Weight of the penalty: the larger, the sparser.
+        Weight of the penalty: the larger, the sparser. In T steps an entry loses up to ηλT in all.
     penalty : "l1" or "offdiagonal"
         Which entries are thresholded: all (the paper's I), or all but the diagonal (its II).
     init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
@@ -74,14 +74,7 @@ class SORS(SimilarityLearner):
         return Rule(0.0, 0.0, eta, eta, eta * float(self.lam), off, late=True, average=bool(self.average))
 
     def _check_params(self) -> None:
-        if not (is_number(self.eta) and 0.0 < self.eta < np.inf):
-            raise ValueError(f"eta must be a positive number, got {self.eta!r}")
-        if not (is_number(self.lam) and 0.0 <= self.lam < np.inf):
-            raise ValueError(f"lam must be a number from 0 up, got {self.lam!r}")
-        if not float(self.eta) * float(self.lam) < np.inf:
-            raise ValueError(f"lam must be such that eta lam is a number, got {self.lam!r} with eta={self.eta!r}")
-        if self.penalty not in ("l1", "offdiagonal"):
-            raise ValueError(f"penalty must be 'l1' or 'offdiagonal', got {self.penalty!r}")
+        _check(self, 1.0)
         super()._check_params()
 
 
@@ -161,17 +154,17 @@ class AdaSORS(SimilarityLearner):
         )
 
     def _check_params(self) -> None:
-        if not (is_number(self.eta) and 0.0 < self.eta < np.inf):
-            raise ValueError(f"eta must be a positive number, got {self.eta!r}")
-        if not (is_number(self.lam) and 0.0 <= self.lam < np.inf):
-            raise ValueError(f"lam must be a number from 0 up, got {self.lam!r}")
-        if not (is_number(self.delta) and 0.0 < self.delta < np.inf):
-            raise ValueError(f"delta must be a positive number, got {self.delta!r}")
-        if not float(self.eta) * float(self.lam) / float(self.delta) < np.inf:
-            raise ValueError(
-                f"lam must be such that eta lam / delta is a number, got {self.lam!r} with eta={self.eta!r} and "
-                f"delta={self.delta!r}"
-            )
-        if self.penalty not in ("l1", "offdiagonal"):
-            raise ValueError(f"penalty must be 'l1' or 'offdiagonal', got {self.penalty!r}")
+        check_positive(self.delta, "delta")
+        _check(self, float(self.delta))
         super()._check_params()
+
+
+def _check(learner: SORS | AdaSORS, sigma: float) -> None:
+    """What both have: a step length, a penalty and its weight, whose threshold in a step is at most ηλ/σ."""
+    check_positive(learner.eta, "eta", LONGEST_STEP)
+    if not (is_number(learner.lam) and 0.0 <= learner.lam < np.inf):
+        raise ValueError(f"lam must be a number from 0 up, got {learner.lam!r}")
+    if not float(learner.eta) * float(learner.lam) / sigma < np.inf:
+        raise ValueError(f"lam must be such that thresholds are numbers, got {learner.lam!r} with eta={learner.eta!r}")
+    if learner.penalty not in ("l1", "offdiagonal"):
+        raise ValueError(f"penalty must be 'l1' or 'offdiagonal', got {learner.penalty!r}")
