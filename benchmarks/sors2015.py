@@ -279,35 +279,54 @@ def trade_off(name: str, n: int) -> None:
             file.flush()
 
 
+def summary(name: str) -> list[list[str]]:
+    """The rows of a data set's table: method, runs, triplets, parameters, then ours | the paper's."""
+    rows, table = read_cells(), []
+    for method in METHODS:
+        own = [row for row in rows if (row["dataset"], row["method"]) == (name, method)]
+        if not own:
+            continue
+        published = PUBLISHED[name].get(method)
+        cells = []
+        for k, (key, scale) in enumerate((("map", 100), ("sparsity", 100), ("seconds", 1))):
+            # The first run stops for the points of the curves: it goes through partial_fit, the others through fit.
+            later = [row for row in own if row["run"] != "0"] if key == "seconds" else []
+            values = scale * np.array([float(row[key]) for row in later or own])
+            spread = f"±{values.std(ddof=1):.2f}" if len(values) > 1 and key == "map" else ""
+            theirs = "" if published is None else f" | {published[k]:g}"
+            cells.append(f"{values.mean():.{1 if key == 'seconds' else 2}f}{spread}{theirs}")
+        params = ", ".join(f"{key}={value:g}" for key, value in json.loads(own[0]["params"]).items())
+        table.append([method, str(len(own)), f"{int(own[0]['triplets']):,}", params, *cells])
+    return table
+
+
+COLUMNS = ("method", "runs", "triplets", "parameters", "MAP %", "sparsity %", "CPU s")
+
+
 def show(console: Console) -> None:
-    rows = read_cells()
     for name in DATASETS:
-        table = Table(title=f"{name}: ours (mean ± sd over runs) | the paper's")
-        for column in ("method", "runs", "parameters", "MAP %", "sparsity %", "CPU s"):
-            table.add_column(column)
-        for method in METHODS:
-            own = [row for row in rows if (row["dataset"], row["method"]) == (name, method)]
-            if not own:
-                continue
-            published = PUBLISHED[name].get(method)
-            cells = []
-            for k, (key, scale) in enumerate((("map", 100), ("sparsity", 100), ("seconds", 1))):
-                # The first run stops for the points of the curves: it goes through partial_fit, the others through fit.
-                later = [row for row in own if row["run"] != "0"] if key == "seconds" else []
-                values = scale * np.array([float(row[key]) for row in later or own])
-                spread = f"±{values.std(ddof=1):.2f}" if len(values) > 1 else ""
-                theirs = "" if published is None else f" | {published[k]:g}"
-                cells.append(f"{values.mean():.2f}{spread}{theirs}")
-            params = ", ".join(f"{key}={value:g}" for key, value in json.loads(own[0]["params"]).items())
-            table.add_row(method, str(len(own)), params, *cells)
+        table = Table(*COLUMNS, title=f"{name}: ours | the paper's")
+        for row in summary(name):
+            table.add_row(*row)
         if table.row_count:
             console.print(table)
+
+
+def markdown() -> str:
+    """The tables as a page shows them."""
+    lines = []
+    for name in DATASETS:
+        lines += [f"### {name}: ours | the paper's", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+        for row in summary(name):
+            cells = (cell.replace(" | ", " \\| ") for cell in row)  # a bar would end the cell
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def figures() -> None:
     """Figures 1 (MAP against steps), 2 (precision among the first k), 3 (sparsity against steps) and 5 (trade-off)."""
     rows = [row for row in read_cells() if row["run"] == "0"]
-    names = [name for name in DATASETS if any(row["dataset"] == name for row in rows)]
     shown = METHODS[3:]
     styles = dict(zip(shown, ("C0-", "C1-", "C2-", "C2--", "C3-", "C3--"), strict=True))
     drawings = {
@@ -316,6 +335,8 @@ def figures() -> None:
         "figure3": ("triplets", "sparsity of M", lambda row: [(t, zero) for t, _, zero in json.loads(row["curve"])]),
     }
     for file, (x, y, points) in drawings.items():
+        drawn = {row["dataset"] for row in rows if row["method"] in shown and len(points(row)) > 1}
+        names = [name for name in DATASETS if name in drawn]
         figure, axes = plt.subplots(2, 3, figsize=(12, 6.5), layout="constrained", squeeze=False)
         for ax, name in zip(axes.flat, names, strict=False):
             for row in rows:
@@ -373,6 +394,7 @@ def main() -> None:
             )
     show(console)
     figures()
+    (RESULTS / "tables.md").write_text(markdown(), encoding="utf-8")
 
 
 if __name__ == "__main__":
