@@ -2,6 +2,9 @@
 
 Where M only ever grows by τ x qᵀ, it is M₀ + XᵀΘX with Θ of shape n × n. Then x_aᵀ(M - M₀)x_b = (KΘK)_ab, K = XXᵀ,
 and with P = KΘ kept a step costs O(n), whatever the dimension.
+
+Items count by their differences only, so on their side inner products L may be taken from any origin instead: from one
+amidst the rows they keep their digits.
 """
 
 from __future__ import annotations
@@ -19,24 +22,25 @@ Rows = NDArray[np.intp]
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def stream(
     K: Floats,
+    L: Floats,
     P: Floats,
-    start: float,
     anchors: Rows,
     positives: Rows,
     negatives: Rows,
+    firsts: Floats,
     q_norms: Floats,
     rule: StepRule,
     p: Floats,
     tau: Floats,
     predicted: NDArray[np.int8],
 ) -> None:
-    """One step for each triplet of rows, M₀ = start · I; P = KΘ changes in place, and Θ is what τ says."""
+    """One step for each triplet of rows, of which `firsts` has the score under M₀; P = KΘ changes in place."""
     n = len(K)
     for t in range(len(anchors)):
         a, b, c = anchors[t], positives[t], negatives[t]
-        score = start * (K[a, b] - K[a, c])
+        score = firsts[t]
         for j in range(n):
-            score += P[a, j] * (K[b, j] - K[c, j])
+            score += P[a, j] * (L[b, j] - L[c, j])
         if q_norms[t] == 0.0:
             score = 0.0  # inner products with equal rows may differ by rounding
         predicted[t] = 1 if score > 0.0 else -1

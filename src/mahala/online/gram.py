@@ -13,8 +13,9 @@ from mahala.kernels import gram as kernels
 from mahala.memory import check_room
 from mahala.online.similarity_model import Rule, Steps
 
-# K and P take 512 MiB each at this number of rows.
+# K, L and P take 512 MiB each at this number of rows.
 MOST_ROWS = 8192
+ROOM = 24.0  # bytes for each two rows
 # Triplets whose differences are held at a time.
 BLOCK = 4096
 
@@ -30,17 +31,22 @@ def fit_gram(
     used, numbers = np.unique(np.stack([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True)
     a, b, c = numbers.reshape(3, -1)
     check_room(
-        16.0 * len(used) ** 2,
+        ROOM * len(used) ** 2,
         max_memory,
         f"all inner products of {len(used)} rows",
         "raise max_memory, or use another storage",
     )
     X = triplets.X[used].astype(np.float64)
-    K = X @ X.T
-    K = K.toarray() if is_sparse(K) else K
-    q_norms = np.concatenate([_squared_norms(X[b[i : i + BLOCK]] - X[c[i : i + BLOCK]]) for i in range(0, T, BLOCK)])
+    K = _inner_products(X)
+    # Around one of the rows: whole numbers stay whole, and with them ties.
+    L = K if is_sparse(X) else _inner_products(X - X[_squared_norms(X - X.mean(axis=0)).argmin()])
+    firsts, q_norms = np.empty(T), np.empty(T)
+    for i in range(0, T, BLOCK):
+        own = slice(i, i + BLOCK)
+        q = X[b[own]] - X[c[own]]
+        firsts[own], q_norms[own] = start * _dots(X[a[own]], q), _squared_norms(q)
     steps: Steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
-    kernels.stream(K, np.zeros_like(K), start, a, b, c, q_norms, rule.step(np.float64), *steps)
+    kernels.stream(K, L, np.zeros_like(K), a, b, c, firsts, q_norms, rule.step(np.float64), *steps)
     tau = steps[1]
     weights = (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,)
     matrices = [_outer(X, a, b, c, weight, sparse) for weight in weights]
@@ -60,17 +66,27 @@ def _outer(X: Any, a: Any, b: Any, c: Any, weights: Any, sparse: bool) -> Any:
     return sp.csr_matrix(X.T @ right) if sparse else np.asarray(X.T @ right)
 
 
-def _squared_norms(rows: Any) -> Any:
+def _inner_products(X: Any) -> Any:
+    products = X @ X.T
+    return products.toarray() if is_sparse(products) else products
+
+
+def _dots(rows: Any, others: Any) -> Any:
+    """The inner product of each row with the same row of others."""
     if is_sparse(rows):
-        return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", rows, rows)
+        return np.asarray(rows.multiply(others).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", rows, others)
+
+
+def _squared_norms(rows: Any) -> Any:
+    return _dots(rows, rows)
 
 
 def gram_is_cheaper(triplets: Triplets, max_memory: float | None) -> bool:
     """Whether the triplets cost less through inner products, in units of an entry of M read or written in place."""
     X, T = triplets.X, len(triplets)
     n = min(X.shape[0], 3 * T)
-    if n > MOST_ROWS or (max_memory is not None and 16.0 * n * n > max_memory):
+    if n > MOST_ROWS or (max_memory is not None and ROOM * n * n > max_memory):
         return False
     nnz = X.nnz / X.shape[0] if is_sparse(X) else float(X.shape[1])
     direct = T * nnz * min(2.0 * nnz, float(X.shape[1]))
