@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -135,3 +136,15 @@ def is_number(value: Any) -> bool:
 
 def is_count(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def check_counts(k: Any, default: range, available: int, what: str) -> NDArray[np.intp]:
+    """One or several numbers from 1 to `available`, different and ascending; of the default as many as there are."""
+    if isinstance(k, range) and k == default:
+        k = range(1, min(default[-1], available) + 1)
+    values = list(k) if isinstance(k, Iterable) else [k]
+    if not values or not all(is_count(value) for value in values):
+        raise ValueError(f"k must be one or several integers of at least 1, got {values}")
+    if max(values) > available:
+        raise ValueError(f"k must be at most {available}, {what}, got {max(values)}")
+    return np.unique(np.array(values, dtype=np.intp))

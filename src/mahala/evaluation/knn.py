@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from mahala.kernels.neighbors import nearest, vote
 from mahala.metric import Metric
-from mahala.validation import check_labels, check_rows
+from mahala.validation import check_counts, check_labels, check_rows
 
 DEFAULT_K = range(1, 26)
 
@@ -103,15 +102,7 @@ def _check_k(k: int | Iterable[int], available: int) -> NDArray[np.intp]:
     """Different numbers of neighbours in ascending order."""
     if available < 1:
         raise ValueError("X_train must have at least 2 rows for leave-one-out, got 1")
-    if isinstance(k, range) and k == DEFAULT_K:
-        k = range(1, min(DEFAULT_K[-1], available) + 1)
-    values = list(k) if isinstance(k, Iterable) else [k]
-    wrong = [value for value in values if isinstance(value, bool) or not isinstance(value, Integral) or value < 1]
-    if wrong or not values:
-        raise ValueError(f"k must be one or several integers of at least 1, got {values}")
-    if max(values) > available:
-        raise ValueError(f"k must be at most {available}, the number of available neighbours, got {max(values)}")
-    return np.unique(np.array(values, dtype=np.intp))
+    return check_counts(k, DEFAULT_K, available, "the number of available neighbours")
 
 
 def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:

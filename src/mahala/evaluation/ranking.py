@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mahala.kernels.ranking import retrieval
 from mahala.metric import Metric, scores_in_blocks
-from mahala.validation import check_labels, check_rows, class_codes, is_count
+from mahala.validation import check_counts, check_labels, check_rows, class_codes
 
 DEFAULT_K = range(1, 51)
 
@@ -86,7 +86,7 @@ def precision_at_k(
     """
     leave_one_out = X_items is None
     X, codes, X_items, item_codes = _check(X, y, X_items, y_items)
-    ks = _check_k(k, len(item_codes) - leave_one_out)
+    ks = check_counts(k, DEFAULT_K, len(item_codes) - leave_one_out, "the number of items of a query")
     blocks = scores_in_blocks(metric, X, X_items)
     average, found = retrieval(blocks, codes, item_codes, int(ks[-1]), exclude_self=leave_one_out)
     return PrecisionAtK(ks, found[ks - 1] / ks / _answerable(average).sum())
@@ -107,18 +107,6 @@ def _check(X: Any, y: Any, X_items: Any, y_items: Any) -> tuple[Any, NDArray[np.
     labels = np.concatenate([check_labels(y, n), check_labels(y_items, X_items.shape[0], "y_items")])
     codes = class_codes(labels, len(labels), "y and y_items")
     return X, codes[:n], X_items, codes[n:]
-
-
-def _check_k(k: int | Iterable[int], available: int) -> NDArray[np.intp]:
-    """Different numbers of items in ascending order."""
-    if isinstance(k, range) and k == DEFAULT_K:
-        k = range(1, min(DEFAULT_K[-1], available) + 1)
-    values = list(k) if isinstance(k, Iterable) else [k]
-    if not values or not all(is_count(value) for value in values):
-        raise ValueError(f"k must be one or several integers of at least 1, got {values}")
-    if max(values) > available:
-        raise ValueError(f"k must be at most {available}, the number of items of a query, got {max(values)}")
-    return np.unique(np.array(values, dtype=np.intp))
 
 
 def _answerable(average: NDArray[np.float64]) -> NDArray[np.bool_]:

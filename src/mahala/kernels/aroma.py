@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.pairs import STRIPE, add_terms
+from mahala.kernels.pairs import STRIPE, add_terms, dot
 from mahala.kernels.triplets import LARGEST_CHANGE
 
 Floats = NDArray[np.float64]
@@ -19,14 +19,6 @@ Floats = NDArray[np.float64]
 BLOCK = 64
 # Where no more than this share of a variance is left, what is there is rounding error, of either sign.
 NOISE = 1e-14
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def dot(a: Floats, b: Floats) -> float:
-    total = 0.0
-    for i in range(len(a)):
-        total += a[i] * b[i]
-    return total
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]

@@ -21,6 +21,7 @@ from mahala.kernels.triplets import (
     difference,
     late,
     late_sum,
+    shrink,
     step_length,
 )
 
@@ -201,12 +202,8 @@ def stream(
             else:
                 write(planes, columns[i], layout, penalty, now, n_q, q_columns, scaled, weight, values[i], eta)
         if len(left):
-            for i in range(first, stop):
-                row = columns[i]
-                left[row] /= 1.0 + shrinkage[0] * q_norm * values[i] * values[i] * left[row]
-            for j in range(n_q):
-                column = q_columns[j]
-                right[column] /= 1.0 + shrinkage[1] * x_norm * q_values[j] * q_values[j] * right[column]
+            shrink(columns, values, first, stop, left, shrinkage[0] * q_norm)
+            shrink(q_columns, q_values, 0, n_q, right, shrinkage[1] * x_norm)
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]

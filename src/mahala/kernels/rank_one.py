@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.pairs import COINCIDING, STRIPE, add_terms
+from mahala.kernels.pairs import COINCIDING, STRIPE, add_terms, dot
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -50,14 +50,6 @@ SPOILT = 0.01
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _dot(a: Floats, b: Floats) -> float:
-    total = 0.0
-    for j in range(len(a)):
-        total += a[j] * b[j]
-    return total
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _block_size(n: int, d: int) -> int:
     """Steps through one matrix product; few where d is small, since each also costs what the square of this takes."""
     return min(n, 16 if d < 32 else 32 if d < 512 else 64)
@@ -84,7 +76,7 @@ def _current(
         weight, term = weights[l] * gram[i, places[l]], terms[l]
         for j in range(len(a)):
             a[j] += weight * term[j]
-    return float(_dot(a, a))
+    return float(dot(a, a))
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -177,7 +169,7 @@ def stream_lego(
             predicted[t] = 1 if dist <= threshold else -1
             p[t] = abs(dist - target)
             tau[t] = 0.0
-            norm2 = _dot(block[i], block[i])
+            norm2 = dot(block[i], block[i])
             if norm2 >= COINCIDING and dist > 0.0:
                 length2 = _current(i, product, gram, terms, weights, places, n_terms)
                 step = lego_step(dist, target, eta)
@@ -244,7 +236,7 @@ def stream_rdml(
         product = np.dot(block, M)
         moves_any = False
         for i in range(len(block)):
-            dist[i] = _dot(product[i], block[i])
+            dist[i] = dot(product[i], block[i])
             moves_any = moves_any or y[t + i] * (dist[i] - 1.0) >= -BORDER
         solved = gram = inner = product  # not read where no pair moves M
         if moves_any:

@@ -67,3 +67,11 @@ def late_sum(m: float, steps: float, theta: float) -> float:
     if theta > 0.0:
         steps = min(steps, np.floor(abs(m) / theta))
     return float(steps * m - np.sign(m) * theta * steps * (steps + 1.0) / 2.0)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def shrink(columns: Ints, values: Floats, first: int, stop: int, variances: Floats, growth: float) -> None:
+    """Diagonal covariances after their inverse has grown by growth · v∘v."""
+    for i in range(first, stop):
+        own = columns[i]
+        variances[own] /= 1.0 + growth * values[i] * values[i] * variances[own]

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.files import ModelFileError, array_value, finite
-from mahala.kernels import block_store
+from mahala.kernels import block_store, pattern
 from mahala.kernels import lazy_sparse as kernels
 from mahala.kernels.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
 from mahala.kernels.triplets import Rows
@@ -86,7 +86,7 @@ class SparseModel(SimilarityModel):
         by_column = csc.indptr.astype(np.int64), csc.indices, csc.data
         masks = _masks(items)
         n_words = (D + 63) // 64
-        rooms, slots = kernels.count_pattern(by_column, by_anchor, masks, n_words)
+        rooms, slots = pattern.count_pattern(by_column, by_anchor, masks, n_words)
         n_payload = (rooms + 1) * self.layout[0]
         check_room(
             n_payload * self.dtype.itemsize + 16.0 * slots,
@@ -96,7 +96,7 @@ class SparseModel(SimilarityModel):
             "partial_fit, which stores only what changes",
         )
         self.store = self._empty_store(D, max(n_payload, FIRST_PAYLOAD), max(slots, FIRST_TABLE))
-        kernels.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.virgin)
+        pattern.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.virgin)
 
     def _stream(
         self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps
