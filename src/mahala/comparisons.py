@@ -83,6 +83,10 @@ class _Comparisons:
         columns = (None if column is None else column[key] for column in self._columns())
         return self._build(self.X, *columns, names=self.feature_names, items=self.items)
 
+    def over(self, X: Any) -> Self:
+        """The same comparisons over the same rows in another form."""
+        return self._build(X, *self._columns(), names=self.feature_names, items=self.items)
+
     def __repr__(self) -> str:
         kind = f"{self.X.dtype}{' CSR' if sp.issparse(self.X) else ''}"
         items = "" if self.items is None else f", items of shape {self.items.shape}"
@@ -164,6 +168,18 @@ class Pairs(_Comparisons):
     def y(self) -> NDArray[np.int8] | None:
         """The labels as +1 for similar and -1 for dissimilar, or None."""
         return None if self.similar is None else np.where(self.similar, np.int8(1), np.int8(-1))
+
+    def labelled(self, y: ArrayLike | None) -> Self:
+        """These pairs with the labels y; without y those that they have, and an error where they have none."""
+        if y is not None:
+            similar = check_signs(y, len(self), "y") == 1
+            return self._build(self.X, self.left, self.right, similar, names=self.feature_names)
+        if self.similar is None:
+            raise ValueError(
+                "y is needed: these pairs have no labels; give y with +1 for similar and -1 for dissimilar pairs, "
+                "or Pairs(..., similar=...)"
+            )
+        return self
 
     def differences(self, start: int = 0, stop: int | None = None, *, sparse: bool = False) -> Any:
         """The rows `X[left] - X[right]` of the pairs start..stop-1, computed in float64: dense, or CSR where X is."""

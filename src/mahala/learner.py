@@ -28,6 +28,9 @@ Arrays = dict[str, NDArray[Any]]
 # Rows of differences held at a time: 32 MiB of float64.
 CHUNK_ELEMENTS = 2**22
 
+# Neighbours that vote where a learner is scored on labelled rows.
+SCORE_NEIGHBORS = 3
+
 
 class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn estimator whose fitted state yields a `metric_`."""
@@ -138,6 +141,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
                 parts, metric_arrays = value.to_parts()
                 params[name] = {"metric": parts}
                 arrays |= {f"{name}.{key}": array for key, array in metric_arrays.items()}
+            elif name == "callback":
+                params[name] = None  # it is about how a fit is watched, not about what was learned
             elif callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)):
                 raise ValueError(
                     f"{name}={value!r} cannot be written to a file; use a number or a name that mahala knows"

@@ -201,9 +201,17 @@ class Metric:
         return result
 
     def transform(self, X: Any) -> FloatArray:
-        """Points in the space where this metric is the Euclidean distance, one of `n_components` dimensions."""
+        """Points in the space where this metric is the Euclidean distance, one of `n_components` dimensions.
+
+        Rows of float32 stay float32, through float64.
+        """
         self._require_psd("transform")
-        return np.asarray(self._rows(X, "X") @ self.components.T)
+        rows = self._rows(X, "X")
+        single = not is_sparse(X) and getattr(X, "dtype", None) == np.float32
+        result = np.empty((rows.shape[0], self.n_components), dtype=np.float32 if single else np.float64)
+        for block in row_blocks(rows.shape[0], rows.shape[1]):
+            result[block] = rows[block] @ self.components.T
+        return result
 
     def embed(self, X: Any, side: Literal["query", "item"] = "query") -> Any:
         """Points such that the inner product of a query and an item is their similarity.

@@ -9,13 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.kernels.neighbors import nearest, vote
-from mahala.learner import CHUNK_ELEMENTS, Learner, n_axes
+from mahala.kernels.neighbors import leave_one_out_errors
+from mahala.learner import CHUNK_ELEMENTS, SCORE_NEIGHBORS, Learner, n_axes
 from mahala.sampling import draw_pairs
-from mahala.validation import check_signs
-
-# Neighbours that vote where a learner is scored on labelled rows.
-SCORE_NEIGHBORS = 3
 
 
 class PairLearner(Learner):
@@ -37,7 +33,7 @@ class PairLearner(Learner):
         if reset:
             self._reset_seed()
         if isinstance(X, Pairs) or n_axes(X) == 3:
-            pairs = _labelled(X, y)
+            pairs = _as_pairs(X).labelled(y)
             if len(pairs) == 0:
                 raise ValueError("pairs must not be empty: 0 pairs given, at least one is needed")
             self._check_n_features_of(pairs, reset=reset)
@@ -87,17 +83,10 @@ class PairLearner(Learner):
         """Share of pairs predicted rightly; for rows with class labels, accuracy of leave-one-out 3-NN."""
         check_is_fitted(self)
         if isinstance(X, Pairs) or n_axes(X) == 3:
-            pairs = _labelled(X, y)
+            pairs = _as_pairs(X).labelled(y)
             return float(np.mean(self.predict(pairs) == pairs.y))
         X, codes = self._labelled_rows(X, y, reset=False)
         return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS)[-1])
-
-
-def leave_one_out_errors(embedded: NDArray[np.float64], codes: NDArray[np.intp], k: int) -> NDArray[np.float64]:
-    """Error of the 1, 2, ..., k nearest other rows' vote, for rows with class codes 0..c-1."""
-    neighbors, _ = nearest(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
-    errors: NDArray[np.float64] = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
-    return errors
 
 
 def _as_pairs(X: Any) -> Pairs:
@@ -111,17 +100,3 @@ def _as_pairs(X: Any) -> Pairs:
             "Reshape your data, or use transform on rows"
         )
     return Pairs.from_array(X)
-
-
-def _labelled(X: Any, y: Any) -> Pairs:
-    """Pairs with their labels; y, where given, counts."""
-    pairs = _as_pairs(X)
-    if y is not None:
-        similar = check_signs(y, len(pairs), "y") == 1
-        return Pairs._build(pairs.X, pairs.left, pairs.right, similar, names=pairs.feature_names)
-    if pairs.similar is None:
-        raise ValueError(
-            "y is needed: these pairs have no labels; give y with +1 for similar and -1 for dissimilar pairs, "
-            "or Pairs(..., similar=...)"
-        )
-    return pairs

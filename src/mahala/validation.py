@@ -130,6 +130,24 @@ def check_positive(value: Any, name: str, most: float = np.inf) -> None:
         raise ValueError(f"{name} must be at most {most:g}, got {value!r}: steps so long overflow")
 
 
+def check_count(value: Any, name: str) -> None:
+    """Refuses a parameter that is not an integer of at least 1."""
+    if not is_count(value):
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def check_tolerance(value: Any, name: str) -> None:
+    """Refuses a parameter that is not a finite number of at least 0."""
+    if not (is_number(value) and 0.0 <= value < np.inf):
+        raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+
+
+def check_flag(value: Any, name: str) -> None:
+    """Refuses a parameter that is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 

@@ -92,6 +92,13 @@ def vote(labels: NDArray[np.integer[Any]], n_classes: int) -> Rows:
     return winners
 
 
+def leave_one_out_errors(embedded: Floats, codes: Rows, k: int) -> Floats:
+    """Error of the 1, 2, ..., k nearest other rows' vote, for rows with class codes 0..c-1."""
+    neighbors, _ = nearest(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
+    errors: Floats = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
+    return errors
+
+
 def _dense(rows: Any) -> Floats:
     values: Any = rows.toarray() if isinstance(rows, (sp.csr_array, sp.csr_matrix)) else rows
     return np.ascontiguousarray(values, dtype=np.float64)

@@ -1,0 +1,1 @@
+"""Learners from all the data at once, one algorithm a file."""

@@ -1,0 +1,1 @@
+"""Learners that weight the features, one algorithm a file."""
