@@ -22,7 +22,7 @@ from mahala.learner import CHUNK_ELEMENTS, SCORE_NEIGHBORS, Arrays, Learner, n_a
 from mahala.memory import check_room
 from mahala.metric import Metric
 from mahala.progress import progress_bar
-from mahala.validation import check_count, check_flag, check_tolerance
+from mahala.validation import check_count, check_flag, check_scale, check_tolerance
 
 Floats = NDArray[Any]  # of float32 or float64
 # What is learned: "L" with M = LᵀL, "M" itself, or the weights "w" of a diagonal M; beside it what a warm start needs.
@@ -86,7 +86,10 @@ class BatchLearner(Learner):
 
     # The comparisons from which it learns; None: rows with class labels only.
     _learns_from: ClassVar[type[Pairs] | type[Triplets] | None] = None
+    # Whether the rows must have class labels.
+    _needs_labels: ClassVar[bool] = True
 
+    random_state: Any = None  # a parameter of those that draw
     max_iter: int
     tol: float
     warm_start: bool
@@ -165,6 +168,9 @@ class BatchLearner(Learner):
                 raise ValueError(f"{name} must not be empty: 0 {name} given, at least one is needed")
             self._check_n_features_of(comparisons, reset=reset)
             return comparisons.over(_dense(comparisons.X))
+        if not self._needs_labels:
+            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
+            return Rows(_dense(check_scale(X)), np.zeros(X.shape[0], dtype=np.intp))
         X, codes = self._labelled_rows(X, y, reset=reset)
         if codes.max() == 0:
             raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
@@ -255,6 +261,7 @@ class BatchLearner(Learner):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = False
+        tags.target_tags.required = self._needs_labels
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
