@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
 from mahala.files import ModelFileError, number_value
 from mahala.kernels.rank_one import stream_lego
-from mahala.learner import CHUNK_ELEMENTS, Arrays
+from mahala.learner import Arrays
 from mahala.online.definite_learner import DefiniteLearner, empty_steps, is_positive, writeable
 from mahala.online.online_learner import Signs
-from mahala.online.pair_model import Floats, Steps, squared_norms
-
-# What "auto" takes as targets: these percentiles of the squared Euclidean distances.
-PERCENTILES = (5.0, 95.0)
-# Where these are the same, or nearly, the targets are this far apart.
-RATIO = 3.0
+from mahala.online.pair_model import Floats, Steps
+from mahala.targets import check_targets, squared_distances, targets_for
 
 
 class LEGO(DefiniteLearner):
@@ -139,12 +134,7 @@ class LEGO(DefiniteLearner):
                 "similar_target and dissimilar_target are 'auto', percentiles of the distances of the first pairs, and "
                 "one pair has none: give numbers, or begin with fit or partial_fit on several pairs"
             )
-        guess = _percentiles(pairs)
-        if isinstance(low, str):
-            low = guess[0] if isinstance(high, str) or guess[0] < high else float(high) / RATIO
-        if isinstance(high, str):
-            high = guess[1] if guess[1] > low else RATIO * float(low)
-        return float(low), float(high)
+        return targets_for(squared_distances(pairs), low, high)
 
     def _steps(self, V: Floats, y: Signs) -> Steps:
         self._M = writeable(self._M)
@@ -157,13 +147,7 @@ class LEGO(DefiniteLearner):
     def _check_params(self) -> None:
         if not is_positive(self.eta):
             raise ValueError(f"eta must be a positive number, got {self.eta!r}")
-        for name in self._stream_params:
-            value = getattr(self, name)
-            if not (isinstance(value, str) and value == "auto") and not is_positive(value):
-                raise ValueError(f"{name} must be 'auto' or a positive number, got {value!r}")
-        low, high = self.similar_target, self.dissimilar_target
-        if not isinstance(low, str) and not isinstance(high, str) and not low < high:
-            raise ValueError(f"similar_target must be below dissimilar_target, got {low!r} and {high!r}")
+        check_targets(self.similar_target, self.dissimilar_target)
         super()._check_params()
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
@@ -179,17 +163,3 @@ class LEGO(DefiniteLearner):
             raise ModelFileError(f"the targets should be positive, the first below the second, found {low} and {high}")
         self._targets = low, high
         self._inverse_trace = number_value(header, "inverse_trace", least=0.0)
-
-
-def _percentiles(pairs: Pairs) -> tuple[float, float]:
-    """Two percentiles of the squared distances that are not zero, moved apart where they are the same."""
-    size = max(1, CHUNK_ELEMENTS // pairs.n_features)
-    starts = range(0, len(pairs), size)
-    distances = np.concatenate([squared_norms(pairs.differences(start, start + size)) for start in starts])
-    distances = distances[distances > 0.0]
-    if not distances.size:
-        return 0.5, 0.5 * RATIO
-    low, high = (float(value) for value in np.percentile(distances, PERCENTILES))
-    if high - low <= 1e-9 * high:
-        return 2.0 / (1.0 + RATIO) * high, 2.0 * RATIO / (1.0 + RATIO) * high
-    return low, high
