@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from mahala.batch_learner import Floats
+from mahala.batch_learner import Floats, Model
 from mahala.metric import Metric
 from mahala.validation import is_count
 
@@ -26,18 +26,30 @@ def check_start(init: Any, n_components: Any) -> None:
 
 
 def first_components(
-    init: Init, n_components: int | None, X: Floats, codes: NDArray[np.intp] | None, rng: np.random.Generator
+    init: Init,
+    n_components: int | None,
+    X: Floats,
+    codes: NDArray[np.intp] | None,
+    rng: np.random.Generator,
+    warm: Model | None = None,
 ) -> Floats:
     """L of n_components rows (None: as many as features), in the dtype of X.
 
     "identity" takes the first features, "pca" the directions of most variance, "lda" those that separate the classes
     (and after them those of "pca"), "random" normal numbers of variance 1/d; "auto" is "identity" where L is square,
-    else "lda" where there are enough of them, else "pca". Of a Metric it takes the leading components.
+    else "lda" where there are enough of them, else "pca". Of a Metric it takes the leading components. Where there is
+    a `warm` model, its L.
     """
     d = X.shape[1]
     m = d if n_components is None else int(n_components)
     if m > d:
         raise ValueError(f"n_components must be at most {d}, the number of features, got {m}")
+    if warm is not None:
+        if warm["L"].shape != (m, d):
+            raise ValueError(
+                f"n_components is {m}, but a warm start goes on with the {len(warm['L'])} components of the last fit"
+            )
+        return warm["L"].astype(X.dtype)
     n_separating = 0 if codes is None else int(codes.max())
     if isinstance(init, str) and init == "auto":
         init = "identity" if m == d else "lda" if m <= n_separating else "pca"

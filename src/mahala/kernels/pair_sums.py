@@ -1,0 +1,232 @@
+"""Sums over all pairs of rows, their gradients included, without ever holding n × n numbers.
+
+For rows z_i and weights W_ij on the squared distances of pairs, the gradient of the sum with respect to the rows is
+2 (diag(W1 + Wᵀ1) - W - Wᵀ) Z, here called the pull. Pairs come in blocks: a matrix product gives the distances of a
+block, a compiled pass turns them into weights in place, and where few of them are not zero their pull is
+added one by one, else by matrix products.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[Any]  # of float32 or float64
+Rows = NDArray[np.intp]
+
+# The most memory of one block of products.
+BLOCK_BYTES = 32 * 2**20
+# Of fewer weights than one in so many a loop takes the pull faster than a matrix product does (measured from
+# 32 to 784 columns, 10,000 rows).
+SPARSE_SHARE = 16
+
+
+def sum_between(
+    Z: Floats, codes: Rows, coefficients: tuple[float, float, float], cutoff: float, *, gradient: bool = True
+) -> tuple[float, Floats]:
+    """Σ a + b d_ij + c d_ij² over the unordered pairs of different classes with d_ij < cutoff, and its pull on Z.
+
+    `coefficients` are (a, b, c) and the d_ij are distances, not squared. Rows that coincide pull nowhere.
+    """
+    n = len(Z)
+    norms = np.einsum("ij,ij->i", Z, Z)
+    pull = np.zeros_like(Z)
+    sums = np.zeros(n, dtype=Z.dtype)
+    step = _step(n, Z.itemsize)
+    total = 0.0
+    for first in range(0, n, step):
+        left = slice(first, min(first + step, n))
+        for second in range(first, n, step):
+            right = slice(second, min(second + step, n))
+            products = Z[left] @ Z[right].T
+            value, count = _between(
+                products, norms[left], norms[right], codes[left], codes[right], first == second, coefficients, cutoff
+            )
+            total += value
+            if not gradient or count == 0:
+                continue
+            if count * SPARSE_SHARE < products.size:
+                _pull_few(products, Z[left], Z[right], pull[left], pull[right])
+                continue
+            sums[left] += products.sum(axis=1)
+            sums[right] += products.sum(axis=0)
+            pull[left] -= products @ Z[right]
+            pull[right] -= products.T @ Z[left]
+    pull += sums[:, None] * Z
+    return total, pull
+
+
+def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
+    """Σ_i Σ_{j of the class of i} p_ij, p_i the softmax of the -‖z_i - z_j‖² over all j ≠ i, and its pull on Z.
+
+    Pairs whose p_ij cannot change a digit of the sum over j are left out.
+    """
+    n = len(Z)
+    norms = np.einsum("ij,ij->i", Z, Z)
+    pull = np.zeros_like(Z)
+    sums = np.zeros(n, dtype=Z.dtype)
+    cut = float(np.log(n / np.finfo(Z.dtype).eps))
+    step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
+    dense = np.empty(step, dtype=np.bool_)
+    active = np.empty(n, dtype=np.intp)
+    total = 0.0
+    for first in range(0, n, step):
+        left = slice(first, min(first + step, n))
+        products = Z[left] @ Z.T
+        chosen = dense[: len(products)]
+        total += _softmax(products, norms, codes, first, cut, n // SPARSE_SHARE, Z, pull, chosen, active)
+        if chosen.any():
+            weights, rows = products[chosen], first + np.flatnonzero(chosen)
+            sums += weights.sum(axis=0)
+            sums[rows] += weights.sum(axis=1)
+            pull[rows] -= weights @ Z
+            pull -= weights.T @ Z[rows]
+    pull += sums[:, None] * Z
+    return total, pull
+
+
+def sum_edges(
+    Z: Floats, left: Rows, right: Rows, coefficients: tuple[float, float, float], cutoff: float
+) -> tuple[float, Floats]:
+    """What `sum_between` gives, over the pairs (left, right) instead."""
+    pull = np.zeros_like(Z)
+    return _edges(Z, left, right, coefficients, cutoff, pull), pull
+
+
+def _step(n: int, itemsize: int) -> int:
+    """Rows of a square block."""
+    return max(1, min(n, int((BLOCK_BYTES // itemsize) ** 0.5)))
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _between(
+    products: Floats,
+    x_norms: Floats,
+    y_norms: Floats,
+    x_codes: Rows,
+    y_codes: Rows,
+    diagonal: bool,
+    coefficients: tuple[float, float, float],
+    cutoff: float,
+) -> tuple[float, int]:
+    """Replace products by the derivatives of a + b√q + cq with respect to q; returns the sum and how many there are."""
+    a, b, c = coefficients
+    half, linear = products.dtype.type(0.5 * b), products.dtype.type(c)
+    limit = products.dtype.type(cutoff * cutoff)
+    two, zero = products.dtype.type(2.0), products.dtype.type(0.0)
+    # What rounding can leave of a squared distance that is zero.
+    slack = products.dtype.type(4.0 * np.finfo(products.dtype).eps)
+    tiny = np.finfo(products.dtype).tiny
+    total, count = 0.0, 0
+    for i in range(products.shape[0]):
+        row = products[i]
+        norm, code = x_norms[i], x_codes[i]
+        roots, squares, found = 0.0, 0.0, 0
+        for j in range(i + 1 if diagonal else 0, len(row)):
+            q = norm + y_norms[j] - two * row[j]
+            q = max(q, zero)
+            here = (y_codes[j] != code) & (q < limit)
+            root = np.sqrt(q)
+            apart = q > slack * (norm + y_norms[j]) + tiny
+            row[j] = half / root + linear if here & apart else zero
+            roots += root if here else 0.0
+            squares += q if here else 0.0
+            found += here
+        if diagonal:
+            row[: i + 1] = zero
+        total += a * found + b * roots + c * squares
+        count += found
+    return total, count
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _pull_few(weights: Floats, X: Floats, Y: Floats, x_pull: Floats, y_pull: Floats) -> None:
+    for i in range(weights.shape[0]):
+        for j in range(weights.shape[1]):
+            if weights[i, j] != 0.0:
+                _add_pull(weights[i, j], X[i], Y[j], x_pull[i], y_pull[j])
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _add_pull(weight: float, x: Floats, y: Floats, x_pull: Floats, y_pull: Floats) -> None:
+    for c in range(len(x)):
+        change = weight * (x[c] - y[c])
+        x_pull[c] += change
+        y_pull[c] -= change
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _edges(
+    Z: Floats, left: Rows, right: Rows, coefficients: tuple[float, float, float], cutoff: float, pull: Floats
+) -> float:
+    a, b, c = coefficients
+    total = 0.0
+    for t in range(len(left)):
+        x, y = Z[left[t]], Z[right[t]]
+        q = 0.0
+        for k in range(len(x)):
+            q += (x[k] - y[k]) ** 2
+        if q >= cutoff * cutoff:
+            continue
+        total += a + b * np.sqrt(q) + c * q
+        if q > 0.0:
+            weight = Z.dtype.type(0.5 * b / np.sqrt(q) + c)
+            _add_pull(weight, x, y, pull[left[t]], pull[right[t]])
+    return total
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _softmax(
+    products: Floats,
+    norms: Floats,
+    codes: Rows,
+    first: int,
+    cut: float,
+    most: int,
+    Z: Floats,
+    pull: Floats,
+    dense: NDArray[np.bool_],
+    active: Rows,
+) -> float:
+    """Take the pull of the rows with few weights; leave the weights of the others in products, and mark these rows."""
+    two, zero = products.dtype.type(2.0), products.dtype.type(0.0)
+    total = 0.0
+    for r in range(products.shape[0]):
+        row, i = products[r], first + r
+        row[i] = -np.inf
+        lowest = np.inf
+        for j in range(len(row)):
+            row[j] = norms[j] - two * row[j]
+            lowest = min(lowest, row[j])
+        limit = lowest + cut
+        n_active = 0
+        for j in range(len(row)):
+            active[n_active] = j
+            n_active += row[j] < limit
+        all_weight, own = 0.0, 0.0
+        for k in range(n_active):
+            j = active[k]
+            weight = np.exp(lowest - row[j])
+            row[j] = weight
+            all_weight += weight
+            own += weight if codes[j] == codes[i] else 0.0
+        p = own / all_weight
+        total += p
+        dense[r] = n_active > most
+        if dense[r]:
+            previous = 0
+            for k in range(n_active):
+                j = active[k]
+                row[previous:j] = zero
+                row[j] *= (p - (1.0 if codes[j] == codes[i] else 0.0)) / all_weight
+                previous = j + 1
+            row[previous:] = zero
+        else:
+            for k in range(n_active):
+                j = active[k]
+                weight = row[j] / all_weight * (p - (1.0 if codes[j] == codes[i] else 0.0))
+                _add_pull(products.dtype.type(weight), Z[i], Z[j], pull[i], pull[j])
+    return total
