@@ -76,6 +76,11 @@ class Run:
             self._callback(Iteration(len(self.objectives), float(objective), model))
         )
 
+    def back_to(self, n: int, model: Model) -> None:
+        """Forget all but the first n iterations, which had reached this model."""
+        del self.objectives[n:]
+        self.model = model if n else None
+
 
 class BatchLearner(Learner):
     """A learner of a Mahalanobis metric from labelled rows, and from comparisons where its objective is about them.
