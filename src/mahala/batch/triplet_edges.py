@@ -1,0 +1,127 @@
+"""Triplets as a graph: their differences are its edges, so sums over triplets are sums over rows and edges.
+
+With A_r = (x_i - x_k)(x_i - x_k)ᵀ - (x_i - x_j)(x_i - x_j)ᵀ of a triplet (i, j, k), Σ u_r A_r = Xᵀ Λ X, where Λ is the
+Laplacian of the graph whose edge weights are the sums of u_r, less where the edge is a triplet's near one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from mahala.batch_learner import Floats
+from mahala.comparisons import Triplets
+from mahala.kernels.neighbors import nearest
+
+# Up to this dimension LAPACK's leading pair takes less time than Lanczos' method.
+LAPACK_DIMENSION = 128
+# The matrix is formed where 2nd² + (edges)·d at the speed of matrix products beat some 30 passes over X; measured.
+FORM_BELOW, EDGE_COST = 600.0, 50.0
+# Of the residual against the eigenvalue: the eigenvector is then as good as the products are.
+EIGEN_TOL = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}
+BLOCK_ELEMENTS = 2**22
+
+
+def label_triplets(X: Floats, codes: NDArray[np.intp], k: int) -> Triplets:
+    """For each row, its k nearest rows of its class × its k nearest rows of other classes.
+
+    Classes of fewer rows give what they have; a row alone in its class is no anchor.
+    """
+    parts = []
+    for code in range(int(codes.max()) + 1):
+        own, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
+        n_near, n_far = min(k, len(own) - 1), min(k, len(others))
+        if n_near == 0:
+            continue
+        rows = X[own]
+        near = own[nearest(rows, rows, n_near, exclude_self=True)[0]]
+        far = others[nearest(X[others], rows, n_far)[0]]
+        anchor = np.repeat(own, n_near * n_far)
+        parts.append((anchor, np.repeat(near, n_far, axis=1).ravel(), np.tile(far, (1, n_near)).ravel()))
+    if not parts:
+        raise ValueError("y has only classes of one row; at least one class must have two, a row and its near one")
+    anchor, positive, negative = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Triplets(X, anchor, positive, negative)
+
+
+class TripletEdges:
+    """The rows of triplets, centred and brought to unit scale, and their edges.
+
+    `scale` is the mean squared distance between two of the rows: what is returned is about X/√scale, so that nothing
+    depends on the units of X.
+    """
+
+    def __init__(self, triplets: Triplets) -> None:
+        rows, numbers = np.unique(
+            np.concatenate([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True
+        )
+        X: Floats = triplets.X[rows]
+        np.subtract(X, X.mean(axis=0, dtype=np.float64), out=X, casting="same_kind")
+        n, d = X.shape
+        self.scale = 2.0 * float(np.linalg.norm(X)) ** 2 / n or 1.0
+        X /= X.dtype.type(np.sqrt(self.scale))
+        self.X = X
+
+        anchor, positive, negative = numbers.reshape(3, -1)
+        ends = np.concatenate([anchor, anchor]), np.concatenate([positive, negative])
+        codes, edges = np.unique(np.minimum(*ends) * n + np.maximum(*ends), return_inverse=True)
+        self.left, self.right = codes // n, codes % n
+        self.near, self.far = edges.reshape(2, -1)
+        self.n_triplets = len(anchor)
+
+        # Each edge stands twice in the adjacency matrix, whose pattern never changes.
+        from_, to = np.concatenate([self.left, self.right]), np.concatenate([self.right, self.left])
+        order = np.argsort(from_, kind="stable")
+        self._indices, self._edge_of_entry = to[order], order % len(codes)
+        self._indptr = np.concatenate([[0], np.cumsum(np.bincount(from_, minlength=n))])
+        self._formed = d <= LAPACK_DIMENSION or d + EDGE_COST * len(codes) / n < FORM_BELOW
+        self._start = np.asarray(np.random.default_rng(0).normal(size=d), dtype=X.dtype)
+
+    def gains(self, direction: NDArray[np.float64]) -> NDArray[np.float64]:
+        """⟨A_r, ξξᵀ⟩ of every triplet for a direction ξ."""
+        projected = (self.X @ direction.astype(self.X.dtype)).astype(np.float64)
+        squared = np.square(projected[self.left] - projected[self.right])
+        result: NDArray[np.float64] = squared[self.far] - squared[self.near]
+        return result
+
+    def leading_pair(self, u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """The largest eigenvalue of Σ u_r A_r and its eigenvector of length one."""
+        m, (n, d), dtype = len(self.left), self.X.shape, self.X.dtype
+        weights = np.bincount(self.far, u, m) - np.bincount(self.near, u, m)
+        degrees = np.bincount(self.left, weights, n) + np.bincount(self.right, weights, n)
+        entries = weights[self._edge_of_entry].astype(dtype)
+        adjacency = sp.csr_array((entries, self._indices, self._indptr), shape=(n, n))
+        degrees = degrees.astype(dtype)
+
+        def laplacian(values: Floats) -> Floats:
+            product: Floats = (degrees * values.T).T - adjacency @ values
+            return product
+
+        def formed() -> Floats:
+            product: Floats = self.X.T @ laplacian(self.X)
+            return product
+
+        def times(direction: Floats) -> Floats:
+            product: Floats = self.X.T @ laplacian(self.X @ direction.ravel())
+            return product
+
+        if d > LAPACK_DIMENSION:
+            operator = formed() if self._formed else LinearOperator((d, d), matvec=times, dtype=dtype)
+            try:
+                _, vectors = eigsh(operator, k=1, which="LA", v0=self._start, ncv=20, tol=EIGEN_TOL[dtype])
+            except ArpackError:  # the matrix is zero, or its eigenvalues lie too close for Lanczos' method
+                vectors = _lapack(formed())
+        else:
+            vectors = _lapack(formed())
+        direction = vectors[:, 0].astype(np.float64)
+        direction /= np.linalg.norm(direction)
+        return float(u @ self.gains(direction)), direction
+
+
+def _lapack(matrix: Floats) -> Floats:
+    last = len(matrix) - 1
+    vectors: Floats = scipy.linalg.eigh((matrix + matrix.T) / 2, subset_by_index=[last, last])[1]
+    return vectors
