@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 # Rows whose squared distance is below this, where the largest is about 1, count as equal.
-COINCIDING = 1e-200
+COINCIDING = 1e-100
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -38,17 +38,6 @@ def _gather(X: NDArray[Any], left: Rows, right: Rows, scale: float, start: int, 
         a, b = X[left[start + i]], X[right[start + i]]
         for j in range(block.shape[1]):
             block[i, j] = (np.float64(a[j]) - np.float64(b[j])) * scale
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def largest_distance(X: NDArray[Any], left: Rows, right: Rows, scale: float) -> float:
-    """The largest squared distance of a pair."""
-    block = np.empty((1, X.shape[1]))
-    largest = 0.0
-    for t in range(len(left)):
-        _gather(X, left, right, scale, t, block)
-        largest = max(largest, dot(block[0], block[0]))
-    return largest
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -68,10 +57,11 @@ def sweep(
     """Project M onto each constraint once; true where one was held back so that M stays well enough conditioned.
 
     `signs` are δ = ±1, `precisions` 1/ξ₀ of similar and of dissimilar pairs, `duals` λ, `slack` 1/ξ. With p = vᵀMv a
-    projection moves M⁻¹ by -s v vᵀ and γ/ξ by s, where s = γ/(1+γ) (1/p - 1/ξ) makes p = ξ, but takes λ no lower than 0.
+    projection moves M⁻¹ by -s v vᵀ and γ/ξ by s, where s = γ/(1+γ) (1/p - 1/ξ) makes p = ξ; λ stays at least 0.
     """
     n, d = len(left), len(M)
-    limit = LARGEST_CONDITION * d * d
+    limit = LARGEST_CONDITION * d
+    share = gamma / (1.0 + gamma)
     size = _block_size(n, d)
     room = np.empty((size, d))
     terms = np.empty((size, d))
@@ -92,8 +82,8 @@ def sweep(
         for i in range(len(block)):
             p, norm2 = gram[i, i], dot(block[i], block[i])
             if norm2 >= COINCIDING and p > 0.0:
-                step = gamma / (1.0 + gamma) * (1.0 / p - slack[t])
-                new_dual, new_slack = duals[t] - signs[t] * step, (gamma * slack[t] + 1.0 / p) / (1.0 + gamma)
+                step = share * (1.0 / p - slack[t])
+                new_dual, new_slack = duals[t] - signs[t] * step, share * slack[t] + 1.0 / p / (1.0 + gamma)
                 if new_dual <= 0.0:
                     step, new_dual = signs[t] * duals[t], 0.0
                     new_slack = precisions[0] if signs[t] > 0.0 else precisions[1]
