@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mahala.kernels.neighbors import nearest
+from mahala.kernels.neighbors import BLOCK_BYTES, nearest
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -60,6 +60,37 @@ def hits_and_misses(X: Any, codes: Rows, rows: Rows) -> tuple[Rows, Rows]:
     return hits, misses
 
 
+def extreme_pairs(X: Any, codes: Rows, weights: Floats, closest: float) -> tuple[Floats, Rows, Floats, Rows, int]:
+    """Of each row the farthest later row of its class and the nearest later row of another, under weighted features.
+
+    Returns squared distances and row numbers of the farthest (-1 where there is none) and of the nearest ones (inf).
+    Pairs of other classes within a squared, unweighted distance of `closest` do not count; the last result is the
+    number of those among them whose weighted distance is that small, too.
+    """
+    n = len(X)
+    far, near = np.full(n, -1.0), np.full(n, np.inf)
+    far_rows, near_rows = np.zeros(n, dtype=np.intp), np.zeros(n, dtype=np.intp)
+    used = weights > 0.0
+    roots = np.sqrt(weights[used])
+    centre = X.mean(axis=0, dtype=np.float64)
+    slack = 4 * (len(roots) + 4) * float(np.finfo(np.float64).eps)  # as in kernels.neighbors
+    step = max(1, min(int((BLOCK_BYTES // 8) ** 0.5), BLOCK_BYTES // (8 * X.shape[1])))
+    n_close = 0
+    for first in range(0, n, step):
+        block = slice(first, first + step)
+        features = X[block] - centre
+        z = features[:, used] * roots
+        for start in range(first, n, step):
+            later = slice(start, start + step)
+            others = X[later] - centre
+            r = others[:, used] * roots
+            n_close += _update_extremes(
+                z @ r.T, z, r, codes[block], codes[later], features, others, slack, closest, first, start,
+                far[block], far_rows[block], near[block], near_rows[block],
+            )  # fmt: skip
+    return far, far_rows, near, near_rows, n_close
+
+
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def simba_pass(X: NDArray[Any], codes: Rows, order: Rows, w: Floats) -> None:
     """One step of Simba for each row in `order`, neighbours under the weights at that step; w is written to.
@@ -103,7 +134,7 @@ def simba_pass(X: NDArray[Any], codes: Rows, order: Rows, w: Floats) -> None:
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def update_extremes(
+def _update_extremes(
     products: Floats,
     z: Floats,
     r: Floats,
@@ -124,8 +155,8 @@ def update_extremes(
 
     Only a row r after row z counts, so that a pair is seen once. `products` are those of z and r, and `slack` a share
     of the squared norms that is more than their rounding errors: a distance is computed, from differences, only where
-    it may be an extreme one. Pairs of other classes whose `features` differ by at most `closest` (squared) do not count;
-    returns how many of them there are within a squared distance `closest` of z and r.
+    it may be an extreme one. Pairs of other classes whose `features` differ by at most `closest` (squared) do not
+    count; returns how many of them there are within a squared distance `closest` of z and r.
     """
     n_close = 0
     r_norms = np.empty(len(r))
