@@ -30,3 +30,28 @@ def streams(draw, max_n=60, max_d=9):
     if draw(st.integers(0, 5)) == 0:
         y[:] = draw(st.sampled_from([-1, 1]))
     return np.ascontiguousarray(V), y
+
+
+@st.composite
+def labelled_rows(draw, max_n=30, max_d=6):
+    """Rows X (n, d) of at least two classes: duplicates, ties, zero vectors, low rank, constant features, scales."""
+    n, d = draw(st.integers(2, max_n)), draw(st.integers(1, max_d))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from(["normal", "low rank", "integers", "duplicates", "scales", "one class apart"]))
+    X = rng.normal(size=(n, d))
+    if kind == "low rank":
+        X = rng.normal(size=(n, 1)) @ rng.normal(size=(1, d))
+    elif kind == "integers":
+        X = rng.integers(-1, 2, size=(n, d)).astype(float)
+    elif kind == "duplicates":
+        X = X[rng.integers(0, max(1, n // 3), size=n)]
+    elif kind == "scales":
+        X = X * 10.0 ** rng.integers(-2, 3, size=d)
+    X[rng.random(n) < draw(st.sampled_from([0.0, 0.2]))] = 0.0
+    if draw(st.booleans()):
+        X[:, 0] = draw(st.sampled_from([0.0, 3.0]))
+    codes = rng.integers(0, draw(st.integers(2, 4)), size=n)
+    if kind == "one class apart":
+        codes[:] = 0
+    codes[0], codes[1] = 0, 1
+    return np.ascontiguousarray(X), np.unique(codes, return_inverse=True)[1].astype(np.intp)

@@ -25,7 +25,7 @@ SPARSE_SHARE = 16
 
 
 def sum_between(
-    Z: Floats, codes: Rows, coefficients: tuple[float, float, float], cutoff: float, *, gradient: bool = True
+    Z: Floats, codes: Rows, coefficients: tuple[float, float, float], cutoff: float
 ) -> tuple[float, Floats]:
     """Σ a + b d_ij + c d_ij² over the unordered pairs of different classes with d_ij < cutoff, and its pull on Z.
 
@@ -46,7 +46,7 @@ def sum_between(
                 products, norms[left], norms[right], codes[left], codes[right], first == second, coefficients, cutoff
             )
             total += value
-            if not gradient or count == 0:
+            if count == 0:
                 continue
             if count * SPARSE_SHARE < products.size:
                 _pull_few(products, Z[left], Z[right], pull[left], pull[right])

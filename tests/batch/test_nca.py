@@ -1,0 +1,94 @@
+"""NCA against its definition, other minimisers and scikit-learn's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from scipy.optimize import approx_fprime, minimize
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+
+from mahala import NCA, Metric
+from reference.pair_objectives import nca
+from strategies import labelled_rows
+
+
+@settings(deadline=None, max_examples=40)
+@given(case=labelled_rows())
+def test_the_objective_is_the_papers(case):
+    X, codes = case
+    learner = NCA(max_iter=5).fit(X, codes)
+    assert learner.objective_ == pytest.approx(nca(learner.components_, X, codes), abs=1e-6)
+    assert learner.objective_ <= nca(np.eye(X.shape[1]), X, codes) + 1e-9
+    assert np.isfinite(learner.metric_.matrix).all()
+
+
+def test_no_other_minimiser_goes_lower_from_there(labelled):
+    X, y = labelled
+    learner = NCA(n_components=2, tol=1e-12, max_iter=1000, random_state=0).fit(X, y)
+    L = learner.components_
+
+    def objective(vector):
+        return nca(vector.reshape(L.shape), X, y)
+
+    assert np.abs(approx_fprime(L.ravel(), objective, 1e-6)).max() < 1e-3
+    # Another descent, from nearby: the objective has many minima, but this is one.
+    nearby = L.ravel() * (1.0 + 1e-3 * np.random.default_rng(0).normal(size=L.size))
+    assert minimize(objective, nearby, method="CG", options={"maxiter": 30}).fun > learner.objective_ - 1e-3
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_digits])
+def test_as_low_as_scikit_learns(load):
+    X, y = load(return_X_y=True)
+    X, y = X[::3], y[::3]
+    X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
+    ours = NCA(max_iter=30).fit(X, y)
+    theirs = NeighborhoodComponentsAnalysis(max_iter=30, init="identity", random_state=0).fit(X, y)
+    assert ours.objective_ <= nca(theirs.components_, X, y) + 1e-3
+
+
+def test_raw_scales_do_not_overflow():
+    """On pixels from 0 to 255 every p_ij is 0 or 1: NCA has no slope there, but no trouble either."""
+    X, y = load_digits(return_X_y=True)
+    for dtype in (np.float32, np.float64):
+        learner = NCA(max_iter=3).fit((1e4 * X[:200]).astype(dtype), y[:200])
+        assert learner.stop_reason_ == "converged"
+        assert learner.objective_ == pytest.approx(nca(np.eye(64), 1e4 * X[:200], y[:200]))
+
+
+@pytest.mark.parametrize("init", ["identity", "pca", "lda", "random"])
+def test_starts(labelled, init):
+    X, y = labelled
+    learner = NCA(n_components=3, init=init, random_state=0).fit(X, y)
+    assert learner.components_.shape == (3, 5)
+    assert learner.objective_ < nca(np.eye(5), X, y)
+    assert learner.score(X, y) > 0.75
+
+
+def test_a_metric_is_a_start(labelled):
+    X, y = labelled
+    first = NCA(tol=1e-12, max_iter=2000).fit(X, y)
+    again = NCA(init=first.metric_).fit(X, y)
+    assert again.n_iter_ <= 3
+    assert again.objective_ == pytest.approx(first.objective_, abs=1e-3)
+    # Of fewer directions than are wanted: the others start small, not at zero, where they would stay.
+    flat = NCA(init=Metric(np.diag([1.0, 0, 0, 0, 0])), random_state=0).fit(X, y)
+    assert flat.metric_.n_components == 5
+    assert flat.objective_ < nca(np.eye(1, 5), X, y) - 1.0
+    with pytest.raises(ValueError, match="init must be a Mahalanobis metric of 5 features"):
+        NCA(init=Metric.euclidean(4)).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_components": 0}, "n_components must be None or an integer of at least 1"),
+        ({"n_components": 6}, "n_components must be at most 5"),
+        ({"init": "zero"}, "init must be a Metric or one of"),
+        ({"init": np.eye(5)}, "init must be a Metric or one of"),
+    ],
+)
+def test_bad_parameters(labelled, params, message):
+    with pytest.raises(ValueError, match=message):
+        NCA(**params).fit(*labelled)
