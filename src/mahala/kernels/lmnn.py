@@ -128,10 +128,11 @@ def find_near(
     for a in range(products.shape[0]):
         i = first + a
         if reach[i] >= 0:
+            own, norm, radius = codes[i], norms[i], reach[i]
             for l in range(products.shape[1]):
-                radius = reach[i] + spread[l]
-                if norms[i] + norms[l] - 2 * products[a, l] < radius * radius and codes[l] != codes[i]:
-                    found[count] = l
-                    count += 1
+                within = radius + spread[l]
+                # Written in any case and counted where it holds: a branch that often goes wrong is slower.
+                found[count] = l
+                count += (norm + norms[l] - 2 * products[a, l] < within * within) & (codes[l] != own)
         ends[a + 1] = count
     return count
