@@ -223,8 +223,8 @@ class BatchLearner(Learner):
         if not self._has_weights():
             return super().transform(X)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        scale = np.sqrt(self._model["w"]).astype(X.dtype)
-        return sp.csr_array(X.multiply(scale)) if is_sparse(X) else X * scale
+        scale = np.sqrt(self._model["w"])  # of float64: with float32 features near its limits it may lie beyond them
+        return (sp.csr_array(X.multiply(scale)) if is_sparse(X) else X * scale).astype(X.dtype, copy=False)
 
     @property
     def _n_features_out(self) -> int:
