@@ -42,9 +42,10 @@ class ITML(BatchLearner):
 
     with v = x - x', the LogDet divergence D(A, B) = tr(AB⁻¹) - log|AB⁻¹| - d, and ξ₀ one target for all similar and one
     for all dissimilar pairs. It projects (M, ξ) onto one constraint after the other, in cycles, and keeps a dual
-    variable λ for each: M⁻¹ = M₀⁻¹ ± Σ λ v vᵀ and 1/ξ = 1/ξ₀ ∓ λ/γ. So M stays positive definite, and `objective_`
-    *rises* to the minimum, while the constraints come to hold. A projection is that of the authors' program: with
-    p = vᵀMv it moves λ by γ/(1+γ) (1/p - 1/ξ), which makes p = ξ.
+    variable λ ≥ 0 for each: M⁻¹ = M₀⁻¹ ± Σ λ v vᵀ and 1/ξ = 1/ξ₀ ∓ λ/γ. So M stays positive definite; the objective
+    comes to its minimum as the constraints come to hold, mostly from below. A projection is that of the authors'
+    program: with p = vᵀMv it moves λ by γ/(1+γ) (1/p - 1/ξ), which makes p = ξ (the paper prints another number, which
+    does not).
 
     In floating point two limits keep M definite: a projection changes no distance by more than a factor of 10,000 (the
     next sweep goes on), and none takes the condition number of M relative to M₀ above 1e8 times the number of features.
@@ -215,7 +216,7 @@ class _State:
         self.pairs = pairs
         distances = squared_distances(pairs)
         self.targets = targets_for(distances, *targets)
-        exponent = math.frexp(math.sqrt(float(distances.max())))[1]
+        exponent = math.frexp(math.sqrt(float(distances.max()) or self.targets[1]))[1]
         self.scale = math.ldexp(1.0, -exponent)  # a power of two rounds nothing
         self.precisions = self._precisions()
         assert pairs.similar is not None, "the base has seen to that"
