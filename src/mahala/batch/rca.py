@@ -37,9 +37,11 @@ class RCA(BatchLearner):
     Parameters
     ----------
     n_components : int or None
-        Directions kept; None keeps all in which the rows differ.
+        Directions kept; None keeps all in which the rows differ. T is larger than C in c - 1 directions, c the number
+        of chunklets; the criterion is the same for all others.
     regularization : float
-        The least eigenvalue of C, as a share of the largest. M = C⁻¹ where C is better conditioned than that.
+        The least eigenvalue of C, as a share of the largest. M = C⁻¹ where C is better conditioned than that. Where
+        features are nearly dependent, as in pictures, a larger share finds better neighbours.
 
     Attributes
     ----------
