@@ -119,10 +119,21 @@ def test_rows_of_different_classes_that_nearly_coincide(labelled):
         near[1] = near[0] + gap
         learner = MDM().fit(near, np.r_[0, 1, y[2:]])
         assert learner.n_dropped_ == (gap < 1e-7)
+        assert learner.stop_reason_ == "converged"
         assert np.isfinite(learner.get_mahalanobis_matrix()).all()
         largest, smallest = largest_within(near[1:], np.r_[1, y[2:]], learner.feature_importances_)
         assert smallest > 1.0 - 1e-6
         assert largest <= learner.objective_ * (1 + 1e-6)
+
+
+def test_an_outlier_does_not_spoil_the_linear_program(labelled):
+    X, y = labelled
+    X = np.vstack([X[y == 1], X[y == 2], 1e5 * X[:1]])
+    y = np.repeat([1, 2, 3], [(y == 1).sum(), (y == 2).sum(), 1])
+    learner = MDM().fit(X, y)
+    # No similar pair holds the outlier, so the optimum is that of the other rows.
+    assert learner.stop_reason_ == "converged"
+    assert learner.objective_ == pytest.approx(MDM().fit(X[:-1], y[:-1]).objective_, rel=1e-4)
 
 
 def test_stop_reasons_and_warm_start(labelled):

@@ -117,7 +117,7 @@ class MDM(BatchLearner):
                 return model, "callback"
             if lowest <= most + self.tol * max(1.0, most):
                 return model, "converged"
-            solution = program.solve() if program.add(similar, dissimilar, most, least) else None
+            solution = program.solve(lowest) if program.add(similar, dissimilar, most, least) else None
             if solution is None:
                 return model, "precision"
             (u, most), least = solution, 1.0
@@ -181,7 +181,8 @@ class _Program:
     def __init__(self, features: Floats) -> None:
         self._features = features
         self._known: set[tuple[int, int, bool]] = set()
-        self._rows: list[Floats] = []  # coefficients of u and t, and the right-hand side
+        self._squares: list[Floats] = []  # the squared differences of its pairs
+        self._similar: list[NDArray[np.bool_]] = []
 
     def add(self, similar: Extremes, dissimilar: Extremes, most: float, least: float) -> bool:
         """Add constraints of some pairs farther apart than `most`, or nearer than `least`; false where none is new."""
@@ -199,22 +200,27 @@ class _Program:
                 chosen.append(k)
                 if len(chosen) == NEW_PAIRS:
                     break
-        squares = _squares(self._features, pairs[0][chosen], pairs[1][chosen])
-        # HiGHS takes coefficients below 1e-9 for 0: the largest of each row becomes 1.
-        largest = squares.max(axis=1, keepdims=True, initial=0.0)
-        squares, one = squares / largest, 1.0 / largest
-        none = np.zeros_like(one)
-        self._rows.append(np.hstack([squares, -one, none] if similar else [-squares, none, -one]))
+        self._squares.append(_squares(self._features, pairs[0][chosen], pairs[1][chosen]))
+        self._similar.append(np.full(len(chosen), similar))
 
-    def solve(self) -> tuple[Floats, float] | None:
-        """The optimal u and t; None where rounding keeps the solver from it."""
-        rows = np.vstack(self._rows)
-        cost = np.zeros(rows.shape[1] - 1)
+    def solve(self, highest: float) -> tuple[Floats, float] | None:
+        """The optimal u and t, which is at most `highest`; None where rounding keeps the solver from it."""
+        squares, similar = np.vstack(self._squares), np.concatenate(self._similar)[:, None]
+        # HiGHS takes coefficients below 1e-9 for 0 and violations up to 1e-7 for none. So it gets variables between 0
+        # and about 1, u · unit and t / highest, and rows with the largest coefficient above 1 by as much as the least.
+        largest = squares.max(axis=1, keepdims=True)
+        unit = float(largest[~similar].min())
+        side = np.where(similar, unit * highest, unit)
+        divisor = np.sqrt(np.maximum(largest, side)) * np.sqrt(side)
+        side = side / divisor
+        rows = np.where(similar, 1.0, -1.0) * squares / divisor
+        rows = np.hstack([rows, np.where(similar, -side, 0.0)])
+        cost = np.zeros(rows.shape[1])
         cost[-1] = 1.0
-        result: Any = linprog(cost, A_ub=rows[:, :-1], b_ub=rows[:, -1], method="highs")
+        result: Any = linprog(cost, A_ub=rows, b_ub=np.where(similar, 0.0, -side).ravel(), method="highs")
         if result.status != 0:
             return None
-        return np.maximum(result.x[:-1], 0.0), max(float(result.fun), 0.0)
+        return np.maximum(result.x[:-1], 0.0) / unit, max(float(result.fun), 0.0) * highest
 
 
 def _squares(features: Floats, left: Indices, right: Indices) -> Floats:
