@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
 
@@ -22,6 +23,9 @@ from mahala.kernels.filtering import (
 from mahala.kernels.triplets import Rows
 from mahala.online.margin_learner import MarginLearner
 from mahala.online.online_learner import OnlinePairLearner
+
+# Where more than one value in so many is not zero, all forms rᵀMr through a matrix product cost less than one by one.
+DENSE = 4
 
 
 class NearestFilter(OnlineFilter):
@@ -179,7 +183,14 @@ class Memory:
         """The documents' forms from number `first` on; from 0 where M has moved."""
         if first == 0:
             self.largest = largest_entry(M)
-        quadratic_forms(self.rows, first, self.n, M, self.forms)
+        indptr, columns, values = self.rows
+        own = slice(indptr[first], indptr[self.n])
+        if DENSE * len(values[own]) > (self.n - first) * len(M):
+            arrays = values[own], columns[own], indptr[first : self.n + 1] - indptr[first]
+            rows = sp.csr_array(arrays, shape=(self.n - first, len(M))).toarray()
+            self.forms[first : self.n] = np.einsum("ij,ij->i", rows @ M, rows)
+        else:
+            quadratic_forms(self.rows, first, self.n, M, self.forms)
 
     def dense(self, row: int, d: int) -> Floats:
         indptr, columns, values = self.rows

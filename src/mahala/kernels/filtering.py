@@ -206,8 +206,7 @@ def closest_under(
     form = 0.0
     for i in range(indptr[t], indptr[t + 1]):
         form += values[i] * z[columns[i]]
-    q_columns, q_values = np.empty(2 * d, dtype=np.int64), np.empty(2 * d)
-    best, least = -1, np.inf
+    lower, upper = np.empty(n), np.inf
     for row in range(n):
         product = 0.0
         for i in range(indptr[row], indptr[row + 1]):
@@ -215,7 +214,13 @@ def closest_under(
         # |x|ᵀ|M||r| ≤ largest · d · ‖x‖ ‖r‖
         length = indptr[t + 1] - indptr[t] + indptr[row + 1] - indptr[row]
         slack = 8.0 * (length + 4.0) * EPS * d * largest * (norms2[t] + norms2[row])
-        if form + forms[row] - 2.0 * product - slack > least:
+        distance = form + forms[row] - 2.0 * product
+        lower[row] = distance - slack
+        upper = min(upper, distance + slack)
+    q_columns, q_values = np.empty(2 * d, dtype=np.int64), np.empty(2 * d)
+    best, least = -1, np.inf
+    for row in range(n):
+        if lower[row] > upper:
             continue
         n_different = difference(rows, t, row, q_columns, q_values)
         distance = _quadratic_form(M, q_columns, q_values, n_different)
