@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import mahala
 from mahala.batch.pca import PCA
 
 
@@ -75,6 +76,17 @@ def test_share_of_variance_and_float32(labelled):
     assert pca.transform(X.astype(np.float32)).dtype == np.float32
     assert pca.n_iter_ == 1
     assert pca.stop_reason_ == "converged"
+
+
+def test_file_round_trip(labelled, tmp_path, monkeypatch):
+    X, y = labelled
+    monkeypatch.setattr(mahala, "__all__", [*mahala.__all__, "PCA"])
+    monkeypatch.setattr(mahala, "PCA", PCA, raising=False)
+    learner = PCA(0.9, whiten=True).fit(X, y)
+    learner.save(tmp_path / "pca")
+    loaded = PCA.load(tmp_path / "pca")
+    np.testing.assert_array_equal(loaded.transform(X), learner.transform(X))
+    assert loaded.objective_ == learner.objective_
 
 
 def test_refuses_nonsense(labelled):
