@@ -156,8 +156,10 @@ class BatchLearner(Learner):
     def _given(self, X: Any, y: Any) -> Given:
         """What there is to learn from, checked; its X is dense and of float32 or float64."""
         reset = self._warm_model() is None
-        if reset or not hasattr(self, "_rng"):
+        if reset:
             self._reset_seed()
+        else:  # what is drawn again is the same
+            self._rng = np.random.default_rng(self._seed)
         kind = self._learns_from
         if isinstance(X, Pairs | Triplets) and not (kind is not None and isinstance(X, kind)):
             wanted = "labelled rows" if kind is None else f"{kind.__name__.lower()} or labelled rows"
@@ -218,13 +220,12 @@ class BatchLearner(Learner):
             )
         return self._model["w"].astype(np.float64)
 
-    def transform(self, X: Any) -> Any:
-        """X in the space where Euclidean distances are the learned ones; with weights, its features scaled."""
+    def _embed(self, X: Any) -> Any:
         if not self._has_weights():
-            return super().transform(X)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        scale = np.sqrt(self._model["w"])  # of float64: with float32 features near its limits it may lie beyond them
-        return (sp.csr_array(X.multiply(scale)) if is_sparse(X) else X * scale).astype(X.dtype, copy=False)
+            return super()._embed(X)
+        # The features in their order, but scaled.
+        scale = np.sqrt(self._model["w"]).astype(np.float32 if X.dtype == np.float32 else np.float64)
+        return sp.csr_array(X.multiply(scale)) if is_sparse(X) else X * scale
 
     @property
     def _n_features_out(self) -> int:

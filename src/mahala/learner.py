@@ -60,7 +60,9 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
         check_is_fitted(self)
         if isinstance(X, Pairs | Triplets):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric")
+        return self._embed(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
+
+    def _embed(self, X: Any) -> Any:
         return self.metric_.embed(X)
 
     @property

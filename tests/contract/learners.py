@@ -12,10 +12,14 @@ from sklearn.base import clone
 
 import mahala
 from mahala import Pairs, Triplets
+from mahala.batch_learner import BatchLearner
 from mahala.files import read_model, write_model
 from mahala.learner import Learner
+from mahala.online.online_learner import OnlineLearner
 from mahala.pair_learner import PairLearner
 from mahala.triplet_learner import TripletLearner
+
+NAMES = ["ash", "beech", "elm", "fir", "oak"]  # of the features, where they have any
 
 LEARNERS = [
     kind
@@ -63,6 +67,9 @@ _SETTINGS = {
         {"lam": 0.01, "storage": "dense", "average": True},
         {"lam": 0.01, "storage": "sparse", "average": True, "penalty": "offdiagonal", "dtype": "float32"},
     ],
+    "NCA": [{"max_iter": 10}, {"max_iter": 10, "n_components": 2}],
+    "GML": [{}, {"diagonal": True}, {"solver": "vsgd", "max_iter": 3}, {"n_components": 2, "alpha": 0.5}],
+    "MMC": [{}, {"diagonal": True}, {"n_pairs": 500}],
     "AROMA": [
         {},
         {"average": True, "init": "zero"},
@@ -82,7 +89,8 @@ def instances():
     """A fresh instance for each setting; a learner without settings of its own is tried with its defaults."""
     for kind in LEARNERS:
         for setting in _SETTINGS.get(kind.__name__, [{}]):
-            yield kind(random_state=0, **few(kind), **setting)
+            seed = {"random_state": 0} if "random_state" in inspect.signature(kind).parameters else {}
+            yield kind(**seed, **few(kind), **setting)
 
 
 ALL = list(instances())
@@ -96,8 +104,12 @@ def parametrize(learners):
 
 
 every_learner = parametrize(ALL)
+every_online_learner = parametrize([learner for learner in ALL if isinstance(learner, OnlineLearner)])
+every_batch_learner = parametrize([learner for learner in ALL if isinstance(learner, BatchLearner)])
 # Those that take more comparisons after the first ones.
-every_stream = parametrize([learner for learner in ALL if getattr(learner, "storage", None) != "gram"])
+every_stream = parametrize(
+    [learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram"]
+)
 
 
 @contextmanager
@@ -110,6 +122,14 @@ def case(name):
         raise
 
 
+def same_model(one, other):
+    """The same to the last bit."""
+    a, b = one.metric_, other.metric_
+    assert sp.issparse(a.matrix) == sp.issparse(b.matrix)
+    np.testing.assert_array_equal(dense(a.matrix), dense(b.matrix))
+    assert a.threshold == b.threshold
+
+
 def dense(matrix):
     return matrix.toarray() if sp.issparse(matrix) else matrix
 
@@ -119,9 +139,13 @@ def tolerance(learner):
     return 1e-4 if getattr(learner, "dtype", None) == "float32" else 1e-10
 
 
+def needs_labels(learner):
+    return learner.__sklearn_tags__().target_tags.required
+
+
 def draw(learner, X, y, n=150, random_state=1):
-    """Comparisons of the kind that the learner learns from."""
-    kind = Pairs if isinstance(learner, PairLearner) else Triplets
+    """Comparisons of the kind that the learner learns from; of those that learn from rows, Triplets."""
+    kind = Pairs if isinstance(learner, PairLearner) else getattr(learner, "_learns_from", None) or Triplets
     return kind.from_labels(X, y, n, random_state=random_state)
 
 
@@ -200,5 +224,6 @@ def _on_rows(kind):
     return type(f"{kind.__name__}OnRows", (kind,), own)
 
 
-ON_ROWS = [_on_rows(kind) for kind in LEARNERS]
+# Learners from all the data have no such methods.
+ON_ROWS = [_on_rows(kind) for kind in LEARNERS if issubclass(kind, OnlineLearner)]
 globals().update({kind.__name__: kind for kind in ON_ROWS})  # so that they can be pickled

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 
-import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -20,105 +18,20 @@ from sklearn.preprocessing import StandardScaler
 
 import mahala
 from contract.learners import (
-    as_array,
-    as_stream,
+    NAMES,
     case,
     dense,
     draw,
     every_learner,
-    every_stream,
-    feed_one_by_one,
-    labels,
     models_agree,
-    rewritten,
-    single_comparisons,
+    needs_labels,
+    same_model,
     tolerance,
 )
-from mahala import Metric, Pairs
+from mahala import Metric
+from mahala.batch_learner import BatchLearner
 from mahala.files import ModelFileError
-
-NAMES = ["ash", "beech", "elm", "fir", "oak"]
-
-
-def same_model(one, other):
-    """The same to the last bit."""
-    a, b = one.metric_, other.metric_
-    assert sp.issparse(a.matrix) == sp.issparse(b.matrix)
-    np.testing.assert_array_equal(dense(a.matrix), dense(b.matrix))
-    assert a.threshold == b.threshold
-
-
-def same_record(one, other):
-    for name in ("y", "predicted", "p", "tau"):
-        np.testing.assert_array_equal(getattr(one.history_, name), getattr(other.history_, name))
-    for name in ("n_steps_", "n_updates_", "n_mistakes_", "loss_", "squared_loss_"):
-        assert getattr(one, name) == getattr(other, name)
-
-
-@every_learner
-def test_a_stream_is_a_stream(learner, labelled):
-    comparisons = draw(learner, *labelled)
-    learner = as_stream(learner, comparisons) if isinstance(learner, mahala.LEGO) else learner
-    whole = clone(learner).fit(comparisons)
-    single, chunks = as_stream(learner, comparisons), as_stream(learner, comparisons)
-    predictions = feed_one_by_one(single, comparisons)
-    for part in np.array_split(np.arange(len(comparisons)), [1, 2, 40, 41, 110]):
-        chunks.partial_fit(comparisons[part])
-    models_agree(single, whole, comparisons)
-    models_agree(chunks, whole, comparisons)
-    history, near = whole.history_, tolerance(learner)
-    np.testing.assert_array_equal(predictions, history.predicted)
-    for other in (single.history_, chunks.history_):
-        np.testing.assert_array_equal(other.predicted, history.predicted)
-        np.testing.assert_allclose(other.p, history.p, rtol=1e3 * near, atol=near)
-        np.testing.assert_allclose(other.tau, history.tau, rtol=1e3 * near, atol=near)
-    for other in (single, chunks):
-        assert other.n_steps_ == whole.n_steps_ == len(comparisons)
-        assert other.n_mistakes_ == whole.n_mistakes_ == np.count_nonzero(history.predicted != labels(comparisons))
-        assert other.loss_ == pytest.approx(whole.loss_, rel=1e3 * near)
-
-
-@every_stream
-def test_a_saved_stream_goes_on_where_it_stopped(learner, labelled, tmp_path):
-    comparisons = draw(learner, *labelled)
-    never_stopped = clone(learner).partial_fit(comparisons[:70]).partial_fit(comparisons[70:])
-    stopped = clone(learner).partial_fit(comparisons[:70])
-    stopped.save(tmp_path / "state.safetensors")
-    loaded = mahala.load_learner(tmp_path / "state.safetensors")
-    assert type(loaded) is type(learner)
-    assert loaded.get_params() == learner.get_params()
-    same_model(loaded, stopped)
-    for resumed in (loaded, pickle.loads(pickle.dumps(stopped)), copy.deepcopy(stopped)):
-        resumed.partial_fit(comparisons[70:])
-        same_model(resumed, never_stopped)
-        same_record(resumed, never_stopped)
-        np.testing.assert_array_equal(resumed.predict(comparisons), never_stopped.predict(comparisons))
-    assert stopped.n_steps_ == 70  # what was copied from it has not changed it
-
-
-@every_stream
-def test_drawing_from_labels_goes_on_where_it_stopped(learner, labelled, tmp_path):
-    X, y = labelled
-    never_stopped = clone(learner).partial_fit(X[:40], y[:40])
-    never_stopped.save(tmp_path / "state.safetensors")
-    never_stopped.partial_fit(X[40:], y[40:])
-    resumed = mahala.load_learner(tmp_path / "state.safetensors").partial_fit(X[40:], y[40:])
-    same_model(resumed, never_stopped)
-    same_record(resumed, never_stopped)
-
-
-@every_learner
-def test_comparisons_and_arrays_are_the_same_to_it(learner, labelled):
-    comparisons = draw(learner, *labelled)
-    array, y = as_array(comparisons)
-    whole = clone(learner).fit(comparisons)
-    for given in (array, array.tolist()):
-        other = clone(learner).fit(given, y)
-        models_agree(other, whole, comparisons)
-        np.testing.assert_allclose(
-            other.decision_function(given), whole.decision_function(comparisons), rtol=1e-6, atol=1e-5
-        )
-        assert other.score(given, y) == whole.score(comparisons)
+from mahala.online.online_learner import OnlineLearner
 
 
 def int64_csr(X):
@@ -165,17 +78,27 @@ def test_every_kind_of_input(learner, labelled):
     for name, (make, forms) in FORMS.items():
         plain = make(X).astype(float)
         expected, comparisons = clone(learner).fit(plain, y), draw(learner, plain, y, 50)
-        Z, scores = expected.transform(plain), expected.decision_function(comparisons)
+        Z, score = expected.transform(plain), expected.score(comparisons)
         for form, convert in forms.items():
             with case(f"{name}, {form}"):
                 given = convert(make(X))
+                # Learners from all the data compute with float32 where rows are that.
+                rough = form == "float32" and isinstance(learner, BatchLearner)
                 got = clone(learner).fit(given, y)
+                if rough:
+                    assert got.transform(given).dtype == np.float32
+                    assert got.score(given, y) == pytest.approx(expected.score(plain, y), abs=0.05)
+                    continue
                 models_agree(got, expected, comparisons)
                 np.testing.assert_allclose(dense(got.transform(given)), Z, atol=1e-6 * np.abs(Z).max(initial=1.0))
                 assert got.score(given, y) == pytest.approx(expected.score(plain, y))
-                near = 100 * tolerance(learner) * np.abs(scores).max(initial=1.0)
-                found = got.decision_function(draw(learner, given, y, 50))
-                np.testing.assert_allclose(found, scores, rtol=0, atol=near)
+                # Between booleans many distances tie, and rounding decides the order of those that do.
+                assert got.score(draw(learner, given, y, 50)) == pytest.approx(score, abs=0.01)
+                if isinstance(learner, OnlineLearner):
+                    scores = expected.decision_function(comparisons)
+                    near = 100 * tolerance(learner) * np.abs(scores).max(initial=1.0)
+                    found = got.decision_function(draw(learner, given, y, 50))
+                    np.testing.assert_allclose(found, scores, rtol=0, atol=near)
                 if form in ("pandas", "polars"):
                     assert list(got.feature_names_in_) == NAMES
 
@@ -186,8 +109,12 @@ def test_seeds_and_labels(learner, labelled):
     one = clone(learner).fit(X, y)
     again = clone(learner).fit(X, np.array(["ash", "beech", "oak"])[y])
     same_model(one, again)
-    different = clone(learner).set_params(random_state=1).fit(X, y).metric_.matrix
-    assert different.shape != one.metric_.matrix.shape or not np.allclose(dense(different), dense(one.metric_.matrix))
+    if "random_state" not in learner.get_params():
+        return
+    if isinstance(learner, OnlineLearner):
+        different = clone(learner).set_params(random_state=1).fit(X, y).metric_.matrix
+        same = different.shape == one.metric_.matrix.shape and np.allclose(dense(different), dense(one.metric_.matrix))
+        assert not same
     generators = [clone(learner).set_params(random_state=np.random.default_rng(3)).fit(X, y) for _ in range(2)]
     same_model(*generators)
 
@@ -200,7 +127,9 @@ def test_in_a_pipeline_with_frames(learner, labelled):
     fitted = clone(learner).set_output(transform="pandas").fit(X, y)
     frame = fitted.transform(X)
     assert isinstance(frame, pd.DataFrame)
-    assert list(frame.columns) == [f"{type(learner).__name__.lower()}{i}" for i in range(frame.shape[1])]
+    kept = hasattr(fitted, "feature_importances_")  # features keep their names where they are but scaled
+    names = [f"x{i}" if kept else f"{type(learner).__name__.lower()}{i}" for i in range(frame.shape[1])]
+    assert list(frame.columns) == names
     assert list(frame.columns) == list(fitted.get_feature_names_out())
     np.testing.assert_array_equal(frame, fitted.set_output(transform="default").transform(X))
 
@@ -229,6 +158,8 @@ def test_bad_rows(learner):
         with case(name):
             with pytest.raises(ValueError, match=f"(?i){message}"):
                 clone(learner).fit(X, y)
+            if not isinstance(learner, OnlineLearner):
+                continue
             with pytest.raises(ValueError, match=f"(?i){message}|storage='gram'"):
                 clone(learner).partial_fit(X, y)
 
@@ -237,6 +168,9 @@ def test_bad_rows(learner):
 def test_bad_labels(learner, labelled):
     X, y = labelled
     fresh = clone(learner)
+    if not needs_labels(learner):
+        assert np.isfinite(fresh.fit(X).transform(X)).all()
+        return
     with pytest.raises(ValueError, match="y has one class"):
         fresh.fit(X, np.zeros(len(X)))
     with pytest.raises(ValueError, match="requires y to be passed"):
@@ -257,118 +191,32 @@ def test_bad_labels(learner, labelled):
     ):
         with pytest.raises(ValueError, match="row 3"):
             fresh.fit(X, wrong)
-    with pytest.raises(ValueError, match="random_state must be"):
+    with pytest.raises(ValueError, match="random_state must be|Invalid parameter"):
         clone(learner).set_params(random_state="x").fit(X, y)
     assert not hasattr(fresh, "n_features_in_")
     with pytest.raises(NotFittedError):
         _ = fresh.metric_
 
 
-@every_stream
-def test_a_refused_step_changes_nothing(learner, labelled, tmp_path):
-    comparisons = draw(learner, *labelled)
-    fitted, twin = (clone(learner).partial_fit(comparisons) for _ in range(2))
-    one = next(single_comparisons(comparisons))
-    n_rows = as_array(comparisons)[0].shape[1]
-    y = None if n_rows == 3 else np.ones(3)
-    attempts = [
-        lambda: fitted.learn_one(*(np.zeros(4) for _ in range(n_rows)), *one[n_rows:]),
-        lambda: fitted.partial_fit(np.zeros((3, n_rows, 4)), y),
-        lambda: fitted.partial_fit(np.full((3, n_rows, 5), np.nan), y),
-        lambda: fitted.partial_fit(np.zeros((3, 5 - n_rows, 5)), None if y is None else y),
-        lambda: fitted.partial_fit(labelled[0][:, :4], labelled[1]),
-        lambda: fitted.partial_fit(labelled[0], np.zeros(90)),
-        lambda: fitted.predict(np.zeros((3, n_rows, 4))),
-        lambda: fitted.predict(labelled[0]),
-        lambda: fitted.transform(np.zeros((3, 4))),
-    ]
-    for place in range(n_rows):
-        for wrong in (
-            np.zeros(4),
-            one[place] * np.nan,
-            one[place] * np.inf,
-            np.full(5, 1e150),
-            np.zeros((2, 5)),
-            ["a", "b", "c", "d", "e"],
-            sp.csr_array(np.full((1, 5), np.nan)),
-            None,
-        ):
-            attempts.append(lambda p=place, w=wrong: fitted.learn_one(*one[:p], w, *one[p + 1 :]))
-    for attempt in attempts:
-        with pytest.raises(ValueError):
-            attempt()
-    same_model(fitted, twin)
-    same_record(fitted, twin)
-    for each in (fitted, twin):  # draws go on alike, too
-        each.partial_fit(*labelled)
-    same_model(fitted, twin)
-
-
 @every_learner
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_a_refused_fit_leaves_the_learner_as_it_was(learner, labelled, method):
     X, y = labelled
+    if not hasattr(learner, method):
+        pytest.skip("learns from all the data at once")
     fresh = clone(learner)
+    wrong = y[:-1]  # a label is missing
     with pytest.raises(ValueError):
-        getattr(fresh, method)(X[:, :3], np.zeros(len(X)))
+        getattr(fresh, method)(X[:, :3], wrong)
     assert not hasattr(fresh, "n_features_in_")
     with pytest.raises(NotFittedError):
         fresh.save("nowhere")
     fitted = clone(learner).fit(X, y)
     before = fitted.transform(X)
     with pytest.raises(ValueError):
-        getattr(fitted, method)(X[:, :3], np.zeros(len(X)))
+        getattr(fitted, method)(X[:, :3], wrong)
     np.testing.assert_array_equal(fitted.transform(X), before)
-    assert fitted.fit(X, y).n_steps_ > 0
-
-
-@every_learner
-def test_an_interrupted_fit_leaves_the_learner_as_it_was(learner, labelled, monkeypatch):
-    comparisons = draw(learner, *labelled)
-    fitted = clone(learner).fit(comparisons)
-    twin = copy.deepcopy(fitted)
-
-    def interrupted(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(type(fitted), "_note", interrupted)
-    for given in (comparisons[:20], draw(learner, labelled[0][:, :3], labelled[1])):
-        with pytest.raises(KeyboardInterrupt):
-            fitted.fit(given)
-    monkeypatch.undo()
-    same_model(fitted, twin)
-    same_record(fitted, twin)
-    assert fitted.n_features_in_ == 5
-
-
-@every_stream
-@pytest.mark.parametrize("more", [5, 100])
-def test_a_model_in_a_read_only_map_goes_on(learner, labelled, tmp_path, more):
-    comparisons = draw(learner, *labelled)
-    start = clone(learner).partial_fit(comparisons[:50])
-    joblib.dump(start, tmp_path / "model.joblib")
-    resumed = joblib.load(tmp_path / "model.joblib", mmap_mode="r")
-    same_model(resumed, start)
-    for each in (resumed, start):
-        each.partial_fit(comparisons[50 : 50 + more])
-    same_model(resumed, start)
-    same_record(resumed, start)
-    assert len(resumed.history_) == 50 + more
-
-
-@every_stream
-@pytest.mark.parametrize("record", [True, False])
-def test_a_record_may_begin_or_end_in_a_stream(learner, labelled, tmp_path, record):
-    comparisons = draw(learner, *labelled)
-    stream = clone(learner).set_params(record=record).partial_fit(comparisons[:50])
-    stream.set_params(record=not record).partial_fit(comparisons[50:])
-    if record:
-        with pytest.raises(AttributeError, match="record=True"):
-            _ = stream.history_
-    stream.save(tmp_path / "model.safetensors")
-    loaded = mahala.load_learner(tmp_path / "model.safetensors").set_params(record=True)
-    assert len(loaded.history_) == (50 if record else 100)
-    assert loaded.n_steps_ == 150
+    np.testing.assert_array_equal(fitted.fit(X, y).transform(X), before)
 
 
 @every_learner
@@ -386,49 +234,6 @@ def test_a_metric_file_says_where_it_comes_from(learner, labelled, tmp_path):
         plain = (type(None), bool, int, float, str)
         for name, value in learner.get_params().items():
             assert origin["params"][name] == (value if isinstance(value, plain) else repr(value))
-
-
-@every_learner
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-def test_comparisons_of_a_frame_keep_its_names(learner, labelled, frame):
-    X, y = labelled
-    table = frame(dict(zip(NAMES, X.T, strict=True)))
-    comparisons = pickle.loads(pickle.dumps(draw(learner, table, y, 50)))[10:]
-    fitted = clone(learner).fit(comparisons)
-    assert list(fitted.feature_names_in_) == NAMES
-    fitted.transform(table)  # a warning would be an error
-    if getattr(learner, "kernel", None) is None:
-        assert {name for name, _ in fitted.metric_.explain(X[0], X[1]).top(5)} == set(NAMES)
-    other = frame(dict(zip(reversed(NAMES), X.T, strict=True)))
-    with pytest.raises(ValueError, match="feature names"):
-        fitted.predict(draw(learner, other, y, 5))
-    with pytest.raises(ValueError, match=r"feature names|storage='gram'"):
-        fitted.partial_fit(draw(learner, other, y, 5))
-
-
-@every_learner
-def test_no_comparisons(learner, labelled):
-    comparisons = draw(learner, *labelled)
-    kind = type(comparisons).__name__.lower()
-    with pytest.raises(ValueError, match=f"{kind} must not be empty: 0 {kind} given"):
-        clone(learner).fit(comparisons[:0])
-    fitted = clone(learner).fit(comparisons)
-    assert fitted.predict(comparisons[:0]).shape == (0,)
-
-
-@every_learner
-def test_the_other_kind_of_comparisons(learner, labelled):
-    comparisons = draw(learner, *labelled)
-    other = mahala.Triplets if isinstance(comparisons, Pairs) else Pairs
-    wrong = other.from_labels(*labelled, 10, random_state=0)
-    with pytest.raises(TypeError, match=f"learns from {type(comparisons).__name__.lower()}, got {other.__name__}"):
-        clone(learner).fit(wrong)
-    fitted = clone(learner).fit(comparisons)
-    with pytest.raises(TypeError, match=f"got {other.__name__}"):
-        fitted.predict(wrong)
-    for given in (comparisons, wrong):
-        with pytest.raises(TypeError, match=f"transform takes rows, got {type(given).__name__}"):
-            fitted.transform(given)
 
 
 @every_learner
@@ -455,60 +260,8 @@ def test_files_of_another_kind(learner, labelled, tmp_path):
     fitted.metric_.save(path)
     with pytest.raises(ModelFileError, match=r"Metric\.load"):
         mahala.load_learner(path)
+    if "random_state" not in learner.get_params():
+        return
     with pytest.raises(ValueError, match="random_state"):
         clone(learner).set_params(random_state=np.random.RandomState(0)).fit(*labelled).save(path)
     assert Metric.load(path).kind == fitted.metric_.kind  # a refused write leaves the old file
-
-
-BAD_STATE = {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}
-HOSTILE_HEADERS = [
-    ("learner", "os"),
-    ("learner", "Pairs"),
-    ("learner", None),
-    ("params", {"unknown": 1}),
-    ("params", {"random_state": 0, "record": True, "max_memory": "all"}),
-    ("params", []),
-    ("n_features_in", 3),
-    ("n_features_in", 0),
-    ("n_features_in", -1),
-    ("n_features_in", np.inf),
-    ("n_features_in", 10**30),
-    ("feature_names_in", "abcde"),
-    ("feature_names_in", ["a"]),
-    ("n_updates", [1, 2]),
-    ("n_mistakes", -1),
-    ("n_steps", np.inf),
-    ("n_steps", "many"),
-    ("loss", "small"),
-    ("squared_loss", np.nan),
-    ("seed", -1),
-    ("random_state", {}),
-    ("random_state", BAD_STATE),
-]
-
-
-@every_stream
-def test_hostile_headers(learner, labelled, tmp_path):
-    path = tmp_path / "model.safetensors"
-    clone(learner).partial_fit(draw(learner, *labelled)).save(path)
-    for key, value in HOSTILE_HEADERS:
-        hostile = rewritten(path, {key: value})
-        with case((key, value)), pytest.raises(ModelFileError, match="model"):
-            mahala.load_learner(hostile)
-
-
-@every_stream
-def test_hostile_histories(learner, labelled, tmp_path):
-    path = tmp_path / "model.safetensors"
-    clone(learner).partial_fit(draw(learner, *labelled)).save(path)
-    for name, array in (
-        ("history.p", np.ones(3)),
-        ("history.p", np.ones(150, dtype=np.float32)),
-        ("history.tau", np.ones((150, 1))),
-        ("history.y", np.ones(150)),
-        ("history.predicted", np.ones(149, dtype=np.int8)),
-        ("history.ranks", np.ones(2, dtype=np.int64)),
-    ):
-        hostile = rewritten(path, arrays={name: array})
-        with case((name, array.shape)), pytest.raises(ModelFileError, match="history"):
-            mahala.load_learner(hostile)

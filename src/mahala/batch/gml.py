@@ -147,7 +147,7 @@ class GML(BatchLearner):
         """The best model that a look at the objective found."""
         variables = np.array(np.atleast_2d(start), dtype=np.float64)
         memory = np.zeros((N_MEANS, *variables.shape))
-        lowest, best, idle = np.inf, variables, 0
+        (lowest, _), best, idle = objective(start), variables.copy(), 0
         for _ in range(self.max_iter):
             pairs = _random_pairs(given, BATCH * STEPS, self._rng)
             vsgd(coordinates.X, *pairs, float(self.alpha), BATCH, self.diagonal, variables, memory)

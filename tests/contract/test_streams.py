@@ -1,0 +1,295 @@
+"""What every online learner promises beside what every learner does."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+import mahala
+from contract.learners import (
+    NAMES,
+    as_array,
+    as_stream,
+    case,
+    draw,
+    every_online_learner,
+    every_stream,
+    feed_one_by_one,
+    labels,
+    models_agree,
+    rewritten,
+    same_model,
+    single_comparisons,
+    tolerance,
+)
+from mahala import Pairs
+from mahala.files import ModelFileError
+
+
+def same_record(one, other):
+    for name in ("y", "predicted", "p", "tau"):
+        np.testing.assert_array_equal(getattr(one.history_, name), getattr(other.history_, name))
+    for name in ("n_steps_", "n_updates_", "n_mistakes_", "loss_", "squared_loss_"):
+        assert getattr(one, name) == getattr(other, name)
+
+
+@every_online_learner
+def test_a_stream_is_a_stream(learner, labelled):
+    comparisons = draw(learner, *labelled)
+    learner = as_stream(learner, comparisons) if isinstance(learner, mahala.LEGO) else learner
+    whole = clone(learner).fit(comparisons)
+    single, chunks = as_stream(learner, comparisons), as_stream(learner, comparisons)
+    predictions = feed_one_by_one(single, comparisons)
+    for part in np.array_split(np.arange(len(comparisons)), [1, 2, 40, 41, 110]):
+        chunks.partial_fit(comparisons[part])
+    models_agree(single, whole, comparisons)
+    models_agree(chunks, whole, comparisons)
+    history, near = whole.history_, tolerance(learner)
+    np.testing.assert_array_equal(predictions, history.predicted)
+    for other in (single.history_, chunks.history_):
+        np.testing.assert_array_equal(other.predicted, history.predicted)
+        np.testing.assert_allclose(other.p, history.p, rtol=1e3 * near, atol=near)
+        np.testing.assert_allclose(other.tau, history.tau, rtol=1e3 * near, atol=near)
+    for other in (single, chunks):
+        assert other.n_steps_ == whole.n_steps_ == len(comparisons)
+        assert other.n_mistakes_ == whole.n_mistakes_ == np.count_nonzero(history.predicted != labels(comparisons))
+        assert other.loss_ == pytest.approx(whole.loss_, rel=1e3 * near)
+
+
+@every_stream
+def test_a_saved_stream_goes_on_where_it_stopped(learner, labelled, tmp_path):
+    comparisons = draw(learner, *labelled)
+    never_stopped = clone(learner).partial_fit(comparisons[:70]).partial_fit(comparisons[70:])
+    stopped = clone(learner).partial_fit(comparisons[:70])
+    stopped.save(tmp_path / "state.safetensors")
+    loaded = mahala.load_learner(tmp_path / "state.safetensors")
+    assert type(loaded) is type(learner)
+    assert loaded.get_params() == learner.get_params()
+    same_model(loaded, stopped)
+    for resumed in (loaded, pickle.loads(pickle.dumps(stopped)), copy.deepcopy(stopped)):
+        resumed.partial_fit(comparisons[70:])
+        same_model(resumed, never_stopped)
+        same_record(resumed, never_stopped)
+        np.testing.assert_array_equal(resumed.predict(comparisons), never_stopped.predict(comparisons))
+    assert stopped.n_steps_ == 70  # what was copied from it has not changed it
+
+
+@every_stream
+def test_drawing_from_labels_goes_on_where_it_stopped(learner, labelled, tmp_path):
+    X, y = labelled
+    never_stopped = clone(learner).partial_fit(X[:40], y[:40])
+    never_stopped.save(tmp_path / "state.safetensors")
+    never_stopped.partial_fit(X[40:], y[40:])
+    resumed = mahala.load_learner(tmp_path / "state.safetensors").partial_fit(X[40:], y[40:])
+    same_model(resumed, never_stopped)
+    same_record(resumed, never_stopped)
+
+
+@every_online_learner
+def test_comparisons_and_arrays_are_the_same_to_it(learner, labelled):
+    comparisons = draw(learner, *labelled)
+    array, y = as_array(comparisons)
+    whole = clone(learner).fit(comparisons)
+    for given in (array, array.tolist()):
+        other = clone(learner).fit(given, y)
+        models_agree(other, whole, comparisons)
+        np.testing.assert_allclose(
+            other.decision_function(given), whole.decision_function(comparisons), rtol=1e-6, atol=1e-5
+        )
+        assert other.score(given, y) == whole.score(comparisons)
+
+
+@every_stream
+def test_a_refused_step_changes_nothing(learner, labelled, tmp_path):
+    comparisons = draw(learner, *labelled)
+    fitted, twin = (clone(learner).partial_fit(comparisons) for _ in range(2))
+    one = next(single_comparisons(comparisons))
+    n_rows = as_array(comparisons)[0].shape[1]
+    y = None if n_rows == 3 else np.ones(3)
+    attempts = [
+        lambda: fitted.learn_one(*(np.zeros(4) for _ in range(n_rows)), *one[n_rows:]),
+        lambda: fitted.partial_fit(np.zeros((3, n_rows, 4)), y),
+        lambda: fitted.partial_fit(np.full((3, n_rows, 5), np.nan), y),
+        lambda: fitted.partial_fit(np.zeros((3, 5 - n_rows, 5)), None if y is None else y),
+        lambda: fitted.partial_fit(labelled[0][:, :4], labelled[1]),
+        lambda: fitted.partial_fit(labelled[0], np.zeros(90)),
+        lambda: fitted.predict(np.zeros((3, n_rows, 4))),
+        lambda: fitted.predict(labelled[0]),
+        lambda: fitted.transform(np.zeros((3, 4))),
+    ]
+    for place in range(n_rows):
+        for wrong in (
+            np.zeros(4),
+            one[place] * np.nan,
+            one[place] * np.inf,
+            np.full(5, 1e150),
+            np.zeros((2, 5)),
+            ["a", "b", "c", "d", "e"],
+            sp.csr_array(np.full((1, 5), np.nan)),
+            None,
+        ):
+            attempts.append(lambda p=place, w=wrong: fitted.learn_one(*one[:p], w, *one[p + 1 :]))
+    for attempt in attempts:
+        with pytest.raises(ValueError):
+            attempt()
+    same_model(fitted, twin)
+    same_record(fitted, twin)
+    for each in (fitted, twin):  # draws go on alike, too
+        each.partial_fit(*labelled)
+    same_model(fitted, twin)
+
+
+@every_online_learner
+def test_an_interrupted_fit_leaves_the_learner_as_it_was(learner, labelled, monkeypatch):
+    comparisons = draw(learner, *labelled)
+    fitted = clone(learner).fit(comparisons)
+    twin = copy.deepcopy(fitted)
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(fitted), "_note", interrupted)
+    for given in (comparisons[:20], draw(learner, labelled[0][:, :3], labelled[1])):
+        with pytest.raises(KeyboardInterrupt):
+            fitted.fit(given)
+    monkeypatch.undo()
+    same_model(fitted, twin)
+    same_record(fitted, twin)
+    assert fitted.n_features_in_ == 5
+
+
+@every_stream
+@pytest.mark.parametrize("more", [5, 100])
+def test_a_model_in_a_read_only_map_goes_on(learner, labelled, tmp_path, more):
+    comparisons = draw(learner, *labelled)
+    start = clone(learner).partial_fit(comparisons[:50])
+    joblib.dump(start, tmp_path / "model.joblib")
+    resumed = joblib.load(tmp_path / "model.joblib", mmap_mode="r")
+    same_model(resumed, start)
+    for each in (resumed, start):
+        each.partial_fit(comparisons[50 : 50 + more])
+    same_model(resumed, start)
+    same_record(resumed, start)
+    assert len(resumed.history_) == 50 + more
+
+
+@every_stream
+@pytest.mark.parametrize("record", [True, False])
+def test_a_record_may_begin_or_end_in_a_stream(learner, labelled, tmp_path, record):
+    comparisons = draw(learner, *labelled)
+    stream = clone(learner).set_params(record=record).partial_fit(comparisons[:50])
+    stream.set_params(record=not record).partial_fit(comparisons[50:])
+    if record:
+        with pytest.raises(AttributeError, match="record=True"):
+            _ = stream.history_
+    stream.save(tmp_path / "model.safetensors")
+    loaded = mahala.load_learner(tmp_path / "model.safetensors").set_params(record=True)
+    assert len(loaded.history_) == (50 if record else 100)
+    assert loaded.n_steps_ == 150
+
+
+@every_online_learner
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_comparisons_of_a_frame_keep_its_names(learner, labelled, frame):
+    X, y = labelled
+    table = frame(dict(zip(NAMES, X.T, strict=True)))
+    comparisons = pickle.loads(pickle.dumps(draw(learner, table, y, 50)))[10:]
+    fitted = clone(learner).fit(comparisons)
+    assert list(fitted.feature_names_in_) == NAMES
+    fitted.transform(table)  # a warning would be an error
+    if getattr(learner, "kernel", None) is None:
+        assert {name for name, _ in fitted.metric_.explain(X[0], X[1]).top(5)} == set(NAMES)
+    other = frame(dict(zip(reversed(NAMES), X.T, strict=True)))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(draw(learner, other, y, 5))
+    with pytest.raises(ValueError, match=r"feature names|storage='gram'"):
+        fitted.partial_fit(draw(learner, other, y, 5))
+
+
+@every_online_learner
+def test_no_comparisons(learner, labelled):
+    comparisons = draw(learner, *labelled)
+    kind = type(comparisons).__name__.lower()
+    with pytest.raises(ValueError, match=f"{kind} must not be empty: 0 {kind} given"):
+        clone(learner).fit(comparisons[:0])
+    fitted = clone(learner).fit(comparisons)
+    assert fitted.predict(comparisons[:0]).shape == (0,)
+
+
+@every_online_learner
+def test_the_other_kind_of_comparisons(learner, labelled):
+    comparisons = draw(learner, *labelled)
+    other = mahala.Triplets if isinstance(comparisons, Pairs) else Pairs
+    wrong = other.from_labels(*labelled, 10, random_state=0)
+    with pytest.raises(TypeError, match=f"learns from {type(comparisons).__name__.lower()}, got {other.__name__}"):
+        clone(learner).fit(wrong)
+    fitted = clone(learner).fit(comparisons)
+    with pytest.raises(TypeError, match=f"got {other.__name__}"):
+        fitted.predict(wrong)
+    for given in (comparisons, wrong):
+        with pytest.raises(TypeError, match=f"transform takes rows, got {type(given).__name__}"):
+            fitted.transform(given)
+
+
+BAD_STATE = {"bit_generator": "PCG64", "state": {"state": -1, "inc": 1}, "has_uint32": 0, "uinteger": 0}
+
+
+HOSTILE_HEADERS = [
+    ("learner", "os"),
+    ("learner", "Pairs"),
+    ("learner", None),
+    ("params", {"unknown": 1}),
+    ("params", {"random_state": 0, "record": True, "max_memory": "all"}),
+    ("params", []),
+    ("n_features_in", 3),
+    ("n_features_in", 0),
+    ("n_features_in", -1),
+    ("n_features_in", np.inf),
+    ("n_features_in", 10**30),
+    ("feature_names_in", "abcde"),
+    ("feature_names_in", ["a"]),
+    ("n_updates", [1, 2]),
+    ("n_mistakes", -1),
+    ("n_steps", np.inf),
+    ("n_steps", "many"),
+    ("loss", "small"),
+    ("squared_loss", np.nan),
+    ("seed", -1),
+    ("random_state", {}),
+    ("random_state", BAD_STATE),
+]
+
+
+@every_stream
+def test_hostile_headers(learner, labelled, tmp_path):
+    path = tmp_path / "model.safetensors"
+    clone(learner).partial_fit(draw(learner, *labelled)).save(path)
+    for key, value in HOSTILE_HEADERS:
+        hostile = rewritten(path, {key: value})
+        with case((key, value)), pytest.raises(ModelFileError, match="model"):
+            mahala.load_learner(hostile)
+
+
+@every_stream
+def test_hostile_histories(learner, labelled, tmp_path):
+    path = tmp_path / "model.safetensors"
+    clone(learner).partial_fit(draw(learner, *labelled)).save(path)
+    for name, array in (
+        ("history.p", np.ones(3)),
+        ("history.p", np.ones(150, dtype=np.float32)),
+        ("history.tau", np.ones((150, 1))),
+        ("history.y", np.ones(150)),
+        ("history.predicted", np.ones(149, dtype=np.int8)),
+        ("history.ranks", np.ones(2, dtype=np.int64)),
+    ):
+        hostile = rewritten(path, arrays={name: array})
+        with case((name, array.shape)), pytest.raises(ModelFileError, match="history"):
+            mahala.load_learner(hostile)
