@@ -33,6 +33,9 @@ class BoostMetric(BatchLearner):
     w for it. s is the mean squared distance between two rows: the paper's v is in the units of X squared, ours has
     none, so that X in other units gives the same distances.
 
+    As in the paper no weight is ever taken back: the last M is one to which nothing can be added with profit, which may
+    lie above the minimum.
+
     Shen, Kim, Wang and van den Hengel: Positive Semidefinite Metric Learning with Boosting, NIPS 2009.
 
     An iteration costs about 30 passes over the rows of the triplets, or the product of two n × d matrices where d is
