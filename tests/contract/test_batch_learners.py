@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 import numpy as np
@@ -25,6 +26,10 @@ STOP_REASONS = {
     "early stopping",
     "separated",
 }
+
+
+# What is said where rows hold nothing to learn from.
+NOTHING_TO_LEARN = re.compile("every row|class|do not differ|does not vary|same mean")
 
 
 def iterates(learner):
@@ -209,9 +214,9 @@ def test_comparisons(learner, labelled):
     fitted = clone(learner).fit(X, y)
     assert 0.5 < fitted.score(Pairs.from_labels(X, y, 300, random_state=0)) <= 1.0
     assert 0.5 < fitted.score(Triplets.from_labels(X, y, 300, random_state=0)) <= 1.0
-    for given in (Pairs.from_labels(X, y, 20, random_state=0), Triplets.from_labels(X, y, 20, random_state=0)):
+    for wrong in (Pairs.from_labels(X, y, 20, random_state=0), Triplets.from_labels(X, y, 20, random_state=0)):
         with pytest.raises(TypeError, match="transform takes rows"):
-            fitted.transform(given)
+            fitted.transform(wrong)
     if kind is None:
         return
     comparisons = draw(learner, X, y, 300)
@@ -262,13 +267,14 @@ def test_verbose_shows_a_bar_and_nothing_else_is_printed(learner, labelled, caps
 @given(case=labelled_rows())
 def test_degenerate_rows_never_break_it(learner, case):
     X, codes = case
-    given = clone(learner)
-    if given.get_params().get("n_components") is not None:
-        given.set_params(n_components=1)
+    fitted = clone(learner)
+    if fitted.get_params().get("n_components") is not None:
+        fitted.set_params(n_components=1)
     try:
-        fitted = given.fit(X, codes)
-    except ValueError as error:  # where nothing can be learned, it says so
-        assert any(word in str(error) for word in ("class", "differ", "pair", "row", "n_components")), error
+        fitted.fit(X, codes)
+    except ValueError as error:
+        if not NOTHING_TO_LEARN.search(str(error)):
+            raise
         return
     assert np.isfinite(fitted.metric_.matrix).all()
     assert fitted.metric_.is_psd

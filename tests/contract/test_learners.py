@@ -191,7 +191,7 @@ def test_bad_labels(learner, labelled):
     ):
         with pytest.raises(ValueError, match="row 3"):
             fresh.fit(X, wrong)
-    with pytest.raises(ValueError, match="random_state must be|Invalid parameter"):
+    with pytest.raises(ValueError, match=r"random_state must be|Invalid parameter"):
         clone(learner).set_params(random_state="x").fit(X, y)
     assert not hasattr(fresh, "n_features_in_")
     with pytest.raises(NotFittedError):

@@ -57,9 +57,10 @@ class Coordinates:
             return np.sqrt(warm["w"]).astype(self.X.dtype) * self.inverse, True
         if isinstance(init, Metric):
             first_components(init, None, self.X, codes, rng)  # refuses what does not fit
-            return np.asarray(init.matrix.diagonal(), dtype=self.X.dtype).clip(min=0.0) ** 0.5 * self.inverse, True
+            diagonal = np.maximum(init.matrix.diagonal(), 0.0)
+            return (diagonal**0.5).astype(self.X.dtype) * self.inverse, True
         if init == "random":
-            return rng.uniform(0.5, 1.5, size=self.X.shape[1]).astype(self.X.dtype), False
+            return np.array(rng.uniform(0.5, 1.5, size=self.X.shape[1]), dtype=self.X.dtype), False
         return np.ones(self.X.shape[1], dtype=self.X.dtype), False
 
 
