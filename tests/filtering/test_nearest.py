@@ -115,6 +115,16 @@ def test_queries_are_decided_by_the_closest_relevant_document(learner, labelled)
     np.testing.assert_array_equal(fitted.predict(X[60:]), threshold > distances)
 
 
+@settings(deadline=None, max_examples=40)
+@given(streams(), st.sampled_from([2.0**12, 2.0**24]))
+def test_where_the_origin_lies_does_not_matter(stream, shift):
+    # The differences of these documents are exact, so that all that follows is the same to the last bit.
+    X, relevant = stream
+    here, there = (NearestFilter(mahala.POLA()).fit(rows, relevant) for rows in (X, X + shift))
+    np.testing.assert_array_equal(here.predictions_, there.predictions_)
+    np.testing.assert_array_equal(here.decision_function(X), there.decision_function(X + shift))
+
+
 def test_before_there_is_anything_to_compare_with_all_is_irrelevant():
     X = np.eye(3)
     for learner in (None, mahala.POLA()):
