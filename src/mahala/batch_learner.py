@@ -223,9 +223,10 @@ class BatchLearner(Learner):
     def _embed(self, X: Any) -> Any:
         if not self._has_weights():
             return super()._embed(X)
-        # The features in their order, but scaled.
-        scale = np.sqrt(self._model["w"]).astype(np.float32 if X.dtype == np.float32 else np.float64)
-        return sp.csr_array(X.multiply(scale)) if is_sparse(X) else X * scale
+        # The features in their order, but scaled; through float64, as the weights of float32 features may need it.
+        scale = np.sqrt(self._model["w"].astype(np.float64))
+        scaled = sp.csr_array(X.multiply(scale)) if is_sparse(X) else X * scale
+        return scaled.astype(np.float32) if X.dtype == np.float32 else scaled
 
     @property
     def _n_features_out(self) -> int:
