@@ -65,7 +65,7 @@ def extreme_pairs(X: Any, codes: Rows, weights: Floats, closest: float) -> tuple
 
     Returns squared distances and row numbers of the farthest (-1 where there is none) and of the nearest ones (inf).
     Pairs of other classes within a squared, unweighted distance of `closest` do not count; the last result is the
-    number of those among them whose weighted distance is that small, too.
+    number of them where all weights are 1, and no more than it otherwise.
     """
     n = len(X)
     far, near = np.full(n, -1.0), np.full(n, np.inf)
@@ -156,7 +156,7 @@ def _update_extremes(
     Only a row r after row z counts, so that a pair is seen once. `products` are those of z and r, and `slack` a share
     of the squared norms that is more than their rounding errors: a distance is computed, from differences, only where
     it may be an extreme one. Pairs of other classes whose `features` differ by at most `closest` (squared) do not
-    count; returns how many of them there are within a squared distance `closest` of z and r.
+    count; returns how many of them it met, among them all that are within `closest` in z and r, too.
     """
     n_close = 0
     r_norms = np.empty(len(r))
