@@ -64,6 +64,13 @@ class TripletEdges:
         self.scale = 2.0 * float(np.linalg.norm(X)) ** 2 / n or 1.0
         X /= X.dtype.type(np.sqrt(self.scale))
         self.X = X
+        # Fewer rows than features: the directions that matter lie in the span of the rows, where the rows are short.
+        self._basis: Floats | None = None
+        self._coordinates = X
+        if n < d:
+            self._basis, triangle = np.linalg.qr(X.T)
+            self._coordinates = np.ascontiguousarray(triangle.T)
+            d = n
 
         anchor, positive, negative = numbers.reshape(3, -1)
         ends = np.concatenate([anchor, anchor]), np.concatenate([positive, negative])
@@ -89,7 +96,8 @@ class TripletEdges:
 
     def leading_pair(self, u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The largest eigenvalue of Σ u_r A_r and its eigenvector of length one."""
-        m, (n, d), dtype = len(self.left), self.X.shape, self.X.dtype
+        X = self._coordinates
+        m, (n, d), dtype = len(self.left), X.shape, X.dtype
         weights = np.bincount(self.far, u, m) - np.bincount(self.near, u, m)
         degrees = np.bincount(self.left, weights, n) + np.bincount(self.right, weights, n)
         entries = weights[self._edge_of_entry].astype(dtype)
@@ -101,11 +109,11 @@ class TripletEdges:
             return product
 
         def formed() -> Floats:
-            product: Floats = self.X.T @ laplacian(self.X)
+            product: Floats = X.T @ laplacian(X)
             return product
 
         def times(direction: Floats) -> Floats:
-            product: Floats = self.X.T @ laplacian(self.X @ direction.ravel())
+            product: Floats = X.T @ laplacian(X @ direction.ravel())
             return product
 
         if d > LAPACK_DIMENSION:
@@ -116,7 +124,8 @@ class TripletEdges:
                 vectors = _lapack(formed())
         else:
             vectors = _lapack(formed())
-        direction = vectors[:, 0].astype(np.float64)
+        leading = vectors[:, 0]
+        direction = (leading if self._basis is None else self._basis @ leading).astype(np.float64)
         direction /= np.linalg.norm(direction)
         return float(u @ self.gains(direction)), direction
 
