@@ -1,0 +1,1 @@
+"""The command line: main.py is the app, each other file a command."""

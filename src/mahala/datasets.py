@@ -1,0 +1,98 @@
+"""Data sets by name: files of a folder, scikit-learn's bundle, or OpenML."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+# scikit-learn's own copies need no network.
+_BUNDLED = {"iris": "load_iris", "wine": "load_wine", "digits": "load_digits", "breast_cancer": "load_breast_cancer"}
+# Names on OpenML, and the version there.
+_OPENML = {
+    "balance": ("balance-scale", 1),
+    "breast": ("breast-w", 1),
+    "glass": ("glass", 1),
+    "ionosphere": ("ionosphere", 1),
+    "letter": ("letter", 1),
+    "mnist": ("mnist_784", 1),
+    "parkinsons": ("parkinsons", 1),
+    "pima": ("diabetes", 1),
+    "satellite": ("satimage", 1),
+    "seeds": ("seeds", 1),
+    "spam": ("spambase", 1),
+    "usps": ("USPS", 2),
+    "vehicle": ("vehicle", 1),
+}
+
+
+class Dataset(NamedTuple):
+    """Rows, dense or CSR, and the class 0..c-1 of each; the first `n_train` rows train, where that is customary."""
+
+    X: Any
+    y: NDArray[np.intp]
+    n_train: int | None = None
+
+
+def data_folder(folder: str | os.PathLike[str] | None = None) -> Path | None:
+    """The folder given, or the one that the environment variable MAHALA_DATA names, or None."""
+    chosen = folder or os.environ.get("MAHALA_DATA")
+    return None if chosen is None else Path(chosen)
+
+
+def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
+    """The data set of a name, as it is: raw scale, nothing normalised.
+
+    Looked for as `name.npz` in the folder (default: MAHALA_DATA), with X and y, or the data, indices, indptr and shape
+    of a CSR matrix and y; then in scikit-learn's bundle; then on OpenML, which needs a network and keeps what it
+    fetched in scikit-learn's data folder.
+
+    >>> X, y, _ = load("wine", folder="nowhere")
+    >>> X.shape, sorted(set(y.tolist()))
+    ((178, 13), [0, 1, 2])
+    """
+    place = data_folder(folder)
+    path = None if place is None else place / f"{name}.npz"
+    if path is not None and path.exists():
+        return _read(path)
+    if name in _BUNDLED:
+        import sklearn.datasets
+
+        X, y = getattr(sklearn.datasets, _BUNDLED[name])(return_X_y=True)
+        return Dataset(X, y.astype(np.intp))
+    if name in _OPENML:
+        return _fetch(name)
+    where = "MAHALA_DATA is not set" if path is None else f"{path} is not there"
+    known = ", ".join(sorted({*_BUNDLED, *_OPENML}))
+    raise FileNotFoundError(
+        f"there is no data set {name!r}: {where}, and it is none of those to be had otherwise: {known}"
+    )
+
+
+def _read(path: Path) -> Dataset:
+    with np.load(path) as file:
+        if "X" in file:
+            X = file["X"]
+        else:
+            parts = file["data"], file["indices"], file["indptr"]
+            n, d = map(int, file["shape"])
+            X = sp.csr_array(parts, shape=(n, d))
+        return Dataset(X, file["y"].astype(np.intp), int(file["n_train"]) if "n_train" in file else None)
+
+
+def _fetch(name: str) -> Dataset:
+    from sklearn.datasets import fetch_openml
+
+    on_openml, version = _OPENML[name]
+    try:
+        X, y = fetch_openml(on_openml, version=version, as_frame=False, return_X_y=True, parser="auto")
+    except OSError as error:
+        raise FileNotFoundError(
+            f"data set {name!r} could not be fetched from OpenML ({error}); "
+            f"put {name}.npz with X and y into a folder and name that in MAHALA_DATA"
+        ) from error
+    return Dataset(np.asarray(X, dtype=np.float64), np.unique(y, return_inverse=True)[1].astype(np.intp))
