@@ -51,7 +51,6 @@ class RCA(BatchLearner):
 
     Examples
     --------
-    >>> import mahala
     >>> from sklearn.datasets import load_wine
     >>> from mahala.batch.rca import RCA
     >>> X, y = load_wine(return_X_y=True)
