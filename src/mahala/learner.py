@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from os import PathLike
 from typing import Any, Self
 
@@ -20,6 +18,7 @@ import mahala
 from mahala.comparisons import Pairs, Triplets
 from mahala.files import ModelFileError, header_value, read_model, write_model
 from mahala.metric import Metric
+from mahala.rollback import Rollback
 from mahala.sampling import check_seed
 from mahala.validation import check_scale, class_codes
 
@@ -32,7 +31,7 @@ CHUNK_ELEMENTS = 2**22
 SCORE_NEIGHBORS = 3
 
 
-class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn estimator whose fitted state yields a `metric_`."""
 
     random_state: Any
@@ -112,17 +111,6 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
             raise ValueError(
                 f"{_kind(comparisons)} have other feature names than {type(self).__name__} was fitted with: {names}"
             )
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """What fails, or is interrupted, leaves the learner as it was."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _origin(self) -> dict[str, object]:
         """Where a metric comes from, for its file."""

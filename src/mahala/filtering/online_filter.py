@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mahala.kernels.triplets import Rows
+from mahala.rollback import Rollback
 from mahala.signals import uninterrupted
 from mahala.validation import check_labels, check_row, check_scale
 
@@ -26,7 +26,7 @@ Bools = NDArray[np.bool_]
 BLOCK_VALUES = 2**20
 
 
-class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
+class OnlineFilter(Rollback, ClassifierMixin, BaseEstimator, ABC):
     """A classifier of two classes that predicts each document before it learns from it.
 
     The second of the sorted classes is the relevant one. A document is relevant iff its `decision_function` is
@@ -212,17 +212,6 @@ class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
         if unknown.any():
             raise ValueError(f"y must hold the classes {self.classes_}, got {labels[unknown].tolist()[0]!r}")
         return X, relevant
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """What fails, or is interrupted, leaves the filter as it was."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
 
 def _distinct(labels: NDArray[Any], name: str) -> NDArray[Any]:

@@ -163,7 +163,9 @@ class MarginLearner(OnlinePairLearner):
     def raw_metric_(self) -> Metric:
         """The stream's own model as it stands: under psd="end" it may be indefinite, and b below 1."""
         check_is_fitted(self, "n_steps_")
-        return Metric(self._model.M, self._model.b, kernel_map=None if self._map is None else self._map.freeze())
+        # Symmetric up to rounding of what it was made of, which a projection may leave next to nothing of.
+        M = 0.5 * (self._model.M + self._model.M.T)
+        return Metric(M, self._model.b, kernel_map=None if self._map is None else self._map.freeze())
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()
