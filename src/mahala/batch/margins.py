@@ -16,9 +16,14 @@ from mahala.kernels.neighbors import nearest
 # A hinge is a parabola within half of this about its kink: L-BFGS needs a gradient that is continuous, and with this
 # one it reaches lower than with the kinks.
 SMOOTHING = 0.01
-# Entries of one block of products, and the most impostors that are remembered: 64 MiB each.
-BLOCK_ENTRIES = 2**23
-MOST_REMEMBERED = 2**24
+# Entries of one block of products, small enough for the processor's cache, and the least rows of one.
+BLOCK_ENTRIES = 2**18
+LEAST_BLOCK = 64
+# Distances from which the length of the start is chosen.
+SOME_ENTRIES = 2**20
+# Coordinates of this share of the rows' squares are left out where pairs are looked for, if there are not few anyway.
+TAIL = 0.03
+FEW_COORDINATES = 16
 
 
 def targets(X: Floats, codes: NDArray[np.intp], k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -38,14 +43,10 @@ def targets(X: Floats, codes: NDArray[np.intp], k: int) -> tuple[NDArray[np.intp
 
 
 class RowsLoss:
-    """The objective on labelled rows, as a function of the rows Z in the space of the metric."""
+    """The objective on labelled rows."""
 
     def __init__(self, codes: NDArray[np.intp], edges: NDArray[np.intp], ends: NDArray[np.intp], mu: float) -> None:
         self._codes, self._edges, self._ends, self._mu = codes, edges, ends, mu
-        # What is remembered holds until a row has moved by more than `share` of its own size; see _moved_little.
-        self._share = 0.02
-        self._uses = 0
-        self._known: list[Near] | None = None
 
     def __call__(self, Z: Floats) -> tuple[float, float, Floats]:
         """The objective with hinges rounded off, with plain hinges, and half its gradient by Z."""
@@ -55,7 +56,7 @@ class RowsLoss:
         weights = np.full(len(anchors), 1.0 - self._mu)
         out = np.zeros_like(Z)
         smooth = plain = 0.0
-        for near in self._impostors(Z, squared):
+        for near in _near_pairs(Z, self._radius(squared), self._codes):
             sums = hinges_of_rows(
                 Z, near.first, self._ends, squared, near.ends, near.rows, self._mu, SMOOTHING, weights, out
             )
@@ -64,54 +65,16 @@ class RowsLoss:
         pull = (1.0 - self._mu) * float(squared.sum())
         return pull + self._mu * smooth, pull + self._mu * plain, out
 
-    def _impostors(self, Z: Floats, squared: NDArray[np.float64]) -> Iterator[Near]:
-        """Block by block of anchors, every row of another class that comes within a hinge, and some more."""
-        radius = self._radius(squared)
-        if self._known is not None and self._moved_little(Z, radius):
-            self._uses += 1
-            yield from self._known
-            return
-        if self._known is not None and self._uses < 4:
-            self._share = min(2.0 * self._share, 1.0)
-        self._uses, self._known, count = 0, [], 0
-        norms = np.einsum("ij,ij->i", Z, Z)
-        size = np.sqrt(np.maximum(norms, norms.mean()))
-        self._seen, self._seen_radius, self._size = Z, radius, size
-        spread = (self._share * size).astype(Z.dtype)
-        reach = np.where(radius < 0.0, radius, radius + 2.0 * self._share * size).astype(Z.dtype)
-        for near in _blocks(Z, norms, reach, spread, self._codes):
-            count += len(near.rows)
-            # With more than these a look at all distances, by matrix products, is as fast.
-            if count > min(MOST_REMEMBERED, len(Z) ** 2 // 16):
-                self._known = None
-            if self._known is not None:
-                self._known.append(near)
-            yield near
-        if self._known is None:
-            self._share /= 4.0
-
     def _radius(self, squared: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How far rows of other classes matter to each anchor; -1 to those that have no targets."""
-        furthest = np.full(len(self._codes), -np.inf)
-        np.maximum.at(furthest, self._edges[0], squared)
-        return np.where(np.isinf(furthest), -1.0, np.sqrt(np.maximum(furthest, 0.0) + 1.0 + SMOOTHING))
-
-    def _moved_little(self, Z: Floats, radius: NDArray[np.float64]) -> bool:
-        """Whether every row that now matters to an anchor was already within its reach plus the row's spread.
-
-        With moves of at most share · size, and a radius that has grown by at most that of its anchor, a row further
-        away then than radius + 2 share · size of the anchor + share · size of its own is still further than the radius.
-        """
-        allowed = self._share * self._size
-        if (radius > self._seen_radius + allowed).any():
-            return False
-        moves = Z - self._seen
-        return bool((np.sqrt(np.einsum("ij,ij->i", moves, moves)) <= allowed).all())
+        """The squared distance below which rows of other classes matter to each row; -inf where it has no targets."""
+        radius = np.full(len(self._codes), -np.inf)
+        np.maximum.at(radius, self._edges[0], squared + (1.0 + SMOOTHING))
+        return radius
 
     def best_scale(self, Z: Floats) -> float:
         """The factor of squared distances by which the objective of some anchors is least, from a coarse grid."""
         anchors, targets = self._edges
-        few = max(1, BLOCK_ENTRIES // (8 * len(Z)))
+        few = max(1, SOME_ENTRIES // len(Z))
         chosen = np.arange(len(anchors))[:: max(1, len(anchors) // few)]
         near = np.empty(len(chosen))
         squared_edges(Z, anchors[chosen], targets[chosen], near)
@@ -123,28 +86,51 @@ class RowsLoss:
 
 
 class Near(NamedTuple):
-    """Rows near the anchors first, first + 1, ...: those of anchor first + a are rows[ends[a]:ends[a + 1]]."""
+    """Pairs of rows: row first + a with each of rows[ends[a]:ends[a + 1]]."""
 
     first: int
     ends: NDArray[np.intp]
     rows: NDArray[np.int32]
 
 
-def _blocks(Z: Floats, norms: Floats, reach: Floats, spread: Floats, codes: NDArray[np.intp]) -> Iterator[Near]:
+def _near_pairs(Z: Floats, radius: NDArray[np.float64], codes: NDArray[np.intp]) -> Iterator[Near]:
+    """Every pair of rows of different classes of which one is within the radius of the other, and some more."""
     n, m = Z.shape
-    # Rounding in the products is at most this, with room to spare; who is found by mistake adds a hinge of zero.
-    norms = norms * (1 - 4 * (m + 4) * np.finfo(Z.dtype).eps)
-    block = max(1, min(n, BLOCK_ENTRIES // n))
-    found = np.empty(block * n, dtype=np.int32)
+    heads = _heads(Z)
+    # Rounding in the heads' squared distances is at most this, with room to spare.
+    norms = np.einsum("ij,ij->i", heads, heads) * (1 - 8 * (m + 4) * np.finfo(Z.dtype).eps)
+    radius = radius.astype(Z.dtype)
+    block = min(n, max(LEAST_BLOCK, BLOCK_ENTRIES // n))
+    # One piece of memory for all blocks: fresh memory costs more than the product.
+    space, found = np.empty(block * n, dtype=Z.dtype), np.empty(block * n, dtype=np.int32)
     for first in range(0, n, block):
-        products = Z[first : first + block] @ Z.T
-        ends = np.zeros(len(products) + 1, dtype=np.intp)
-        count = find_near(products, first, norms, reach, spread, codes, ends, found)
-        yield Near(first, ends, found[:count].copy())
+        rows, others = heads[first : first + block], heads[first:]
+        products = np.matmul(rows, others.T, out=space[: len(rows) * len(others)].reshape(len(rows), len(others)))
+        ends = np.zeros(len(rows) + 1, dtype=np.intp)
+        count = find_near(products, first, norms, radius, codes, ends, found)
+        yield Near(first, ends, found[:count])
+
+
+def _heads(Z: Floats) -> Floats:
+    """Rows of fewer coordinates, whose distances are at most those of Z, and not much less.
+
+    They are Z's principal coordinates up to a tail, and the length of the tail.
+    """
+    m = Z.shape[1]
+    if m <= FEW_COORDINATES:
+        return Z
+    variances, axes = np.linalg.eigh(Z.T @ Z)
+    tails = np.cumsum(variances.clip(min=0.0))
+    n_tail = int(np.searchsorted(tails, TAIL * tails[-1], side="right"))
+    if n_tail < m // 4:
+        return Z
+    heads = Z @ axes[:, n_tail:]
+    squared = np.einsum("ij,ij->i", Z, Z) - np.einsum("ij,ij->i", heads, heads)
+    return np.column_stack([heads, np.sqrt(squared.clip(min=0.0))])
 
 
 class TripletsLoss:
-    """The objective on given triplets, as a function of the rows Z in the space of the metric."""
+    """The objective on given triplets."""
 
     def __init__(self, triplets: Triplets, mu: float) -> None:
         n, count = triplets.X.shape[0], len(triplets)

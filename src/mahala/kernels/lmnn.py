@@ -16,6 +16,8 @@ Floats = NDArray[Any]  # of float32 or float64
 Rows = NDArray[np.intp]
 Weights = NDArray[np.float64]
 
+CHUNK = 64
+
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def squared_edges(Z: Floats, left: Rows, right: Rows, out: Weights) -> None:
@@ -71,10 +73,10 @@ def hinges_of_rows(
     weights: Weights,
     out: Floats,
 ) -> tuple[float, float]:
-    """The hinges of anchors first, first + 1, ..., each of its targets with each of its `rows` of other classes.
+    """The hinges of pairs of rows of different classes: rows first, first + 1, ... each with its share of `rows`.
 
-    The targets of anchor i are the edges target_ends[i] to target_ends[i + 1], with their squared distances, to whose
-    weights it adds. The Laplacian of the edges to the rows of other classes goes straight into `out`.
+    Each of a pair is an impostor to the other. The targets of row i are the edges target_ends[i] to target_ends[i + 1],
+    with their squared distances, to whose weights it adds. The pairs' Laplacian goes straight into `out`.
     """
     m = Z.shape[1]
     gathered = np.zeros(m, dtype=Z.dtype)
@@ -83,20 +85,21 @@ def hinges_of_rows(
         i = first + a
         gathered[:] = 0
         for e in range(ends[a], ends[a + 1]):
-            l = rows[e]
-            total = Z.dtype.type(0)
+            l = np.intp(rows[e])
+            distance = Z.dtype.type(0)
             for c in range(m):
                 difference = Z[i, c] - Z[l, c]
-                total += difference * difference
+                distance += difference * difference
             slopes = 0.0
-            for t in range(target_ends[i], target_ends[i + 1]):
-                hinge = 1.0 + squared[t] - total
-                if hinge > -0.5 * smoothing:
-                    slope = min(1.0, hinge / smoothing + 0.5)
-                    smooth += hinge if slope == 1.0 else 0.5 * smoothing * slope * slope
-                    plain += max(hinge, 0.0)
-                    weights[t] += push * slope
-                    slopes += slope
+            for anchor in (i, l):
+                for t in range(target_ends[anchor], target_ends[anchor + 1]):
+                    hinge = 1.0 + squared[t] - distance
+                    if hinge > -0.5 * smoothing:
+                        slope = min(1.0, hinge / smoothing + 0.5)
+                        smooth += hinge if slope == 1.0 else 0.5 * smoothing * slope * slope
+                        plain += max(hinge, 0.0)
+                        weights[t] += push * slope
+                        slopes += slope
             if slopes > 0.0:
                 weight = Z.dtype.type(push * slopes)
                 for c in range(m):
@@ -113,26 +116,36 @@ def find_near(
     products: Floats,
     first: int,
     norms: Floats,
-    reach: Floats,
-    spread: Floats,
+    radius: Floats,
     codes: Rows,
     ends: Rows,
     found: NDArray[np.int32],
 ) -> int:
-    """For anchors first, first + 1, ...: the rows l of other classes nearer than reach[anchor] + spread[l].
+    """For rows i = first, first + 1, ...: the rows l > i of other classes within i's radius, or i within theirs.
 
-    `products` are the anchors' inner products with all rows, and `norms` the squared norms, less what rounding can add
-    to a squared distance. Anchors of a negative reach have none.
+    `products` are inner products with rows first and after; `norms` the squared norms, less what rounding can add to a
+    squared distance; `radius` is squared too.
     """
-    count = 0
+    count, n = 0, products.shape[1]
     for a in range(products.shape[0]):
         i = first + a
-        if reach[i] >= 0:
-            own, norm, radius = codes[i], norms[i], reach[i]
-            for l in range(products.shape[1]):
-                within = radius + spread[l]
-                # Written in any case and counted where it holds: a branch that often goes wrong is slower.
-                found[count] = l
-                count += (norm + norms[l] - 2 * products[a, l] < within * within) & (codes[l] != own)
+        own, norm, own_radius = codes[i], norms[i], radius[i]
+        for start in range(a + 1, n, CHUNK):
+            stop = min(n, start + CHUNK)
+            inner, outer = products[a, start:stop], slice(first + start, first + stop)
+            other, other_radius, other_code = norms[outer], radius[outer], codes[outer]
+            # Most chunks have none, which is seen at the speed of vectors.
+            hits = 0
+            for b in range(inner.shape[0]):
+                squared = norm + other[b] - 2 * inner[b]
+                near = (squared < own_radius) | (squared < other_radius[b])
+                hits += near & (other_code[b] != own)
+            if hits > 0:
+                for b in range(inner.shape[0]):
+                    squared = norm + other[b] - 2 * inner[b]
+                    near = (squared < own_radius) | (squared < other_radius[b])
+                    # Written in any case and counted where it holds: a branch that often goes wrong is slower.
+                    found[count] = first + start + b
+                    count += near & (other_code[b] != own)
         ends[a + 1] = count
     return count
