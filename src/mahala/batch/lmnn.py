@@ -30,10 +30,9 @@ class LMNN(BatchLearner):
 
     Without `n_components` the problem is convex in M, and the minimum does not depend on the start. L-BFGS descends, in
     coordinates in which the data are about white, on hinges rounded off within ±0.005 of their kink; `objectives_` hold
-    the objective itself, over all l. An iteration needs two products of n × d with d × d, and distances to the l that
-    can have come near since all n² distances were last seen, in blocks; where they have moved too far, or are more
-    than are worth remembering, it sees all again. Memory is O(n d + d²) and at most 64 MiB each for a block and for
-    the rows remembered.
+    the objective itself. An evaluation takes O(n d²) for two products of n × d with d × d and O(n² p) to look, block by
+    block, for the pairs of rows that matter, by p leading coordinates of which few are enough; then O(d) for each of
+    those. From a start that mixes the classes these can be most of the n². Memory is O(n d + d²).
 
     Parameters
     ----------
@@ -61,7 +60,7 @@ class LMNN(BatchLearner):
     >>> X, y = load_wine(return_X_y=True)
     >>> learner = LMNN().fit(X[::2], y[::2])
     >>> learner.stop_reason_, round(learner.score(X[1::2], y[1::2]), 2)
-    ('converged', 0.94)
+    ('converged', 0.97)
     """
 
     _learns_from = Triplets

@@ -1,0 +1,285 @@
+"""LMNN against its definition, a lower bound of it, and other minimisers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import mahala
+from mahala import Metric, Pairs, Triplets
+from mahala.batch import margins
+from mahala.batch.lmnn import LMNN
+from mahala.batch.margins import SMOOTHING, RowsLoss, TripletsLoss
+from reference import lmnn as reference
+from strategies import labelled_rows
+
+MUS = st.sampled_from([0.1, 0.5, 0.9])
+
+
+def exact(learner, X, codes, k=3, mu=0.5):
+    """The objective by its definition at what has been learned."""
+    X = X.astype(float)
+    pairs = reference.targets(X, codes, k)
+    return reference.objective(learner.metric_.transform(X), pairs, reference.triplets(pairs, codes), mu)
+
+
+@settings(deadline=None, max_examples=30)
+@given(case=labelled_rows(max_n=20, max_d=4), k=st.integers(1, 4), mu=MUS, seed=st.integers(0, 10**6))
+def test_the_objective_is_the_papers(case, k, mu, seed):
+    """Also of rows of so many coordinates that pairs are looked for by some of them."""
+    X, codes = case
+    assume(np.bincount(codes).max() > 1)
+    edges, ends = margins.targets(X, codes, k)
+    pairs = reference.targets(X, codes, k)
+    assert list(zip(*edges.tolist(), strict=True)) == pairs
+    loss, triplets = RowsLoss(codes, edges, ends, mu), reference.triplets(pairs, codes)
+    rng = np.random.default_rng(seed)
+    for m, noise in ((3, 0.0), (20, 0.1), (40, 0.01)):
+        Z = X @ rng.normal(size=(X.shape[1], m)) * rng.choice([0.1, 1.0, 10.0]) + noise * rng.normal(size=(len(X), m))
+        value, plain, gradient = loss(Z)
+        expected, slopes = reference.rounded_objective(Z, pairs, triplets, mu, SMOOTHING)
+        assert plain == pytest.approx(reference.objective(Z, pairs, triplets, mu), rel=1e-9)
+        assert value == pytest.approx(expected, rel=1e-9)
+        np.testing.assert_allclose(
+            gradient, slopes, rtol=1e-6, atol=1e-6 * np.abs(slopes).max() + 1e-9 * np.abs(Z).max()
+        )
+
+
+@settings(deadline=None, max_examples=40)
+@given(case=labelled_rows(max_n=20), mu=MUS, seed=st.integers(0, 10**6))
+def test_the_objective_of_triplets_is_that_of_their_list(case, mu, seed):
+    X, _ = case
+    rng = np.random.default_rng(seed)
+    anchor, positive, negative = rng.integers(0, len(X), size=(3, 15))
+    loss = TripletsLoss(Triplets(X, anchor, positive, negative), mu)
+    pairs = sorted(set(zip(anchor.tolist(), positive.tolist(), strict=True)))
+    triplets = list(zip(anchor, positive, negative, strict=True))
+    value, plain, gradient = loss(X)
+    expected, slopes = reference.rounded_objective(X, pairs, triplets, mu, SMOOTHING)
+    assert plain == pytest.approx(reference.objective(X, pairs, triplets, mu), rel=1e-9)
+    assert value == pytest.approx(expected, rel=1e-9)
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-6 * np.abs(slopes).max() + 1e-9 * np.abs(X).max())
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    case=labelled_rows(max_n=20),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    n_components=st.sampled_from([None, 1]),
+    scale=st.sampled_from([1e-60, 1.0, 1e60]),
+)
+def test_whatever_the_rows_the_objective_is_that_of_the_metric(case, dtype, n_components, scale):
+    X, codes = case
+    X = X.astype(dtype) if dtype is np.float32 else X * (scale / max(np.abs(X).max(), 1e-3))
+    learner = LMNN(n_components=n_components, max_iter=15, random_state=0)
+    if np.bincount(codes).max() == 1:
+        with pytest.raises(ValueError, match="every row is alone in its class"):
+            learner.fit(X, codes)
+    elif (X[0] == X).all():
+        with pytest.raises(ValueError, match="X must have rows that differ"):
+            learner.fit(X, codes)
+    else:
+        learner.fit(X, codes)
+        assert np.isfinite(learner.metric_.matrix).all()
+        tolerance = 1e-4 if dtype is np.float32 else 1e-6
+        assert learner.objective_ == pytest.approx(exact(learner, X, codes), rel=tolerance, abs=1e-6)
+
+
+@pytest.mark.parametrize(("load", "gap"), [(load_iris, 1e-4), (load_wine, 1e-4), (load_digits, 5e-4)])
+def test_no_metric_is_much_lower(load, gap):
+    """By a lower bound from the dual; wine has features of scales from 0.1 to 1000."""
+    X, y = load(return_X_y=True)
+    X = X[:, X.std(axis=0) > 0.5] if X.shape[1] == 64 else X
+    X, y = X[:: 1 + len(X) // 250], y[:: 1 + len(X) // 250]
+    learner = LMNN(tol=0.0, max_iter=3000).fit(X, y)
+    pairs = margins.targets(X, y, 3)[0].T
+    triplets = reference.triplets(pairs, y)
+    bound = reference.lower_bound(learner.metric_.matrix, X, pairs, triplets, 0.5, SMOOTHING)
+    assert bound <= learner.objective_ <= bound * (1.0 + gap)
+    # The default tolerance is near.
+    assert LMNN().fit(X, y).objective_ <= learner.objective_ * (1.0 + 3e-4)
+
+
+def test_no_other_minimiser_goes_lower(labelled):
+    X, y = labelled
+    X, y = X[:40, :2], y[:40]
+    learner = LMNN(tol=1e-12, max_iter=2000).fit(X, y)
+    pairs = reference.targets(X, y, 3)
+    triplets = reference.triplets(pairs, y)
+
+    def objective(vector):
+        Z = X @ np.array([[vector[0], 0.0], [vector[1], vector[2]]]).T
+        near, far = (np.sum((Z[triplets[:, 0]] - Z[triplets[:, c]]) ** 2, axis=1) for c in (1, 2))
+        return 0.5 * sum(reference.squared(Z, *pair) for pair in pairs) + 0.5 * np.maximum(0, 1 + near - far).sum()
+
+    found = min(minimize(objective, start, method="Nelder-Mead").fun for start in np.eye(3) + 0.3)
+    assert learner.objective_ == pytest.approx(found, rel=2e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_units_of_features_do_not_matter_but_to_the_targets(labelled, dtype):
+    X, y = labelled
+    scales = 10.0 ** np.array([-6, -3, 0, 3, 6])
+    triplets = Triplets.from_labels(X, y, 2000, random_state=0)
+    plain = LMNN(tol=1e-9, max_iter=2000).fit(triplets)
+    scaled = LMNN(tol=1e-9, max_iter=2000).fit(triplets.over((X * scales).astype(dtype)))
+    assert scaled.objective_ == pytest.approx(plain.objective_, rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_blocks_and_leading_coordinates_change_nothing(dtype, monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300].astype(dtype), y[:300]
+    loss = RowsLoss(y, *margins.targets(X, y, 3), 0.5)
+    Z = X * dtype(0.05)
+    whole = loss(Z)
+    assert margins._heads(Z).shape[1] < 50
+    monkeypatch.setattr(margins, "BLOCK_ENTRIES", 1)
+    monkeypatch.setattr(margins, "LEAST_BLOCK", 7)
+    monkeypatch.setattr(margins, "FEW_COORDINATES", 64)
+    again = loss(Z)
+    assert again[:2] == pytest.approx(whole[:2], rel=1e-6)
+    np.testing.assert_allclose(again[2], whole[2], rtol=1e-3, atol=1e-4 * np.abs(whole[2]).max())
+
+
+def test_small_classes():
+    """A row alone in its class has no target, and is an impostor; of a small class the targets are all others."""
+    X = np.array([[0.0], [1.0], [3.0], [1.5], [9.0], [9.5]])
+    codes = np.array([0, 0, 0, 1, 2, 2])
+    assert margins.targets(X, codes, 3)[0].T.tolist() == [
+        [0, 1], [0, 2], [1, 0], [1, 2], [2, 1], [2, 0], [4, 5], [5, 4],
+    ]  # fmt: skip
+    learner = LMNN().fit(X, codes)
+    assert learner.objective_ == pytest.approx(exact(learner, X, codes))
+    away = LMNN().fit(np.delete(X, 3, axis=0), np.delete(codes, 3))
+    assert away.objective_ < learner.objective_ - 1.0
+    with pytest.raises(ValueError, match="every row is alone in its class"):
+        LMNN().fit(X[:3], ["a", "b", "c"])
+
+
+def test_more_features_than_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 50)), np.repeat([0, 1], 10)
+    learner = LMNN().fit(X, y)
+    assert learner.components_.shape == (19, 50)
+    assert learner.objective_ == pytest.approx(exact(learner, X, y))
+
+
+def test_triplets_and_labelled_rows_are_one_problem(labelled):
+    X, y = labelled
+    learner = LMNN(tol=1e-9).fit(X, y)
+    pairs = reference.targets(X, y, 3)
+    triplets = Triplets(X, *reference.triplets(pairs, y).T)
+    again = LMNN(tol=1e-9).fit(triplets)
+    assert again.objective_ == pytest.approx(learner.objective_, rel=1e-5)
+    assert again.score(triplets) > 0.9
+    as_array = np.stack([X[triplets.anchor], X[triplets.positive], X[triplets.negative]], axis=1)[::50]
+    assert LMNN().fit(as_array).metric_.matrix.shape == (5, 5)
+    with pytest.raises(TypeError, match="LMNN learns from triplets or labelled rows, got Pairs"):
+        LMNN().fit(Pairs.from_labels(X, y, 50))
+
+
+@pytest.mark.parametrize("init", ["identity", "pca", "lda", "random"])
+def test_starts(labelled, init):
+    X, y = labelled
+    best = LMNN(tol=1e-9).fit(X, y).objective_
+    assert LMNN(init=init, tol=1e-9, random_state=0).fit(X, y).objective_ == pytest.approx(best, rel=1e-3)
+    few = LMNN(init=init, n_components=2, random_state=0).fit(X, y)
+    assert few.components_.shape == (2, 5)
+    assert best <= few.objective_ < 1.8 * best
+
+
+def test_a_metric_is_a_start(labelled):
+    X, y = labelled
+    first = LMNN(tol=1e-9).fit(X, y)
+    again = LMNN(init=first.metric_).fit(X, y)
+    assert again.n_iter_ <= 5
+    assert again.objective_ == pytest.approx(first.objective_, rel=1e-5)
+
+
+def test_stop_reasons(labelled):
+    X, y = labelled
+    assert LMNN(max_iter=2).fit(X, y).stop_reason_ == "max_iter"
+    assert LMNN().fit(X, y).stop_reason_ == "converged"
+    assert LMNN(tol=0.0).fit(X, y).stop_reason_ in ("converged", "precision")
+    seen = []
+
+    def watch(iteration):
+        seen.append(iteration)
+        return iteration.number == 3
+
+    learner = LMNN(callback=watch).fit(X, y)
+    assert (learner.stop_reason_, learner.n_iter_, len(seen)) == ("callback", 3, 3)
+    assert [iteration.objective for iteration in seen] == learner.objectives_.tolist()
+    pairs = reference.targets(X, y, 3)
+    triplets = reference.triplets(pairs, y)
+    for iteration in seen:
+        Z = iteration.metric.transform(X)
+        assert iteration.objective == pytest.approx(reference.objective(Z, pairs, triplets, 0.5))
+
+
+def test_a_warm_start_goes_on(labelled):
+    X, y = labelled
+    learner = LMNN(max_iter=8, warm_start=True).fit(X, y)
+    first = learner.objective_
+    assert learner.fit(X, y).objectives_[0] < first
+    learner.set_params(max_iter=500).fit(X, y)
+    converged = learner.objective_
+    assert learner.fit(X, y).n_iter_ <= 5
+    assert learner.objective_ <= converged * (1 + 1e-6)
+    # Rows of more dimensions than those before: the new directions are learned too.
+    flat = LMNN(warm_start=True).fit(X * [1, 1, 0, 0, 0], y)
+    assert flat.components_.shape == (2, 5)
+    assert flat.fit(X, y).objective_ == pytest.approx(converged, rel=1e-3)
+
+
+def test_float32_and_sparse_rows(labelled):
+    X, y = labelled
+    learner = LMNN().fit(X, y)
+    assert LMNN().fit(X.astype(np.float32), y).objective_ == pytest.approx(learner.objective_, rel=1e-4)
+    assert LMNN().fit(sp.csr_array(X), y).objective_ == pytest.approx(learner.objective_, rel=1e-9)
+
+
+def test_the_metric_helps_neighbours():
+    X, y = load_wine(return_X_y=True)
+    learner = LMNN().fit(X[::2], y[::2])
+    plain = LMNN(init=Metric.euclidean(13), max_iter=1).fit(X[::2], y[::2])
+    assert learner.score(X[1::2], y[1::2]) > 0.9 > 0.8 > plain.score(X[1::2], y[1::2])
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_neighbors": 0}, "n_neighbors must be an integer of at least 1"),
+        ({"mu": 1.0}, "mu must be a number between 0 and 1"),
+        ({"mu": "half"}, "mu must be a number between 0 and 1"),
+        ({"init": "zero"}, "init must be a Metric or one of"),
+        ({"n_components": 6}, "n_components must be at most 5"),
+        ({"tol": -1.0}, "tol must be a number of at least 0"),
+    ],
+)
+def test_nonsense_is_refused(labelled, params, message):
+    with pytest.raises(ValueError, match=message):
+        LMNN(**params).fit(*labelled)
+
+
+def test_a_file_brings_it_back(labelled, tmp_path, monkeypatch):
+    monkeypatch.setattr(mahala, "LMNN", LMNN, raising=False)
+    monkeypatch.setattr(mahala, "__all__", [*mahala.__all__, "LMNN"])
+    X, y = labelled
+    learner = LMNN(max_iter=5, warm_start=True).fit(X, y)
+    learner.save(tmp_path / "model")
+    loaded = LMNN.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.components_, learner.components_)
+    assert loaded.fit(X, y).objective_ == learner.fit(X, y).objective_
+
+
+@parametrize_with_checks([LMNN()])
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
