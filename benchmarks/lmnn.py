@@ -97,7 +97,8 @@ def mnist(path: str, max_iter: int, console: Console) -> None:
     console.print(
         f"MNIST 20,000 × 784, float32: {learner.n_iter_} iterations ({learner.stop_reason_}) in "
         f"{time.perf_counter() - start:.0f} s; {_peak() - before:.0f} MiB more than before, "
-        f"where X has {X.nbytes / 2**20:.0f}; objective {learner.objectives_[0]:.0f} after the first iteration, {learner.objective_:.0f} after the last"
+        f"where X has {X.nbytes / 2**20:.0f}; objective {learner.objectives_[0]:.0f} after the first iteration, "
+        f"{learner.objective_:.0f} after the last"
     )
     for name, metric in (("Euclidean", None), ("LMNN", learner.metric_)):
         error = knn_error(metric, X, y, tested, truth, k=3).error[-1]
