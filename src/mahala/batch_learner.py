@@ -175,11 +175,11 @@ class BatchLearner(Learner):
                 raise ValueError(f"{name} must not be empty: 0 {name} given, at least one is needed")
             self._check_n_features_of(comparisons, reset=reset)
             return comparisons.over(_dense(comparisons.X))
-        if not self._needs_labels:
+        if y is None and not self._needs_labels:
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
             return Rows(_dense(check_scale(X)), np.zeros(X.shape[0], dtype=np.intp))
         X, codes = self._labelled_rows(X, y, reset=reset)
-        if codes.max() == 0:
+        if codes.max() == 0 and self._needs_labels:
             raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
         return Rows(_dense(X), codes)
 

@@ -63,12 +63,12 @@ class PCA(BatchLearner):
         X, m = given.X, self.n_components
         if is_count(m) and m is not None and m > min(X.shape):
             raise ValueError(f"n_components must be at most {min(X.shape)}, the lesser of rows and features, got {m}")
-        if (X[0] == X).all():
-            raise ValueError("the rows of X are all the same, so they vary in no direction")
-        seed = int(self._rng.integers(2**31))
-        # In units of the largest difference no square over- or underflows.
-        largest = float(np.abs(X - X[0]).max())
-        found = Decomposition(m, random_state=seed).fit((X - X[0]) / X.dtype.type(largest))
+        shifted = X - X[0]
+        largest = max(float(shifted.max()), -float(shifted.min()))
+        if largest == 0.0:
+            raise ValueError("X does not vary: its rows are all the same")
+        shifted /= X.dtype.type(largest)  # in these units no square over- or underflows
+        found = Decomposition(m, random_state=int(self._rng.integers(2**31))).fit(shifted)
         L, variances = found.components_, found.explained_variance_
         if self.whiten:
             kept = variances > max(X.shape) * np.finfo(X.dtype).eps * variances[0]  # below, it is rounding
