@@ -43,7 +43,7 @@ class ITML(BatchLearner):
     with v = x - x', the LogDet divergence D(A, B) = tr(AB⁻¹) - log|AB⁻¹| - d, and ξ₀ one target for all similar and one
     for all dissimilar pairs. It projects (M, ξ) onto one constraint after the other, in cycles, and keeps a dual
     variable λ ≥ 0 for each: M⁻¹ = M₀⁻¹ ± Σ λ v vᵀ and 1/ξ = 1/ξ₀ ∓ λ/γ. So M stays positive definite; the objective
-    comes to its minimum as the constraints come to hold, mostly from below. A projection is that of the authors'
+    comes to its minimum as the constraints come to hold, from either side. A projection is that of the authors'
     program: with p = vᵀMv it moves λ by γ/(1+γ) (1/p - 1/ξ), which makes p = ξ (the paper prints another number, which
     does not).
 
