@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from mahala.batch_learner import Floats, Model
+from mahala.batch.lda import LDA
+from mahala.batch.pca import PCA
+from mahala.batch_learner import BatchLearner, Floats, Model
 from mahala.metric import Metric
 from mahala.validation import is_count
 
@@ -68,12 +68,18 @@ def first_components(
     else:
         L = np.empty((0, d))
         if init == "lda" and codes is not None:
-            separating = LinearDiscriminantAnalysis().fit(X, codes).scalings_.T[:m]
-            L = np.asarray(separating / np.linalg.norm(separating, axis=1, keepdims=True).clip(min=1e-300))
+            L = _directions(LDA(), X, codes)[:m]
         if len(L) < m:
-            principal = PCA(min(m - len(L), *X.shape), svd_solver="full" if min(X.shape) < 500 else "randomized",
-                            random_state=int(rng.integers(2**31))).fit(X).components_  # fmt: skip
-            L = np.vstack([L, principal])
+            L = np.vstack([L, _directions(PCA(min(m - len(L), *X.shape), random_state=0), X, codes)])
         if len(L) < m:  # fewer rows than directions
             L = np.vstack([L, rng.normal(size=(m - len(L), d)) / np.sqrt(d)])
     return np.ascontiguousarray(L, dtype=X.dtype)
+
+
+def _directions(learner: BatchLearner, X: Floats, codes: NDArray[np.intp] | None) -> NDArray[np.float64]:
+    """The directions that it finds, of unit length; none where the rows hold none."""
+    try:
+        L = learner.fit(X, codes).components_
+    except ValueError:
+        return np.empty((0, X.shape[1]))
+    return np.asarray(L / np.linalg.norm(L, axis=1, keepdims=True))
