@@ -22,8 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from mahala import Pairs
-from mahala.batch.itml import ITML
+from mahala import ITML, Pairs
 
 PEER = """
 import json, sys, time, warnings

@@ -91,7 +91,7 @@ class ITML(BatchLearner):
     Examples
     --------
     >>> from sklearn.datasets import load_wine
-    >>> from mahala.batch.itml import ITML
+    >>> from mahala import ITML
     >>> X, y = load_wine(return_X_y=True)
     >>> itml = ITML(prior="covariance", random_state=0).fit(X[::2], y[::2])
     >>> itml.score(X[1::2], y[1::2]) > 0.9

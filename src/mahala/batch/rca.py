@@ -52,7 +52,7 @@ class RCA(BatchLearner):
     Examples
     --------
     >>> from sklearn.datasets import load_wine
-    >>> from mahala.batch.rca import RCA
+    >>> from mahala import RCA
     >>> X, y = load_wine(return_X_y=True)
     >>> rca = RCA().fit(X[::2], y[::2])
     >>> rca.score(X[1::2], y[1::2]) > 0.95
@@ -82,7 +82,7 @@ class RCA(BatchLearner):
             source = "similar pairs connect" if isinstance(given, Pairs) else "y puts into one class"
             raise ValueError(f"RCA needs rows known to be of one kind, but there are no two rows that {source}")
         if np.array_equal(given.X.min(axis=0), given.X.max(axis=0)):
-            raise ValueError("X must have rows that differ: all of them are the same, so no direction is relevant")
+            raise ValueError("X does not vary: its rows are all the same")
         scatter = covariances(given.X, chunklets)
         L, variances = whitening(scatter.within, scatter.total, float(self.regularization))
         m = len(L) if self.n_components is None else min(int(self.n_components), len(L))
