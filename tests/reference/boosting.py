@@ -28,7 +28,7 @@ def scale(X, anchor, positive, negative):
     """Mean squared distance between two of the rows that are in triplets, drawn with replacement."""
     rows = np.unique(np.concatenate([anchor, positive, negative]))
     X = X[rows].astype(np.float64)
-    return float(np.mean([np.sum(np.square(a - b)) for a in X for b in X])) or 1.0
+    return float(np.mean([np.sum(np.square(a - b)) for a in X for b in X]))
 
 
 def exponential_objective(A, M, v):

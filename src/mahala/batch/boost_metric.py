@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
 from mahala.batch_learner import BatchLearner, Callback, Given, Model, Rows, Run
 from mahala.comparisons import Triplets
-from mahala.kernels.edges import best_step, tilt, weights
+from mahala.kernels.edges import best_step, log_loss, weights
 from mahala.metric import Metric
 from mahala.validation import check_count, check_positive, is_count, is_number
 
@@ -60,8 +60,9 @@ class BoostMetric(BatchLearner):
     weights_ : w_j, one an iteration
     validation_errors_ : share of the held-out triplets in the wrong order after each iteration
     stop_reason_ : "converged" (λ < v·s: no direction lowers the objective, or `tol`), "max_iter", "early stopping",
-        "separated", "callback" or "interrupted". Separated: one direction puts all triplets in the right order by more
-        than v·s, so that the objective has no minimum; its w lowers the loss of each to exp(-36) of what it was.
+        "separated", "callback" or "interrupted". Separated: all triplets are in the right order, and the sum of their
+        losses is below exp(-36); or one direction puts them all in the right order by more than v·s, so that the
+        objective has no minimum along it, and its w lowers the loss of each to exp(-36) of what it was.
 
     Examples
     --------
@@ -126,7 +127,7 @@ class BoostMetric(BatchLearner):
         for row in L:
             margins += edges.gains(row * unit)
         trace = float(np.square(L * unit).sum())
-        objective = _log_loss(margins[:n_train]) + self.v * trace
+        objective = log_loss(margins[:n_train]) + self.v * trace
         start, n_start = objective, len(L)
         # Without a metric all are wrong: whatever the first iteration finds is better than nothing.
         best_error, best_length = _share_wrong(margins[n_train:]) if n_start else np.inf, n_start
@@ -135,34 +136,38 @@ class BoostMetric(BatchLearner):
             return {"L": L} | ({} if self.validation_fraction is None else {"validation_errors": errors})
 
         reason = "max_iter"
+        rows = L  # room for L to grow: what it has is not written to again
         u = np.zeros(len(triplets))
         for _ in range(self.max_iter):
             u[:n_train] = weights(margins[:n_train])
-            eigenvalue, direction = edges.leading_pair(u)
-            if eigenvalue < self.v:
+            direction, gains = edges.leading_direction(u)
+            if u @ gains < self.v:
                 reason = "converged"
                 break
-            gains = edges.gains(direction)
             lowest = float(gains[:n_train].min())
             w = best_step(margins[:n_train], gains[:n_train], self.v, FALL / max(lowest, self.v))
             margins += w * gains
             trace += w
-            L = np.vstack([L, np.sqrt(w) / unit * direction])
+            if len(L) == len(rows):
+                rows = np.vstack([rows, np.empty((len(L) + 16, L.shape[1]))])
+            rows[len(L)] = np.sqrt(w) / unit * direction
+            L = rows[: len(L) + 1]
             before = objective
-            objective = _log_loss(margins[:n_train]) + self.v * trace
+            loss = log_loss(margins[:n_train])
+            objective = loss + self.v * trace
             error = _share_wrong(margins[n_train:])
             errors = np.append(errors, error)
             if run.step(objective, model()):
                 reason = "callback"
                 break
-            if lowest > self.v:
+            if lowest > self.v or loss < -FALL:
                 reason = "separated"
                 break
             if error < best_error:
                 best_error, best_length = error, len(L)
             if self.validation_fraction is not None and len(L) - best_length >= self.n_iter_no_change:
                 n_more = len(L) - best_length
-                L, errors = L[:best_length].copy(), errors[:-n_more].copy()
+                L, errors = L[:best_length], errors[:-n_more]
                 run.back_to(len(run.objectives) - n_more, model())
                 objective, reason = start, "early stopping"
                 break
@@ -171,6 +176,7 @@ class BoostMetric(BatchLearner):
                 break
         if run.model is None:  # there is nothing to add to the start
             run.step(objective, model())
+        L = L.copy()
         return model(), reason
 
     def _held_out_last(self, triplets: Triplets) -> tuple[Triplets, int]:
@@ -222,11 +228,6 @@ class BoostMetric(BatchLearner):
 
     def _staged(self, M: NDArray[np.float64]) -> Metric:
         return Metric(M, feature_names=self.metric_.feature_names, origin=self._origin())
-
-
-def _log_loss(margins: NDArray[np.float64]) -> float:
-    """log Σ exp(-margins)."""
-    return float(tilt(margins, margins, 0.0)[0])
 
 
 def _share_wrong(margins: NDArray[np.float64]) -> float:

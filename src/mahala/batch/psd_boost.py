@@ -129,8 +129,8 @@ class PSDBoost(BatchLearner):
             add(warm["L"] / np.linalg.norm(warm["L"], axis=1, keepdims=True))
         reason = "max_iter"
         for _ in range(self.max_iter):
-            eigenvalue, direction = edges.leading_pair(u)
-            bound = min(bound, eigenvalue)
+            direction, its_gains = edges.leading_direction(u)
+            bound = min(bound, float(u @ its_gains))
             if len(w) and bound - margin <= self.tol * abs(margin):
                 reason = "converged"
                 break

@@ -17,7 +17,7 @@ from mahala.comparisons import Triplets
 from mahala.kernels.neighbors import nearest
 
 # Up to this dimension LAPACK's leading pair takes less time than Lanczos' method.
-LAPACK_DIMENSION = 128
+LAPACK_DIMENSION = 256
 # The matrix is formed where 2nd² + (edges)·d at the speed of matrix products beat some 30 passes over X; measured.
 FORM_BELOW, EDGE_COST = 600.0, 50.0
 # Of the residual against the eigenvalue: the eigenvector is then as good as the products are.
@@ -82,8 +82,9 @@ class TripletEdges:
         # Each edge stands twice in the adjacency matrix, whose pattern never changes.
         from_, to = np.concatenate([self.left, self.right]), np.concatenate([self.right, self.left])
         order = np.argsort(from_, kind="stable")
-        self._indices, self._edge_of_entry = to[order], order % len(codes)
-        self._indptr = np.concatenate([[0], np.cumsum(np.bincount(from_, minlength=n))])
+        self._edge_of_entry = order % len(codes)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(from_, minlength=n))])
+        self._adjacency = sp.csr_array((np.empty(len(order), dtype=X.dtype), to[order], indptr), shape=(n, n))
         self._formed = d <= LAPACK_DIMENSION or d + EDGE_COST * len(codes) / n < FORM_BELOW
         self._start = np.asarray(np.random.default_rng(0).normal(size=d), dtype=X.dtype)
 
@@ -94,15 +95,17 @@ class TripletEdges:
         result: NDArray[np.float64] = squared[self.far] - squared[self.near]
         return result
 
-    def leading_pair(self, u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """The largest eigenvalue of Σ u_r A_r and its eigenvector of length one."""
+    def leading_direction(self, u: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The eigenvector ξ of length one of the largest eigenvalue of Σ u_r A_r, and its gains.
+
+        The eigenvalue is the mean Σ u_r ⟨A_r, ξξᵀ⟩ of the gains.
+        """
         X = self._coordinates
         m, (n, d), dtype = len(self.left), X.shape, X.dtype
         weights = np.bincount(self.far, u, m) - np.bincount(self.near, u, m)
-        degrees = np.bincount(self.left, weights, n) + np.bincount(self.right, weights, n)
-        entries = weights[self._edge_of_entry].astype(dtype)
-        adjacency = sp.csr_array((entries, self._indices, self._indptr), shape=(n, n))
-        degrees = degrees.astype(dtype)
+        degrees = (np.bincount(self.left, weights, n) + np.bincount(self.right, weights, n)).astype(dtype)
+        adjacency = self._adjacency
+        adjacency.data[:] = weights[self._edge_of_entry]
 
         def laplacian(values: Floats) -> Floats:
             product: Floats = (degrees * values.T).T - adjacency @ values
@@ -127,7 +130,7 @@ class TripletEdges:
         leading = vectors[:, 0]
         direction = (leading if self._basis is None else self._basis @ leading).astype(np.float64)
         direction /= np.linalg.norm(direction)
-        return float(u @ self.gains(direction)), direction
+        return direction, self.gains(direction)
 
 
 def _lapack(matrix: Floats) -> Floats:

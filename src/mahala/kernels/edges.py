@@ -11,23 +11,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def tilt(margins: Floats, gains: Floats, w: float) -> tuple[float, float, float]:
-    """log Σ exp(-z) of z = margins + w·gains, and mean and variance of the gains under weights ∝ exp(-z)."""
-    n = len(margins)
-    lowest = np.inf
-    for r in range(n):
-        lowest = min(lowest, margins[r] + w * gains[r])
-    total = first = second = 0.0
-    for r in range(n):
-        weight = math.exp(lowest - margins[r] - w * gains[r])
-        total += weight
-        first += weight * gains[r]
-        second += weight * gains[r] * gains[r]
-    mean = first / total
-    return math.log(total) - lowest, mean, second / total - mean * mean
-
-
 def weights(margins: Floats) -> Floats:
     """Weights ∝ exp(-margins) that sum to one.
 
@@ -39,11 +22,47 @@ def weights(margins: Floats) -> Floats:
     return result
 
 
-def best_step(margins: Floats, gains: Floats, v: float, longest: float) -> float:
-    """The w from 0 to `longest` that minimises log Σ exp(-margins - w·gains) + v·w.
+def log_loss(margins: Floats) -> float:
+    """log Σ exp(-margins).
 
-    Newton's method on the derivative, which increases with w; a step out of the interval known to hold the root is
-    replaced by its middle, or by twice the w so far as long as the interval has no end.
+    >>> log_loss(np.array([-1000.0, 1000.0]))
+    1000.0
+    """
+    lowest = margins.min()
+    return float(np.log(np.exp(lowest - margins).sum()) - lowest)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _balance(margins: Floats, gains: Floats, v: float, w: float) -> tuple[float, float]:
+    """log P - log N and its derivative in w, where P - N = Σ (gains - v) exp(-margins - w·gains), both P, N ≥ 0."""
+    lowest_p = lowest_n = np.inf
+    for r in range(len(margins)):
+        z = margins[r] + w * gains[r]
+        if gains[r] > v:
+            lowest_p = min(lowest_p, z)
+        elif gains[r] < v:
+            lowest_n = min(lowest_n, z)
+    p = n = slope_p = slope_n = 0.0
+    for r in range(len(margins)):
+        z = margins[r] + w * gains[r]
+        if gains[r] > v:
+            term = (gains[r] - v) * math.exp(lowest_p - z)
+            p += term
+            slope_p += term * gains[r]
+        elif gains[r] < v:
+            term = (v - gains[r]) * math.exp(lowest_n - z)
+            n += term
+            slope_n += term * gains[r]
+    if n == 0.0:
+        return np.inf, np.nan
+    return math.log(p / n) - lowest_p + lowest_n, slope_n / n - slope_p / p
+
+
+def best_step(margins: Floats, gains: Floats, v: float, longest: float) -> float:
+    """The w from 0 to `longest` that minimises log Σ exp(-margins - w·gains) + v·w; at 0 the derivative is negative.
+
+    That is the root of P - N (above), found by Newton's method on log P - log N: it falls with w, nearly on a line. A
+    step out of the interval known to hold the root is replaced by its middle, or by a longer one where it has no end.
 
     >>> w = best_step(np.zeros(4), np.array([1.0, 1.0, 1.0, -1.0]), 0.0, 100.0)
     >>> round(float(np.exp(2.0 * w)), 9)
@@ -51,18 +70,18 @@ def best_step(margins: Floats, gains: Floats, v: float, longest: float) -> float
     """
     low, high, w = 0.0, np.inf, 0.0
     for _ in range(200):
-        _, mean, variance = tilt(margins, gains, w)
-        if mean > v:
+        value, slope = _balance(margins, gains, v, w)
+        if value > 0.0:
             low = w
         else:
             high = w
         if low >= longest:
             return longest
-        new = w + (mean - v) / variance if variance > 0.0 else np.nan
+        new = w - float(value / slope)
         if not low < new < high:
             new = (low + high) / 2.0 if high < np.inf else max(2.0 * w, 1e-3 * longest)
         new = min(new, longest)
-        if abs(new - w) <= 1e-14 * new:
+        if abs(new - w) <= 1e-12 * new:
             return new
         w = new
     return w
