@@ -14,8 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import mahala
 from mahala import Metric, Pairs, Triplets
 from mahala.batch import margins
-from mahala.batch.lmnn import LMNN
-from mahala.batch.margins import SMOOTHING, RowsLoss, TripletsLoss
+from mahala.batch.lmnn import LMNN, SMOOTHINGS
+from mahala.batch.margins import RowsLoss, TripletsLoss
 from reference import lmnn as reference
 from strategies import labelled_rows
 
@@ -42,8 +42,8 @@ def test_the_objective_is_the_papers(case, k, mu, seed):
     rng = np.random.default_rng(seed)
     for m, noise in ((3, 0.0), (20, 0.1), (40, 0.01)):
         Z = X @ rng.normal(size=(X.shape[1], m)) * rng.choice([0.1, 1.0, 10.0]) + noise * rng.normal(size=(len(X), m))
-        value, plain, gradient = loss(Z)
-        expected, slopes = reference.rounded_objective(Z, pairs, triplets, mu, SMOOTHING)
+        value, plain, gradient = loss(Z, 0.01)
+        expected, slopes = reference.rounded_objective(Z, pairs, triplets, mu, 0.01)
         assert plain == pytest.approx(reference.objective(Z, pairs, triplets, mu), rel=1e-9)
         assert value == pytest.approx(expected, rel=1e-9)
         np.testing.assert_allclose(
@@ -60,8 +60,8 @@ def test_the_objective_of_triplets_is_that_of_their_list(case, mu, seed):
     loss = TripletsLoss(Triplets(X, anchor, positive, negative), mu)
     pairs = sorted(set(zip(anchor.tolist(), positive.tolist(), strict=True)))
     triplets = list(zip(anchor, positive, negative, strict=True))
-    value, plain, gradient = loss(X)
-    expected, slopes = reference.rounded_objective(X, pairs, triplets, mu, SMOOTHING)
+    value, plain, gradient = loss(X, 0.01)
+    expected, slopes = reference.rounded_objective(X, pairs, triplets, mu, 0.01)
     assert plain == pytest.approx(reference.objective(X, pairs, triplets, mu), rel=1e-9)
     assert value == pytest.approx(expected, rel=1e-9)
     np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-6 * np.abs(slopes).max() + 1e-9 * np.abs(X).max())
@@ -91,16 +91,25 @@ def test_whatever_the_rows_the_objective_is_that_of_the_metric(case, dtype, n_co
         assert learner.objective_ == pytest.approx(exact(learner, X, codes), rel=tolerance, abs=1e-6)
 
 
-@pytest.mark.parametrize(("load", "gap"), [(load_iris, 1e-4), (load_wine, 1e-4), (load_digits, 5e-4)])
+def load_grid(return_X_y=True):
+    """Which way a balance tips: integer weights and arms, so distances tie, and many triplets end on a kink."""
+    X = np.indices((4, 4, 4, 4)).reshape(4, -1).T + 1.0
+    X = np.random.default_rng(0).permutation(X)
+    return X, np.sign(X[:, 0] * X[:, 1] - X[:, 2] * X[:, 3]).astype(int) + 1
+
+
+@pytest.mark.parametrize(
+    ("load", "gap"), [(load_iris, 1e-4), (load_wine, 1e-4), (load_digits, 5e-4), (load_grid, 5e-4)]
+)
 def test_no_metric_is_much_lower(load, gap):
     """By a lower bound from the dual; wine has features of scales from 0.1 to 1000."""
     X, y = load(return_X_y=True)
     X = X[:, X.std(axis=0) > 0.5] if X.shape[1] == 64 else X
-    X, y = X[:: 1 + len(X) // 250], y[:: 1 + len(X) // 250]
+    X, y = X[:: 1 + len(X) // 257], y[:: 1 + len(X) // 257]
     learner = LMNN(tol=0.0, max_iter=3000).fit(X, y)
     pairs = margins.targets(X, y, 3)[0].T
     triplets = reference.triplets(pairs, y)
-    bound = reference.lower_bound(learner.metric_.matrix, X, pairs, triplets, 0.5, SMOOTHING)
+    bound = reference.lower_bound(learner.metric_.matrix, X, pairs, triplets, 0.5, SMOOTHINGS[-1])
     assert bound <= learner.objective_ <= bound * (1.0 + gap)
     # The default tolerance is near.
     assert LMNN().fit(X, y).objective_ <= learner.objective_ * (1.0 + 3e-4)
@@ -138,12 +147,12 @@ def test_blocks_and_leading_coordinates_change_nothing(dtype, monkeypatch):
     X, y = X[:300].astype(dtype), y[:300]
     loss = RowsLoss(y, *margins.targets(X, y, 3), 0.5)
     Z = X * dtype(0.05)
-    whole = loss(Z)
+    whole = loss(Z, 0.01)
     assert margins._heads(Z).shape[1] < 50
     monkeypatch.setattr(margins, "BLOCK_ENTRIES", 1)
     monkeypatch.setattr(margins, "LEAST_BLOCK", 7)
     monkeypatch.setattr(margins, "FEW_COORDINATES", 64)
-    again = loss(Z)
+    again = loss(Z, 0.01)
     assert again[:2] == pytest.approx(whole[:2], rel=1e-6)
     np.testing.assert_allclose(again[2], whole[2], rtol=1e-3, atol=1e-4 * np.abs(whole[2]).max())
 
@@ -167,7 +176,7 @@ def test_more_features_than_rows():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 50)), np.repeat([0, 1], 10)
     learner = LMNN().fit(X, y)
-    assert learner.components_.shape == (19, 50)
+    assert len(learner.components_) < 20
     assert learner.objective_ == pytest.approx(exact(learner, X, y))
 
 

@@ -15,6 +15,10 @@ from mahala.batch_learner import BatchLearner, Callback, Floats, Given, Model, R
 from mahala.comparisons import Triplets
 from mahala.validation import check_count, is_number
 
+# Hinges are rounded off within half of this about their kink: L-BFGS needs a continuous gradient, and with it gets
+# lower than with the kinks. From there a smaller one gets the rest, where many triplets have come to lie on a kink.
+SMOOTHINGS = 1e-2, 1e-3
+
 
 class LMNN(BatchLearner):
     """Large margin nearest neighbours (Weinberger, Blitzer and Saul 2005; Weinberger and Saul, JMLR 2009).
@@ -29,10 +33,11 @@ class LMNN(BatchLearner):
     distinct (i, j), the second over themselves.
 
     Without `n_components` the problem is convex in M, and the minimum does not depend on the start. L-BFGS descends, in
-    coordinates in which the data are about white, on hinges rounded off within ±0.005 of their kink; `objectives_` hold
-    the objective itself. An evaluation takes O(n d²) for two products of n × d with d × d and O(n² p) to look, block by
-    block, for the pairs of rows that matter, by p leading coordinates of which few are enough; then O(d) for each of
-    those. From a start that mixes the classes these can be most of the n². Memory is O(n d + d²).
+    coordinates in which the data are about white, on hinges rounded off at their kink, first within ±0.005 of it and
+    then within ±0.0005; `objectives_` hold the objective itself. An evaluation takes O(n d²) for two products of n × d
+    with d × d and O(n² p) to look, block by block, for the pairs of rows that matter, by p leading coordinates of which
+    few are enough; then O(d) for each of those. From a start that mixes the classes these can be most of the n².
+    Memory is O(n d + d²).
 
     Parameters
     ----------
@@ -114,22 +119,30 @@ class LMNN(BatchLearner):
             start *= np.sqrt(loss.best_scale(space.X @ start.T.astype(space.X.dtype)))
         start = start.astype(space.X.dtype)
 
-        hinge, seen = 0.0, np.empty(0)
+        hinge, seen, smoothing = 0.0, np.empty(0), 0.0
 
         def objective(A: Floats) -> tuple[float, Floats]:
             nonlocal hinge, seen
-            rounded, hinge, laplacian = loss(space.X @ A.T)
+            rounded, hinge, laplacian = loss(space.X @ A.T, smoothing)
             seen = A
             return rounded, 2 * (laplacian.T @ space.X)
 
         def to_model(A: Floats) -> Model:
+            nonlocal start
             if not np.array_equal(A, seen):
                 objective(A)
+            start = A
             return {"L": A.astype(np.float64) @ space.forth}
 
-        # The descent sees hinges rounded off; who watches it sees the objective itself.
-        watched = Run(lambda iteration: run.step(hinge, iteration.model), lambda done, objective: None)
-        return descend(objective, start, watched, max_iter=self.max_iter, tol=self.tol, to_model=to_model)
+        for width in SMOOTHINGS:
+            smoothing = width
+            # The descent sees hinges rounded off; who watches it sees the objective itself.
+            watched = Run(lambda iteration: run.step(hinge, iteration.model), lambda done, objective: None)
+            left = self.max_iter - len(run.objectives)
+            model, reason = descend(objective, start, watched, max_iter=left, tol=self.tol, to_model=to_model)
+            if reason in ("callback", "max_iter") or len(run.objectives) >= self.max_iter:
+                break
+        return model, reason
 
 
 def _reduced(A: NDArray[np.float64], n_components: int | None, rng: np.random.Generator) -> NDArray[np.float64]:

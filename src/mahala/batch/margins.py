@@ -13,9 +13,6 @@ from mahala.comparisons import Triplets
 from mahala.kernels.lmnn import add_laplacian, find_near, hinges_of_rows, hinges_of_triplets, squared_edges
 from mahala.kernels.neighbors import nearest
 
-# A hinge is a parabola within half of this about its kink: L-BFGS needs a gradient that is continuous, and with this
-# one it reaches lower than with the kinks.
-SMOOTHING = 0.01
 # Entries of one block of products, small enough for the processor's cache, and the least rows of one.
 BLOCK_ENTRIES = 2**18
 LEAST_BLOCK = 64
@@ -48,27 +45,27 @@ class RowsLoss:
     def __init__(self, codes: NDArray[np.intp], edges: NDArray[np.intp], ends: NDArray[np.intp], mu: float) -> None:
         self._codes, self._edges, self._ends, self._mu = codes, edges, ends, mu
 
-    def __call__(self, Z: Floats) -> tuple[float, float, Floats]:
-        """The objective with hinges rounded off, with plain hinges, and half its gradient by Z."""
+    def __call__(self, Z: Floats, smoothing: float) -> tuple[float, float, Floats]:
+        """The objective with hinges rounded off, with plain hinges, and half the first one's gradient by Z."""
         anchors, targets = self._edges
         squared = np.empty(len(anchors))
         squared_edges(Z, anchors, targets, squared)
         weights = np.full(len(anchors), 1.0 - self._mu)
         out = np.zeros_like(Z)
         smooth = plain = 0.0
-        for near in _near_pairs(Z, self._radius(squared), self._codes):
+        for near in _near_pairs(Z, self._radius(squared, smoothing), self._codes):
             sums = hinges_of_rows(
-                Z, near.first, self._ends, squared, near.ends, near.rows, self._mu, SMOOTHING, weights, out
+                Z, near.first, self._ends, squared, near.ends, near.rows, self._mu, smoothing, weights, out
             )
             smooth, plain = smooth + sums[0], plain + sums[1]
         add_laplacian(Z, anchors, targets, weights, out)
         pull = (1.0 - self._mu) * float(squared.sum())
         return pull + self._mu * smooth, pull + self._mu * plain, out
 
-    def _radius(self, squared: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _radius(self, squared: NDArray[np.float64], smoothing: float) -> NDArray[np.float64]:
         """The squared distance below which rows of other classes matter to each row; -inf where it has no targets."""
         radius = np.full(len(self._codes), -np.inf)
-        np.maximum.at(radius, self._edges[0], squared + (1.0 + SMOOTHING))
+        np.maximum.at(radius, self._edges[0], squared + (1.0 + smoothing))
         return radius
 
     def best_scale(self, Z: Floats) -> float:
@@ -141,12 +138,12 @@ class TripletsLoss:
         self._left, self._right = np.divmod(np.concatenate([pulled, pushed]), n)
         self._n_pulled, self._mu = len(pulled), mu
 
-    def __call__(self, Z: Floats) -> tuple[float, float, Floats]:
-        """The objective with hinges rounded off, with plain hinges, and half its gradient by Z."""
+    def __call__(self, Z: Floats, smoothing: float) -> tuple[float, float, Floats]:
+        """The objective with hinges rounded off, with plain hinges, and half the first one's gradient by Z."""
         squared = self._squared(Z)
         weights = np.zeros(len(squared))
         weights[: self._n_pulled] = 1.0 - self._mu
-        smooth, plain = hinges_of_triplets(self._near, self._far, squared, self._mu, SMOOTHING, weights)
+        smooth, plain = hinges_of_triplets(self._near, self._far, squared, self._mu, smoothing, weights)
         out = np.zeros_like(Z)
         add_laplacian(Z, self._left, self._right, weights, out)
         pull = (1.0 - self._mu) * float(squared[: self._n_pulled].sum())
