@@ -18,8 +18,11 @@ from mahala.kernels.neighbors import nearest
 
 # Up to this dimension LAPACK's leading pair takes less time than Lanczos' method.
 LAPACK_DIMENSION = 256
-# The matrix is formed where 2nd² + (edges)·d at the speed of matrix products beat some 30 passes over X; measured.
-FORM_BELOW, EDGE_COST = 600.0, 50.0
+# To form the matrix costs as much as (d + 50·edges/n) / 20 products of it with a vector through X; measured.
+EDGE_COST, FORM_COST = 50.0, 1.0 / 20.0
+# Products that Lanczos' method is taken to need before its first run.
+FIRST_PRODUCTS = 30
+LANCZOS_VECTORS = 32
 # Of the residual against the eigenvalue: the eigenvector is then as good as the products are.
 EIGEN_TOL = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}
 BLOCK_ELEMENTS = 2**22
@@ -85,7 +88,8 @@ class TripletEdges:
         self._edge_of_entry = order % len(codes)
         indptr = np.concatenate([[0], np.cumsum(np.bincount(from_, minlength=n))])
         self._adjacency = sp.csr_array((np.empty(len(order), dtype=X.dtype), to[order], indptr), shape=(n, n))
-        self._formed = d <= LAPACK_DIMENSION or d + EDGE_COST * len(codes) / n < FORM_BELOW
+        self._form_cost = FORM_COST * (d + EDGE_COST * len(codes) / n)
+        self._products = FIRST_PRODUCTS
         self._start = np.asarray(np.random.default_rng(0).normal(size=d), dtype=X.dtype)
 
     def gains(self, direction: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -115,18 +119,23 @@ class TripletEdges:
             product: Floats = X.T @ laplacian(X)
             return product
 
-        def times(direction: Floats) -> Floats:
-            product: Floats = X.T @ laplacian(X @ direction.ravel())
-            return product
+        if d <= LAPACK_DIMENSION:
+            vectors = _lapack(formed())
+        else:
+            matrix = formed() if self._form_cost < self._products else None
+            self._products = 0  # of this run, from which the next one knows
 
-        if d > LAPACK_DIMENSION:
-            operator = formed() if self._formed else LinearOperator((d, d), matvec=times, dtype=dtype)
+            def times(direction: Floats) -> Floats:
+                self._products += 1
+                direction = direction.ravel()
+                product: Floats = X.T @ laplacian(X @ direction) if matrix is None else matrix @ direction
+                return product
+
+            operator = LinearOperator((d, d), matvec=times, dtype=dtype)
             try:
-                _, vectors = eigsh(operator, k=1, which="LA", v0=self._start, ncv=20, tol=EIGEN_TOL[dtype])
+                _, vectors = eigsh(operator, k=1, which="LA", v0=self._start, ncv=LANCZOS_VECTORS, tol=EIGEN_TOL[dtype])
             except ArpackError:  # the matrix is zero, or its eigenvalues lie too close for Lanczos' method
                 vectors = _lapack(formed())
-        else:
-            vectors = _lapack(formed())
         leading = vectors[:, 0]
         direction = (leading if self._basis is None else self._basis @ leading).astype(np.float64)
         direction /= np.linalg.norm(direction)
