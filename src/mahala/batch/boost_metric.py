@@ -38,7 +38,7 @@ class BoostMetric(BatchLearner):
 
     Shen, Kim, Wang and van den Hengel: Positive Semidefinite Metric Learning with Boosting, NIPS 2009.
 
-    An iteration costs 30 to 100 passes over the rows of the triplets, or the product of two n × d matrices where that is
+    An iteration costs 30 to 100 passes over the rows of the triplets, or the product of two n × d matrices where it is
     cheaper, and hardly more for more triplets of the same rows.
 
     Parameters
