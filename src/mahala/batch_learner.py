@@ -19,6 +19,7 @@ from mahala.files import ModelFileError, array_value, finite, header_value, numb
 from mahala.kernel_map import is_sparse
 from mahala.kernels.neighbors import leave_one_out_errors
 from mahala.learner import CHUNK_ELEMENTS, SCORE_NEIGHBORS, Arrays, Learner, n_axes
+from mahala.matrices import map_rows
 from mahala.memory import check_room
 from mahala.metric import Metric
 from mahala.progress import progress_bar
@@ -201,7 +202,12 @@ class BatchLearner(Learner):
     @property
     def components_(self) -> NDArray[np.float64]:
         """The linear map of `transform`, a row for each direction: M = components_ᵀ components_."""
-        return self.metric_.components
+        metric, model = self.metric_, self._model
+        if "w" in model:
+            return np.diag(np.sqrt(model["w"].astype(np.float64)))
+        # A map that was learned as such is kept as it is, with its directions in their order.
+        learned = "L" in model and len(model["L"]) <= metric.n_features_in
+        return model["L"].astype(np.float64) if learned else metric.components
 
     def get_mahalanobis_matrix(self) -> NDArray[np.float64]:
         """The learned matrix M."""
@@ -222,7 +228,7 @@ class BatchLearner(Learner):
 
     def _embed(self, X: Any) -> Any:
         if not self._has_weights():
-            return super()._embed(X)
+            return map_rows(X, self.components_)
         # The features in their order, but scaled; through float64, as the weights of float32 features may need it.
         scale = np.sqrt(self._model["w"].astype(np.float64))
         scaled = sp.csr_array(X.multiply(scale)) if is_sparse(X) else X * scale
@@ -230,7 +236,7 @@ class BatchLearner(Learner):
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_features_in_ if self._has_weights() else self.metric_.n_components
+        return len(self.components_)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns of `transform`: those of the features where it scales them."""

@@ -132,6 +132,15 @@ def times_matrix(rows: Any, matrix: Matrix | None) -> FloatArray:
     return multiply(_dense(rows), matrix) if is_sparse(matrix) else np.asarray(rows @ matrix, dtype=np.float64)
 
 
+def map_rows(rows: Any, L: FloatArray) -> NDArray[Any]:
+    """`rows @ Lᵀ` through float64, some rows at a time; rows of float32 stay float32."""
+    result = np.empty((rows.shape[0], len(L)), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
+    for block in row_blocks(*rows.shape):
+        part = rows[block] if is_sparse(rows) else rows[block].astype(np.float64, copy=False)
+        result[block] = part @ L.T
+    return result
+
+
 def row_dots(product: FloatArray, rows: Any) -> FloatArray:
     """The inner product of each row of a dense array with the same row of another, dense or CSR."""
     if is_sparse(rows):

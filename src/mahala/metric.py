@@ -24,6 +24,7 @@ from mahala.matrices import (
     check_matrix,
     csr_arrays,
     csr_from_arrays,
+    map_rows,
     row_blocks,
     row_dots,
     score_blocks,
@@ -207,11 +208,8 @@ class Metric:
         """
         self._require_psd("transform")
         rows = self._rows(X, "X")
-        single = not is_sparse(X) and getattr(X, "dtype", None) == np.float32
-        result = np.empty((rows.shape[0], self.n_components), dtype=np.float32 if single else np.float64)
-        for block in row_blocks(rows.shape[0], rows.shape[1]):
-            result[block] = rows[block] @ self.components.T
-        return result
+        mapped = map_rows(rows, self.components)
+        return mapped.astype(np.float32) if getattr(X, "dtype", None) == np.float32 else mapped
 
     def embed(self, X: Any, side: Literal["query", "item"] = "query") -> Any:
         """Points such that the inner product of a query and an item is their similarity.

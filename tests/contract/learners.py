@@ -75,7 +75,7 @@ _SETTINGS = {
     "LMNN": [{"max_iter": 50}, {"max_iter": 50, "n_components": 2, "n_neighbors": 1}],
     "ITML": [{}, {"prior": "covariance", "gamma": 0.1}],
     "RCA": [{}, {"n_components": 2}],
-    "LDA": [{}, {"shrinkage": "auto"}, {"n_components": 1}],
+    "LDA": [{}, {"shrinkage": "auto", "n_components": 2}],
     "PCA": [{}, {"n_components": 2, "whiten": True}],
     "Relief": [{}, {"n_samples": 30}],
     "Simba": [{"n_starts": 2}],

@@ -93,7 +93,7 @@ def test_every_kind_of_input(learner, labelled):
                 np.testing.assert_allclose(dense(got.transform(given)), Z, atol=1e-6 * np.abs(Z).max(initial=1.0))
                 assert got.score(given, y) == pytest.approx(expected.score(plain, y))
                 # Between booleans many distances tie, and rounding decides the order of those that do.
-                assert got.score(draw(learner, given, y, 50)) == pytest.approx(score, abs=0.01)
+                assert got.score(draw(learner, given, y, 50)) == pytest.approx(score, abs=0.03)
                 if isinstance(learner, OnlineLearner):
                     scores = expected.decision_function(comparisons)
                     near = 100 * tolerance(learner) * np.abs(scores).max(initial=1.0)

@@ -16,12 +16,12 @@ from mahala.kernels.rank_one import (
     LARGEST_CONDITION,
     LEAST_SHARE,
     SHRUNK,
-    _add,
-    _block_size,
-    _current,
-    _follow,
-    _symmetrise,
-    _trace,
+    add,
+    block_size,
+    current,
+    follow,
+    symmetrise,
+    trace,
 )
 
 Floats = NDArray[np.float64]
@@ -62,7 +62,7 @@ def sweep(
     n, d = len(left), len(M)
     limit = LARGEST_CONDITION * d
     share = gamma / (1.0 + gamma)
-    size = _block_size(n, d)
+    size = block_size(n, d)
     room = np.empty((size, d))
     terms = np.empty((size, d))
     weights = np.empty(size)
@@ -76,7 +76,7 @@ def sweep(
         _gather(X, left, right, scale, t, block)
         product = np.dot(block, M)
         gram = np.dot(product, block.T)
-        trace = _trace(M, 0)
+        trace = trace(M, 0)
         most = max(most, trace)
         n_terms = 0
         for i in range(len(block)):
@@ -88,7 +88,7 @@ def sweep(
                     step, new_dual = signs[t] * duals[t], 0.0
                     new_slack = precisions[0] if signs[t] > 0.0 else precisions[1]
                 if step != 0.0:
-                    length2 = _current(i, product, gram, terms, weights, places, n_terms)
+                    length2 = current(i, product, gram, terms, weights, places, n_terms)
                     # A projection changes p by at most the factor that leaves its digits; the next sweep goes on.
                     short = min(max(step * p, 1.0 - 1.0 / LEAST_SHARE), 1.0 - LEAST_SHARE)
                     least = -max(limit / trace - inverse_trace, 0.0) / norm2 * p
@@ -104,15 +104,15 @@ def sweep(
                     trace += weights[n_terms] * length2
                     # Never less than what Cauchy and Schwarz say, though the sum cancels.
                     inverse_trace = max(inverse_trace - step * norm2, d * (d / trace))
-                    _follow(gram, i, weights[n_terms], column)
+                    follow(gram, i, weights[n_terms], column)
                     n_terms += 1
             t += 1
             most = max(most, trace)
             if trace < SHRUNK * most:
                 break
         if n_terms:
-            _add(M, terms, weights, n_terms)
+            add(M, terms, weights, n_terms)
         if t == n or trace < SHRUNK * most:
-            _symmetrise(M)
+            symmetrise(M)
             most = 0.0
     return held_back

@@ -50,13 +50,13 @@ SPOILT = 0.01
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _block_size(n: int, d: int) -> int:
+def block_size(n: int, d: int) -> int:
     """Steps through one matrix product; few where d is small, since each also costs what the square of this takes."""
     return min(n, 16 if d < 32 else 32 if d < 512 else 64)
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _trace(M: Floats, outside: int) -> float:
+def trace(M: Floats, outside: int) -> float:
     """The trace of M in all directions, those outside included."""
     total = float(outside)
     for j in range(len(M)):
@@ -65,7 +65,7 @@ def _trace(M: Floats, outside: int) -> float:
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _current(
+def current(
     i: int, product: Floats, gram: Floats, terms: Floats, weights: Floats, places: NDArray[np.intp], n: int
 ) -> float:
     """Put a = A v_i into terms[n], from A₀v_i and the n terms since; returns ‖a‖²."""
@@ -80,7 +80,7 @@ def _current(
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _follow(gram: Floats, i: int, weight: float, column: Floats) -> None:
+def follow(gram: Floats, i: int, weight: float, column: Floats) -> None:
     """Bring the lower triangle of V A Vᵀ after row i up to date with A ← A + weight · a aᵀ, a = A v_i.
 
     Column i stays as it is: it holds aᵀv_j for all later j. `column` is room for a copy of it without gaps.
@@ -94,7 +94,7 @@ def _follow(gram: Floats, i: int, weight: float, column: Floats) -> None:
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _add(A: Floats, terms: Floats, weights: Floats, n: int) -> None:
+def add(A: Floats, terms: Floats, weights: Floats, n: int) -> None:
     """`A += Σ_{l<n} weights_l terms_l terms_lᵀ`, where a single term leaves A symmetric to the last bit."""
     for l in range(n):
         root = math.sqrt(abs(weights[l]))
@@ -105,7 +105,7 @@ def _add(A: Floats, terms: Floats, weights: Floats, n: int) -> None:
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _symmetrise(A: Floats) -> None:
+def symmetrise(A: Floats) -> None:
     """Take out of A what tells it from its transpose: no step could do so, while A itself may shrink."""
     d = len(A)
     for top in range(0, d, STRIPE):
@@ -149,7 +149,7 @@ def stream_lego(
     n, d = V.shape
     threshold = 0.5 * (targets[0] + targets[1])
     limit = LARGEST_CONDITION * (d + outside)
-    size = _block_size(n, d)
+    size = block_size(n, d)
     terms = np.empty((size, d))
     weights = np.empty(size)
     column = np.empty(size)
@@ -160,7 +160,7 @@ def stream_lego(
         block = V[t : min(t + size, n)]
         product = np.dot(block, M)
         gram = np.dot(product, block.T)
-        trace = _trace(M, outside)
+        trace = trace(M, outside)
         most = max(most, trace)
         n_terms = 0
         for i in range(len(block)):
@@ -171,7 +171,7 @@ def stream_lego(
             tau[t] = 0.0
             norm2 = dot(block[i], block[i])
             if norm2 >= COINCIDING and dist > 0.0:
-                length2 = _current(i, product, gram, terms, weights, places, n_terms)
+                length2 = current(i, product, gram, terms, weights, places, n_terms)
                 step = lego_step(dist, target, eta)
                 if step > 0.0:
                     room = max(limit / trace - inverse_trace, 0.0)
@@ -189,15 +189,15 @@ def stream_lego(
                     inverse_trace += step * norm2 / (1.0 - step * dist)
                     # What rounding leaves is no less than that of a multiple of I.
                     inverse_trace = max(inverse_trace, (d + outside) * ((d + outside) / trace))
-                    _follow(gram, i, -step, column)
+                    follow(gram, i, -step, column)
             t += 1
             most = max(most, trace)
             if trace < SHRUNK * most:
                 break
         if n_terms:
-            _add(M, terms, weights, n_terms)
+            add(M, terms, weights, n_terms)
         if n > 1 and (t == n or trace < SHRUNK * most):
-            _symmetrise(M)
+            symmetrise(M)
             most = 0.0
     return inverse_trace
 
@@ -221,7 +221,7 @@ def stream_rdml(
     """
     n, d = V.shape
     limit = LARGEST_CONDITION * (d + outside)
-    size = _block_size(n, d)
+    size = block_size(n, d)
     dist = np.empty(size)
     moved = np.empty((size, d))
     moves = np.empty(size)
@@ -245,9 +245,9 @@ def stream_rdml(
             solved = np.dot(block, R)
             gram = np.dot(solved, block.T)
             inner = np.dot(block, block.T)
-        trace = _trace(M, outside)
+        trace = trace(M, outside)
         most = max(most, trace)
-        inverse_trace = _trace(R, outside)
+        inverse_trace = trace(R, outside)
         spoilt = False
         n_terms = 0
         for i in range(len(block)):
@@ -256,7 +256,7 @@ def stream_rdml(
             tau[t] = 0.0
             if p[t] >= -BORDER and inner[i, i] >= COINCIDING and gram[i, i] > 0.0:
                 q = gram[i, i]
-                length2 = _current(i, solved, gram, terms, weights, places, n_terms)
+                length2 = current(i, solved, gram, terms, weights, places, n_terms)
                 if y[t] > 0:
                     floor = FLOOR * trace / (d + outside)
                     step = min(lam, SHARE * max(1.0 - floor * length2 / q, 0.0) / q)
@@ -273,7 +273,7 @@ def stream_rdml(
                         moved[n_terms, j] = block[i, j]
                     trace -= step * inner[i, i]
                     inverse_trace += weights[n_terms] * length2
-                    _follow(gram, i, weights[n_terms], column)
+                    follow(gram, i, weights[n_terms], column)
                     for k in range(i + 1, len(block)):
                         dist[k] -= step * inner[k, i] * inner[k, i]
                     n_terms += 1
@@ -283,11 +283,11 @@ def stream_rdml(
             if spoilt or trace < SHRUNK * most:
                 break
         if n_terms:
-            _add(M, moved, moves, n_terms)
-            _add(R, terms, weights, n_terms)
+            add(M, moved, moves, n_terms)
+            add(R, terms, weights, n_terms)
         if n > 1 and (t == n or trace < SHRUNK * most):
-            _symmetrise(M)
-            _symmetrise(R)
+            symmetrise(M)
+            symmetrise(R)
             most = 0.0
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
     return t, n_corrections, DONE
