@@ -76,7 +76,7 @@ def lower_bound(M, X, pairs, triplets, mu, s):
 
     def distance(left, right):
         difference = X[left] - X[right]
-        return np.einsum("ij,jk,ik->i", difference, M, difference)
+        return np.sum((difference @ M) * difference, axis=1)
 
     i, j, l = triplets.T
     slopes = np.clip((1.0 + distance(i, j) - distance(i, l)) / s + 0.5, 0.0, 1.0)

@@ -13,7 +13,7 @@ from mahala.comparisons import Triplets
 from mahala.kernels.lmnn import add_laplacian, find_near, hinges_of_rows, hinges_of_triplets, squared_edges
 from mahala.kernels.neighbors import nearest
 
-# Entries of one block of products, small enough for the processor's cache, and the least rows that a product needs to be fast.
+# Entries of one block of products, for the processor's cache; and the least rows that make a product fast.
 BLOCK_ENTRIES = 2**18
 LEAST_BLOCK = 256
 # Distances from which the length of the start is chosen.
