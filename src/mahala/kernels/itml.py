@@ -21,7 +21,7 @@ from mahala.kernels.rank_one import (
     current,
     follow,
     symmetrise,
-    trace,
+    trace_of,
 )
 
 Floats = NDArray[np.float64]
@@ -76,7 +76,7 @@ def sweep(
         _gather(X, left, right, scale, t, block)
         product = np.dot(block, M)
         gram = np.dot(product, block.T)
-        trace = trace(M, 0)
+        trace = trace_of(M, 0)
         most = max(most, trace)
         n_terms = 0
         for i in range(len(block)):

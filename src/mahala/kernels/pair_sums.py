@@ -21,7 +21,9 @@ Rows = NDArray[np.intp]
 BLOCK_BYTES = 32 * 2**20
 # Of fewer weights than one in so many a loop takes the pull faster than a matrix product does (measured from
 # 32 to 784 columns, 10,000 rows).
-SPARSE_SHARE = 16
+SPARSE_SHARE = 32
+# Columns whose smallest distance is known: most spans hold no weight that matters, and are passed over.
+SPAN = 32
 
 
 def sum_between(
@@ -33,6 +35,7 @@ def sum_between(
     """
     n = len(Z)
     norms = np.einsum("ij,ij->i", Z, Z)
+    codes = codes.astype(np.int32)  # as wide as the numbers, so that a loop over both is vectorised
     pull = np.zeros_like(Z)
     sums = np.zeros(n, dtype=Z.dtype)
     step = _step(n, Z.itemsize)
@@ -68,16 +71,18 @@ def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
     norms = np.einsum("ij,ij->i", Z, Z)
     pull = np.zeros_like(Z)
     sums = np.zeros(n, dtype=Z.dtype)
-    cut = float(np.log(n / np.finfo(Z.dtype).eps))
+    # Where n weights of e^-cut sum to no more than the rounding of one: of a distance, relative to its norms.
+    cuts = np.log(n / (np.finfo(Z.dtype).eps * (1.0 + norms))).clip(min=0.0)
     step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
     dense = np.empty(step, dtype=np.bool_)
-    active = np.empty(n, dtype=np.intp)
+    active = np.empty(n + 1, dtype=np.intp)  # one more, as each place is written before it is known to count
+    lowest_of = np.empty(-(-n // SPAN), dtype=Z.dtype)
     total = 0.0
     for first in range(0, n, step):
         left = slice(first, min(first + step, n))
         products = Z[left] @ Z.T
         chosen = dense[: len(products)]
-        total += _softmax(products, norms, codes, first, cut, n // SPARSE_SHARE, Z, pull, chosen, active)
+        total += _softmax(products, norms, codes, first, cuts, n // SPARSE_SHARE, Z, pull, chosen, active, lowest_of)
         if chosen.any():
             weights, rows = products[chosen], first + np.flatnonzero(chosen)
             sums += weights.sum(axis=0)
@@ -124,7 +129,7 @@ def _between(
     for i in range(products.shape[0]):
         row = products[i]
         norm, code = x_norms[i], x_codes[i]
-        roots, squares, found = 0.0, 0.0, 0
+        roots, squares, found = zero, zero, 0
         for j in range(i + 1 if diagonal else 0, len(row)):
             q = norm + y_norms[j] - two * row[j]
             q = max(q, zero)
@@ -132,8 +137,8 @@ def _between(
             root = np.sqrt(q)
             apart = q > slack * (norm + y_norms[j]) + tiny
             row[j] = half / root + linear if here & apart else zero
-            roots += root if here else 0.0
-            squares += q if here else 0.0
+            roots += root if here else zero
+            squares += q if here else zero
             found += here
         if diagonal:
             row[: i + 1] = zero
@@ -144,18 +149,15 @@ def _between(
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
 def _pull_few(weights: Floats, X: Floats, Y: Floats, x_pull: Floats, y_pull: Floats) -> None:
+    # Views of rows would cost more than what is done with them: entries are addressed one by one, here and below.
     for i in range(weights.shape[0]):
         for j in range(weights.shape[1]):
-            if weights[i, j] != 0.0:
-                _add_pull(weights[i, j], X[i], Y[j], x_pull[i], y_pull[j])
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _add_pull(weight: float, x: Floats, y: Floats, x_pull: Floats, y_pull: Floats) -> None:
-    for c in range(len(x)):
-        change = weight * (x[c] - y[c])
-        x_pull[c] += change
-        y_pull[c] -= change
+            weight = weights[i, j]
+            if weight != 0.0:
+                for c in range(X.shape[1]):
+                    change = weight * (X[i, c] - Y[j, c])
+                    x_pull[i, c] += change
+                    y_pull[j, c] -= change
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
@@ -165,47 +167,63 @@ def _edges(
     a, b, c = coefficients
     total = 0.0
     for t in range(len(left)):
-        x, y = Z[left[t]], Z[right[t]]
+        i, j = left[t], right[t]
         q = 0.0
-        for k in range(len(x)):
-            q += (x[k] - y[k]) ** 2
+        for k in range(Z.shape[1]):
+            q += (Z[i, k] - Z[j, k]) ** 2
         if q >= cutoff * cutoff:
             continue
         total += a + b * np.sqrt(q) + c * q
         if q > 0.0:
             weight = Z.dtype.type(0.5 * b / np.sqrt(q) + c)
-            _add_pull(weight, x, y, pull[left[t]], pull[right[t]])
+            for k in range(Z.shape[1]):
+                change = weight * (Z[i, k] - Z[j, k])
+                pull[i, k] += change
+                pull[j, k] -= change
     return total
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+# There are no NaN here, and to know it makes the minima of many numbers fast.
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
 def _softmax(
     products: Floats,
     norms: Floats,
     codes: Rows,
     first: int,
-    cut: float,
+    cuts: Floats,
     most: int,
     Z: Floats,
     pull: Floats,
     dense: NDArray[np.bool_],
     active: Rows,
+    lowest_of: Floats,
 ) -> float:
     """Take the pull of the rows with few weights; leave the weights of the others in products, and mark these rows."""
-    two, zero = products.dtype.type(2.0), products.dtype.type(0.0)
+    number = products.dtype.type
+    two, zero, infinity = number(2.0), number(0.0), number(np.inf)
+    n = products.shape[1]
+    n_spans = len(lowest_of)
     total = 0.0
     for r in range(products.shape[0]):
         row, i = products[r], first + r
-        row[i] = -np.inf
-        lowest = np.inf
-        for j in range(len(row)):
+        row[i] = -infinity
+        for j in range(n):
             row[j] = norms[j] - two * row[j]
-            lowest = min(lowest, row[j])
-        limit = lowest + cut
+        lowest = infinity
+        for span in range(n_spans):
+            part = row[span * SPAN : span * SPAN + SPAN]
+            least = infinity
+            for j in range(len(part)):
+                least = part[j] if part[j] < least else least
+            lowest_of[span] = least
+            lowest = min(lowest, least)
+        limit = lowest + cuts[i]
         n_active = 0
-        for j in range(len(row)):
-            active[n_active] = j
-            n_active += row[j] < limit
+        for span in range(n_spans):
+            if lowest_of[span] <= limit:
+                for j in range(span * SPAN, min(span * SPAN + SPAN, n)):
+                    active[n_active] = j
+                    n_active += row[j] <= limit
         all_weight, own = 0.0, 0.0
         for k in range(n_active):
             j = active[k]
@@ -224,9 +242,12 @@ def _softmax(
                 row[j] *= (p - (1.0 if codes[j] == codes[i] else 0.0)) / all_weight
                 previous = j + 1
             row[previous:] = zero
-        else:
-            for k in range(n_active):
-                j = active[k]
-                weight = row[j] / all_weight * (p - (1.0 if codes[j] == codes[i] else 0.0))
-                _add_pull(products.dtype.type(weight), Z[i], Z[j], pull[i], pull[j])
+            continue
+        for k in range(n_active):
+            j = active[k]
+            weight = number(row[j] / all_weight * (p - (1.0 if codes[j] == codes[i] else 0.0)))
+            for c in range(Z.shape[1]):
+                change = weight * (Z[i, c] - Z[j, c])
+                pull[i, c] += change
+                pull[j, c] -= change
     return total

@@ -56,7 +56,7 @@ def block_size(n: int, d: int) -> int:
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def trace(M: Floats, outside: int) -> float:
+def trace_of(M: Floats, outside: int) -> float:
     """The trace of M in all directions, those outside included."""
     total = float(outside)
     for j in range(len(M)):
@@ -160,7 +160,7 @@ def stream_lego(
         block = V[t : min(t + size, n)]
         product = np.dot(block, M)
         gram = np.dot(product, block.T)
-        trace = trace(M, outside)
+        trace = trace_of(M, outside)
         most = max(most, trace)
         n_terms = 0
         for i in range(len(block)):
@@ -245,9 +245,9 @@ def stream_rdml(
             solved = np.dot(block, R)
             gram = np.dot(solved, block.T)
             inner = np.dot(block, block.T)
-        trace = trace(M, outside)
+        trace = trace_of(M, outside)
         most = max(most, trace)
-        inverse_trace = trace(R, outside)
+        inverse_trace = trace_of(R, outside)
         spoilt = False
         n_terms = 0
         for i in range(len(block)):

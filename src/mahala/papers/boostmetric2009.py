@@ -92,7 +92,7 @@ def _learner(method: str, protocol: Protocol, run: int, v: float) -> BatchLearne
         "RCA": RCA,
         "NCA": lambda: NCA(random_state=run),
         "LMNN": lambda: LMNN(n_neighbors=k, random_state=run),
-        "BoostMetric": lambda: BoostMetric(n_neighbors=k, v=v, max_iter=500, random_state=run),
+        "BoostMetric": lambda: BoostMetric(n_neighbors=k, v=v, max_iter=500, tol=0.0, random_state=run),
     }
     return makers[method]()
 
@@ -101,7 +101,11 @@ def _measure(v: float | None, dataset: str, method: str, run: int, folder: str |
     """Error and CPU seconds; with v None the method is the value of BoostMetric's v."""
     protocol = PROTOCOLS[dataset]
     X_train, y_train, X_test, y_test = _rows(protocol, run, folder)
-    learner = _learner("BoostMetric" if v is None else method, protocol, run, float(method) if v is None else v)
+    # Our v is in units of the mean squared distance between rows, the paper's is not.
+    unit = 2.0 * float(X_train.var(axis=0, dtype=np.float64).sum())
+    learner = _learner(
+        "BoostMetric" if v is None else method, protocol, run, (float(method) if v is None else v) / unit
+    )
     start = time.process_time()
     metric = None if learner is None else learner.fit(X_train, y_train).metric_
     seconds = time.process_time() - start
