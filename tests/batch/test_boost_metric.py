@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import mahala
 from mahala import Triplets
 from mahala.batch import triplet_edges
 from mahala.batch.boost_metric import BoostMetric
@@ -331,18 +329,11 @@ def test_metric_at_wants_an_iteration(labelled):
             learner.metric_at(n_iter)
 
 
-def test_save_and_load(labelled, tmp_path, monkeypatch):
+def test_save_and_load(labelled, tmp_path):
     X, y = labelled
-    monkeypatch.setattr(mahala, "BoostMetric", BoostMetric, raising=False)
-    monkeypatch.setattr(mahala, "__all__", [*mahala.__all__, "BoostMetric"])
     learner = BoostMetric(max_iter=6, validation_fraction=0.2, warm_start=True, random_state=1).fit(X, y)
     learner.save(tmp_path / "learner")
     loaded = BoostMetric.load(tmp_path / "learner")
     assert loaded.validation_errors_.tolist() == learner.validation_errors_.tolist()
     assert loaded.weights_.tolist() == learner.weights_.tolist()
     assert loaded.fit(X, y).objectives_.tolist() == learner.fit(X, y).objectives_.tolist()
-
-
-@parametrize_with_checks([BoostMetric(max_iter=10)])
-def test_sklearn(estimator, check):
-    check(estimator)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mahala import ITML, Metric, Pairs
 from mahala.files import ModelFileError, read_model, write_model
@@ -315,8 +314,3 @@ def test_a_file_holds_what_a_warm_start_needs(labelled, tmp_path):
     write_model(path, "learner", {**arrays, "model.targets": np.array([2.0, 1.0])}, header)
     with pytest.raises(ModelFileError, match="targets"):
         ITML.load(path)
-
-
-@parametrize_with_checks([ITML()])
-def test_scikit_learns_checks(estimator, check):
-    check(estimator)

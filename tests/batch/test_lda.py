@@ -5,14 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mahala.batch.lda import LDA
-
-
-@parametrize_with_checks([LDA(), LDA(shrinkage="auto")])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def scatters(X, y):

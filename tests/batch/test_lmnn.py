@@ -9,9 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits, load_iris, load_wine
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import mahala
 from mahala import Metric, Pairs, Triplets
 from mahala.batch import margins
 from mahala.batch.lmnn import LMNN, SMOOTHINGS
@@ -278,17 +276,10 @@ def test_nonsense_is_refused(labelled, params, message):
         LMNN(**params).fit(*labelled)
 
 
-def test_a_file_brings_it_back(labelled, tmp_path, monkeypatch):
-    monkeypatch.setattr(mahala, "LMNN", LMNN, raising=False)
-    monkeypatch.setattr(mahala, "__all__", [*mahala.__all__, "LMNN"])
+def test_a_file_brings_it_back(labelled, tmp_path):
     X, y = labelled
     learner = LMNN(max_iter=5, warm_start=True).fit(X, y)
     learner.save(tmp_path / "model")
     loaded = LMNN.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.components_, learner.components_)
     assert loaded.fit(X, y).objective_ == learner.fit(X, y).objective_
-
-
-@parametrize_with_checks([LMNN()])
-def test_scikit_learns_checks(estimator, check):
-    check(estimator)

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mahala.batch.pca import PCA
-
-
-@parametrize_with_checks([PCA()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @st.composite

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import mahala
 from mahala import Triplets
 from mahala.batch import psd_boost
 from mahala.batch.psd_boost import PSDBoost, _weights, mean_of_worst
@@ -175,17 +173,10 @@ def test_rows_alone_in_their_class():
     assert PSDBoost().fit(np.vstack([X, X + 0.1]), [0, 1, 2, 0, 3, 4]).metric_.matrix.any()
 
 
-def test_save_and_load(labelled, tmp_path, monkeypatch):
+def test_save_and_load(labelled, tmp_path):
     X, y = labelled
-    monkeypatch.setattr(mahala, "PSDBoost", PSDBoost, raising=False)
-    monkeypatch.setattr(mahala, "__all__", [*mahala.__all__, "PSDBoost"])
     learner = PSDBoost(max_iter=5, warm_start=True).fit(X, y)
     learner.save(tmp_path / "learner")
     loaded = PSDBoost.load(tmp_path / "learner")
     assert loaded.gap_ == learner.gap_
     assert loaded.fit(X, y).objectives_.tolist() == learner.fit(X, y).objectives_.tolist()
-
-
-@parametrize_with_checks([PSDBoost(max_iter=3)])
-def test_sklearn(estimator, check):
-    check(estimator)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 from scipy.optimize import minimize
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mahala import RCA, Pairs
 from reference.rca import connected, criterion, within_covariance
@@ -216,8 +215,3 @@ def test_a_file_holds_it(labelled, tmp_path):
     loaded = RCA.load(tmp_path / "rca.safetensors")
     np.testing.assert_array_equal(loaded.metric_.matrix, learner.metric_.matrix)
     assert (loaded.objective_, loaded.get_params()) == (learner.objective_, learner.get_params())
-
-
-@parametrize_with_checks([RCA()])
-def test_scikit_learns_checks(estimator, check):
-    check(estimator)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import mahala
 from mahala import Pairs
@@ -12,11 +11,6 @@ from mahala.kernels import weighting
 from mahala.kernels.weighting import extreme_pairs
 from mahala.weighting.mdm import MDM
 from reference.weighting import largest_within, mdm, pairs_of
-
-
-@parametrize_with_checks([MDM()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @st.composite

@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mahala.weighting.relief import Relief
 from reference.weighting import relief
-
-
-@parametrize_with_checks([Relief()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @st.composite

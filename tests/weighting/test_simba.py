@@ -4,16 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mahala.kernels.weighting import hits_and_misses, simba_pass
 from mahala.weighting.simba import Simba
 from reference.weighting import hit_and_miss, margin, simba
-
-
-@parametrize_with_checks([Simba(max_iter=2)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @st.composite
