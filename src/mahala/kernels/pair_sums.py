@@ -71,8 +71,9 @@ def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
     norms = np.einsum("ij,ij->i", Z, Z)
     pull = np.zeros_like(Z)
     sums = np.zeros(n, dtype=Z.dtype)
-    # Where n weights of e^-cut sum to no more than the rounding of one: of a distance, relative to its norms.
-    cuts = np.log(n / (np.finfo(Z.dtype).eps * (1.0 + norms))).clip(min=0.0)
+    # The relative error of a weight, as the error of a squared distance is relative to the norms. Weights that
+    # together come to less than that are left out.
+    rounding = np.minimum(np.finfo(Z.dtype).eps * (1.0 + norms), 1.0)
     step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
     dense = np.empty(step, dtype=np.bool_)
     active = np.empty(n + 1, dtype=np.intp)  # one more, as each place is written before it is known to count
@@ -82,7 +83,7 @@ def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
         left = slice(first, min(first + step, n))
         products = Z[left] @ Z.T
         chosen = dense[: len(products)]
-        total += _softmax(products, norms, codes, first, cuts, n // SPARSE_SHARE, Z, pull, chosen, active, lowest_of)
+        total += _softmax(products, norms, codes, first, rounding, n // SPARSE_SHARE, Z, pull, chosen, active, lowest_of)
         if chosen.any():
             weights, rows = products[chosen], first + np.flatnonzero(chosen)
             sums += weights.sum(axis=0)
@@ -190,7 +191,7 @@ def _softmax(
     norms: Floats,
     codes: Rows,
     first: int,
-    cuts: Floats,
+    rounding: Floats,
     most: int,
     Z: Floats,
     pull: Floats,
@@ -217,7 +218,7 @@ def _softmax(
                 least = part[j] if part[j] < least else least
             lowest_of[span] = least
             lowest = min(lowest, least)
-        limit = lowest + cuts[i]
+        limit = lowest + np.log(n / rounding[i])
         n_active = 0
         for span in range(n_spans):
             if lowest_of[span] <= limit:
@@ -234,18 +235,24 @@ def _softmax(
         p = own / all_weight
         total += p
         dense[r] = n_active > most
+        largest = zero
+        for k in range(n_active):
+            j = active[k]
+            row[j] *= number((p - (1.0 if codes[j] == codes[i] else 0.0)) / all_weight)
+            largest = max(largest, abs(row[j]))
         if dense[r]:
             previous = 0
             for k in range(n_active):
-                j = active[k]
-                row[previous:j] = zero
-                row[j] *= (p - (1.0 if codes[j] == codes[i] else 0.0)) / all_weight
-                previous = j + 1
+                row[previous : active[k]] = zero
+                previous = active[k] + 1
             row[previous:] = zero
             continue
+        least = largest * rounding[i] / n_active
         for k in range(n_active):
             j = active[k]
-            weight = number(row[j] / all_weight * (p - (1.0 if codes[j] == codes[i] else 0.0)))
+            weight = row[j]
+            if abs(weight) <= least:
+                continue
             for c in range(Z.shape[1]):
                 change = weight * (Z[i, c] - Z[j, c])
                 pull[i, c] += change
