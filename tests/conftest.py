@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-DATA = Path(os.environ.get("MAHALA_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("MAHALA_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 
 @pytest.fixture

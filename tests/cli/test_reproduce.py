@@ -37,6 +37,15 @@ def test_a_table_and_its_files(tmp_path):
     assert "wine" in shown.output
 
 
+def test_a_figure_is_drawn(tmp_path):
+    result = mahala(
+        "boostmetric2009", "--figure", "1", "--datasets", "50", "--runs", "1", "--methods", "BoostMetric",
+        "--output", str(tmp_path),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "<svg" in (tmp_path / "boostmetric2009" / "figure1.svg").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -69,7 +69,7 @@ class GML(BatchLearner):
     >>> X, y = load_wine(return_X_y=True)
     >>> learner = GML().fit(X, y)
     >>> learner.stop_reason_, round(learner.objective_, 1), round(learner.score(X, y), 2)
-    ('converged', 177.6, 0.99)
+    ('converged', 177.6, 1.0)
     """
 
     _learns_from = Pairs

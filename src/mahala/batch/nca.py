@@ -52,7 +52,7 @@ class NCA(BatchLearner):
     >>> X, y = load_iris(return_X_y=True)
     >>> learner = NCA(n_components=2, random_state=0).fit(X, y)
     >>> learner.stop_reason_, round(learner.objective_)
-    ('converged', 1)
+    ('converged', 2)
     >>> learner.transform(X).shape
     (150, 2)
     """

@@ -63,6 +63,8 @@ def reproduce(
                 continue
             _print_table(study, lines, console)
             path.with_suffix(".md").write_text(markdown(study, lines), encoding="utf-8")
+            if study.axis is not None:
+                _draw(study, lines, path.with_suffix(".svg"))
             console.print(f"The cells are in {path}.")
     except (ValueError, FileNotFoundError) as error:
         errors.print(f"[red]error[/red]: {error}", highlight=False)
@@ -111,3 +113,14 @@ def _print_table(study: Study, lines: list[Line], console: Console) -> None:
     for row in rows:
         shown.add_row(*row)
     console.print(shown)
+
+
+def _draw(study: Study, lines: list[Line], path: Path) -> None:
+    from mahala.report.plots import curves
+
+    points = {
+        method: [(float(line.dataset), line.mean, line.sd) for line in lines if line.method == method]
+        for method in study.methods
+        if any(line.method == method for line in lines)
+    }
+    curves(points, study.title, str(study.axis), study.quantity).savefig(path)

@@ -83,7 +83,9 @@ def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
         left = slice(first, min(first + step, n))
         products = Z[left] @ Z.T
         chosen = dense[: len(products)]
-        total += _softmax(products, norms, codes, first, rounding, n // SPARSE_SHARE, Z, pull, chosen, active, lowest_of)
+        total += _softmax(
+            products, norms, codes, first, rounding, n // SPARSE_SHARE, Z, pull, chosen, active, lowest_of
+        )
         if chosen.any():
             weights, rows = products[chosen], first + np.flatnonzero(chosen)
             sums += weights.sum(axis=0)

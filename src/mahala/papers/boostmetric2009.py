@@ -193,12 +193,13 @@ def _measure_time(dataset: str, method: str, run: int, folder: str | os.PathLike
 FIGURE1 = Study(
     paper="boostmetric2009",
     name="figure1",
-    title="Figure 1: CPU seconds of a fit against the dimension, concentric circles, 250 triplets",
+    title="Figure 1: CPU seconds of a fit against the dimension, 250 triplets",
     quantity="seconds",
     datasets=DIMENSIONS,
     methods=("BoostMetric", "LMNN"),
     runs=3,
     measure=_measure_time,
     published={},
+    axis="dimension",
 )
 STUDIES = (TABLE1, TABLE2, FIGURE1)

@@ -67,7 +67,8 @@ class Study:
     # Data sets that are run once, and cells that the paper leaves empty and that are not run.
     once: frozenset[str] = frozenset()
     left_out: frozenset[tuple[str, str]] = frozenset()
-    notes: str = ""
+    # Where the study is a figure: what its data sets are numbers of.
+    axis: str | None = None
 
     def cells(self, datasets: Iterable[str], methods: Iterable[str], runs: int) -> list[tuple[str, str, int]]:
         """The cells of the table, one data set after another, in the order of the runs."""

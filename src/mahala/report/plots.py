@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -37,4 +37,19 @@ def error_curves(histories: Mapping[str, History], title: str = "Predictive erro
     axes.set_title(title)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, ncols=2)
+    return figure
+
+
+def curves(points: Mapping[str, Sequence[tuple[float, float, float]]], title: str, x: str, y: str) -> Figure:
+    """A line for each name through its points (x, mean, deviation), with bars of the deviations."""
+    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, own) in enumerate(points.items()):
+        xs, means, deviations = zip(*sorted(own), strict=True)
+        colour = _COLOURS[number % len(_COLOURS)]
+        axes.errorbar(xs, means, deviations, label=name, color=colour, marker="o", markersize=4, capsize=3)
+    axes.set_ylim(bottom=0.0)
+    axes.set(xlabel=x, ylabel=y, title=title)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
     return figure
