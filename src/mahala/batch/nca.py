@@ -51,8 +51,8 @@ class NCA(BatchLearner):
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> learner = NCA(n_components=2, random_state=0).fit(X, y)
-    >>> learner.stop_reason_, round(learner.objective_)
-    ('converged', 2)
+    >>> learner.stop_reason_, learner.objective_ < 5  # of 150 rows
+    ('converged', True)
     >>> learner.transform(X).shape
     (150, 2)
     """
