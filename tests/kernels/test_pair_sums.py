@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mahala.kernels import pair_sums
-from mahala.kernels.pair_sums import sum_between, sum_edges, sum_softmax
-from reference.pair_objectives import nca, unordered_pairs
+from mahala.kernels.pair_sums import sum_between, sum_edges
+from reference.pair_objectives import unordered_pairs
 from strategies import labelled_rows
 
 GML, ROOT = ((1.0, -2.0, 1.0), 1.0), ((0.0, 1.0, 0.0), np.inf)
@@ -57,36 +57,6 @@ def test_pairs_of_different_classes(share, function, case, rows):
     np.testing.assert_allclose(got, pull, rtol=1e-5, atol=1e-6 * scale)
 
 
-@pytest.mark.parametrize("most", [1, 10**9], ids=["many", "few"])
-@settings(deadline=None, max_examples=60)
-@given(case=labelled_rows(), rows=st.integers(1, 40), scale=st.sampled_from([1e-3, 1.0, 30.0]))
-def test_softmax(most, case, rows, scale):
-    Z, codes = case
-    Z = Z * scale
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_sums, "BLOCK_BYTES", 8 * rows * len(Z))
-        patch.setattr(pair_sums, "SPARSE_SHARE", 1.0 / most)
-        value, pull = sum_softmax(Z, codes)
-    assert value == pytest.approx(len(Z) - nca(np.eye(Z.shape[1]), Z, codes), rel=1e-7, abs=1e-7)
-    np.testing.assert_allclose(pull, softmax_pull(Z, codes), rtol=1e-6, atol=1e-7 * (1.0 + np.abs(Z).max()))
-
-
-def softmax_pull(Z, codes):
-    """Σ_ij w_ij (z_i - z_j) at i and its opposite at j, with w_ij = p_ij (p_i - [same class])."""
-    pull = np.zeros_like(Z)
-    for i in range(len(Z)):
-        q = np.sum((Z[i] - Z) ** 2, axis=1)
-        q[i] = np.inf
-        p = np.exp(q.min() - q)
-        p /= p.sum()
-        same = codes == codes[i]
-        for j in range(len(Z)):
-            force = p[j] * (p[same].sum() - same[j]) * (Z[i] - Z[j])
-            pull[i] += force
-            pull[j] -= force
-    return pull
-
-
 def test_in_single_precision():
     rng = np.random.default_rng(0)
     Z, codes = rng.normal(size=(500, 8)), rng.integers(0, 4, size=500)
@@ -96,8 +66,3 @@ def test_in_single_precision():
         assert pull.dtype == np.float32
         assert value == pytest.approx(expected, rel=1e-5)
         np.testing.assert_allclose(pull, expected_pull, rtol=1e-3, atol=1e-4 * np.abs(expected_pull).max())
-    value, pull = sum_softmax(Z.astype(np.float32), codes)
-    expected, expected_pull = sum_softmax(Z, codes)
-    assert pull.dtype == np.float32
-    assert value == pytest.approx(expected, rel=1e-5)
-    np.testing.assert_allclose(pull, expected_pull, rtol=1e-3, atol=1e-4 * np.abs(expected_pull).max())

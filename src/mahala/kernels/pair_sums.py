@@ -18,12 +18,10 @@ Floats = NDArray[Any]  # of float32 or float64
 Rows = NDArray[np.intp]
 
 # The most memory of one block of products.
-BLOCK_BYTES = 32 * 2**20
+BLOCK_BYTES = 8 * 2**20
 # Of fewer weights than one in so many a loop takes the pull faster than a matrix product does (measured from
 # 32 to 784 columns, 10,000 rows).
 SPARSE_SHARE = 32
-# Columns whose smallest distance is known: most spans hold no weight that matters, and are passed over.
-SPAN = 32
 
 
 def sum_between(
@@ -58,40 +56,6 @@ def sum_between(
             sums[right] += products.sum(axis=0)
             pull[left] -= products @ Z[right]
             pull[right] -= products.T @ Z[left]
-    pull += sums[:, None] * Z
-    return total, pull
-
-
-def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
-    """Σ_i Σ_{j of the class of i} p_ij, p_i the softmax of the -‖z_i - z_j‖² over all j ≠ i, and its pull on Z.
-
-    Pairs whose p_ij cannot change a digit of the sum over j are left out.
-    """
-    n = len(Z)
-    norms = np.einsum("ij,ij->i", Z, Z)
-    pull = np.zeros_like(Z)
-    sums = np.zeros(n, dtype=Z.dtype)
-    # The relative error of a weight, as the error of a squared distance is relative to the norms. Weights that
-    # together come to less than that are left out.
-    rounding = np.minimum(np.finfo(Z.dtype).eps * (1.0 + norms), 1.0)
-    step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
-    dense = np.empty(step, dtype=np.bool_)
-    active = np.empty(n + 1, dtype=np.intp)  # one more, as each place is written before it is known to count
-    lowest_of = np.empty(-(-n // SPAN), dtype=Z.dtype)
-    total = 0.0
-    for first in range(0, n, step):
-        left = slice(first, min(first + step, n))
-        products = Z[left] @ Z.T
-        chosen = dense[: len(products)]
-        total += _softmax(
-            products, norms, codes, first, rounding, n // SPARSE_SHARE, Z, pull, chosen, active, lowest_of
-        )
-        if chosen.any():
-            weights, rows = products[chosen], first + np.flatnonzero(chosen)
-            sums += weights.sum(axis=0)
-            sums[rows] += weights.sum(axis=1)
-            pull[rows] -= weights @ Z
-            pull -= weights.T @ Z[rows]
     pull += sums[:, None] * Z
     return total, pull
 
@@ -183,80 +147,4 @@ def _edges(
                 change = weight * (Z[i, k] - Z[j, k])
                 pull[i, k] += change
                 pull[j, k] -= change
-    return total
-
-
-# There are no NaN here, and to know it makes the minima of many numbers fast.
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
-def _softmax(
-    products: Floats,
-    norms: Floats,
-    codes: Rows,
-    first: int,
-    rounding: Floats,
-    most: int,
-    Z: Floats,
-    pull: Floats,
-    dense: NDArray[np.bool_],
-    active: Rows,
-    lowest_of: Floats,
-) -> float:
-    """Take the pull of the rows with few weights; leave the weights of the others in products, and mark these rows."""
-    number = products.dtype.type
-    two, zero, infinity = number(2.0), number(0.0), number(np.inf)
-    n = products.shape[1]
-    n_spans = len(lowest_of)
-    total = 0.0
-    for r in range(products.shape[0]):
-        row, i = products[r], first + r
-        row[i] = -infinity
-        for j in range(n):
-            row[j] = norms[j] - two * row[j]
-        lowest = infinity
-        for span in range(n_spans):
-            part = row[span * SPAN : span * SPAN + SPAN]
-            least = infinity
-            for j in range(len(part)):
-                least = part[j] if part[j] < least else least
-            lowest_of[span] = least
-            lowest = min(lowest, least)
-        limit = lowest + np.log(n / rounding[i])
-        n_active = 0
-        for span in range(n_spans):
-            if lowest_of[span] <= limit:
-                for j in range(span * SPAN, min(span * SPAN + SPAN, n)):
-                    active[n_active] = j
-                    n_active += row[j] <= limit
-        all_weight, own = 0.0, 0.0
-        for k in range(n_active):
-            j = active[k]
-            weight = np.exp(lowest - row[j])
-            row[j] = weight
-            all_weight += weight
-            own += weight if codes[j] == codes[i] else 0.0
-        p = own / all_weight
-        total += p
-        dense[r] = n_active > most
-        largest = zero
-        for k in range(n_active):
-            j = active[k]
-            row[j] *= number((p - (1.0 if codes[j] == codes[i] else 0.0)) / all_weight)
-            largest = max(largest, abs(row[j]))
-        if dense[r]:
-            previous = 0
-            for k in range(n_active):
-                row[previous : active[k]] = zero
-                previous = active[k] + 1
-            row[previous:] = zero
-            continue
-        least = largest * rounding[i] / n_active
-        for k in range(n_active):
-            j = active[k]
-            weight = row[j]
-            if abs(weight) <= least:
-                continue
-            for c in range(Z.shape[1]):
-                change = weight * (Z[i, c] - Z[j, c])
-                pull[i, c] += change
-                pull[j, c] -= change
     return total
