@@ -196,14 +196,14 @@ def table(study: Study, lines: Iterable[Line]) -> tuple[list[str], list[list[str
         for method in study.methods:
             line = by_cell.get((dataset, method))
             published = study.published.get(dataset, {}).get(method)
-            theirs = "-" if published is None else f"{published.mean:g}"
+            theirs = f" | {'-' if published is None else format(published.mean, 'g')}" if study.published else ""
             if line is None:
-                row.append(f"- | {theirs}" if published else "-")
+                row.append(f"-{theirs}" if published else "-")
             else:
                 spread = f" ± {line.sd:.2f}" if line.runs > 1 else ""
-                row.append(f"{line.mean:.2f}{spread} | {theirs}{' *' if line.off else ''}")
+                row.append(f"{line.mean:.2f}{spread}{theirs}{' *' if line.off else ''}")
         rows.append(row)
-    return ["data set", *study.methods], rows
+    return [study.axis or "data set", *study.methods], rows
 
 
 def markdown(study: Study, lines: Sequence[Line]) -> str:
@@ -214,6 +214,8 @@ def markdown(study: Study, lines: Sequence[Line]) -> str:
         return "| " + " | ".join(cell.replace(" | ", " \\| ") for cell in cells) + " |"  # a bar would end a cell
 
     text = [f"### {study.title}", "", line(header), "|---" * len(header) + "|", *map(line, rows), ""]
+    if study.quantity == "seconds":
+        return "\n".join(text)
     seconds = {(each.dataset, each.method): each.seconds for each in lines}
     text += ["CPU seconds of a fit:", "", line(header), "|---" * len(header) + "|"]
     for dataset, *_ in rows:
