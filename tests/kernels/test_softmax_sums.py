@@ -45,7 +45,7 @@ def test_it_is_the_definition(listed, case, rows, most, scale):
         patch.setattr(softmax_sums, "LIST_FROM", 2 if listed else 10**9)
         patch.setattr(softmax_sums, "WIDE", 1)
         patch.setattr(softmax_sums, "MOST_LISTED", most)
-        patch.setattr(softmax_sums, "SPARSE_SHARE", 1)
+        patch.setattr(softmax_sums, "SHARE", 1)
         patch.setattr(softmax_sums, "N_SAMPLES", 3)
         check(Z * scale, codes)
 
@@ -60,7 +60,7 @@ def test_larger_sets_by_both_ways_at_once(scale, wide, monkeypatch):
     monkeypatch.setattr(softmax_sums, "LIST_FROM", 2)
     monkeypatch.setattr(softmax_sums, "WIDE", wide)
     monkeypatch.setattr(softmax_sums, "MOST_LISTED", 80)
-    monkeypatch.setattr(softmax_sums, "SPARSE_SHARE", 3)
+    monkeypatch.setattr(softmax_sums, "SHARE", 3)
     check(Z, codes)
 
 
