@@ -5,8 +5,7 @@
 
 1. An iteration on MNIST against the plain one: Σ u_r A_r by outer products of all triplets, a full eigendecomposition,
    bisection. Both start from the same weights of the triplets.
-2. Figure 1 of the paper: seconds against the dimension, 250 triplets of concentric circles in dimensions of noise.
-3. Growth of an iteration's cost with the number of rows and of features.
+2. Growth of an iteration's cost with the number of rows and of features.
 """
 
 from __future__ import annotations
@@ -15,16 +14,14 @@ import argparse
 import os
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from sklearn.datasets import load_iris
 from threadpoolctl import threadpool_limits
 
-import mahala
 from mahala import Triplets
 from mahala.batch.boost_metric import BoostMetric
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
@@ -111,26 +108,6 @@ def against_plain(n: int) -> None:
     CONSOLE.print(f"search of the triplets {searching:.1f} s; objective after 60 iterations {learner.objective_:.4f}")
 
 
-def circles(d: int, n_triplets: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Triplets]:
-    """Points of three concentric circles in two dimensions, noise in the others, and triplets of them."""
-    rng = np.random.default_rng(seed)
-    y = np.repeat([0, 1, 2], 30)
-    angle = rng.uniform(0, 2 * np.pi, size=90)
-    X = rng.normal(size=(90, d))
-    X[:, :2] = ((y + 1) * [np.cos(angle), np.sin(angle)]).T * 3 + 0.2 * rng.normal(size=(90, 2))
-    triplets = label_triplets(X, y, 3)
-    return X, y, triplets[rng.permutation(len(triplets))[:n_triplets]]
-
-
-def figure_1(learners: dict[str, Callable[[np.ndarray, np.ndarray, Triplets], Any]], dimensions: list[int]) -> None:
-    """Seconds of each learner against the dimension: a function of rows, labels and triplets that fits it."""
-    table = Table("d", *learners, title="Figure 1: seconds, 250 triplets (a learner of labels has the 90 rows)")
-    for d in dimensions:
-        X, y, triplets = circles(d, 250)
-        table.add_row(str(d), *(f"{seconds(partial(fit, X, y, triplets)):.3f}" for fit in learners.values()))
-    CONSOLE.print(table)
-
-
 def growth(ns: list[int], ds: list[int]) -> None:
     rng = np.random.default_rng(0)
     table = Table("n", *(f"d = {d}" for d in ds), title="Milliseconds an iteration, float32, 9 triplets a row")
@@ -149,15 +126,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    BoostMetric(max_iter=2).fit(*circles(4, 50)[:2])  # compiles
-    learners: dict[str, Callable[[np.ndarray, np.ndarray, Triplets], Any]] = {
-        "BoostMetric": lambda X, y, triplets: BoostMetric().fit(triplets)
-    }
-    if "LMNN" in mahala.__all__:
-        learners["LMNN"] = lambda X, y, triplets: mahala.LMNN().fit(X, y)
+    BoostMetric(max_iter=2).fit(*load_iris(return_X_y=True))  # compiles
     with threadpool_limits(1):
         against_plain(2_000 if quick else 10_000)
-        figure_1(learners, [50, 100, 200] if quick else [50, 100, 200, 400, 600, 800, 1000])
         growth([1_000, 2_000] if quick else [2_500, 5_000, 10_000, 20_000], [50, 200] if quick else [50, 200, 400, 800])
 
 
