@@ -41,6 +41,7 @@ _HOME = {
     "mean_average_precision": "mahala.evaluation.ranking",
     "precision_at_k": "mahala.evaluation.ranking",
     "friedman_holm": "mahala.evaluation.statistics",
+    "show_progress": "mahala.progress",
     "load_learner": "mahala.learner",
     "ModelFileError": "mahala.files",
 }

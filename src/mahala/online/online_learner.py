@@ -15,6 +15,7 @@ from mahala.history import History, Recorder
 from mahala.learner import Arrays, Learner
 from mahala.metric import Metric
 from mahala.pair_learner import PairLearner
+from mahala.progress import tell_stream
 from mahala.validation import check_row, check_sign
 
 Signs = NDArray[np.int8]
@@ -108,6 +109,7 @@ class OnlineLearner(Learner):
         self.squared_loss_ += float(hinge @ hinge)
         if self.record:
             self._recorder.add(y, predicted, p, tau)
+        tell_stream(self, self.n_steps_, self.n_mistakes_)
 
     @property
     def metric_(self) -> Metric:
