@@ -54,6 +54,6 @@ def descend(
     )
     if run.model is None:  # the start is as low as it gets
         run.step(report(unit * result.fun), to_model(result.x.reshape(start.shape).astype(start.dtype)))
-    assert run.model is not None
+    assert run.model is not None, "there has been a step"
     reason = "callback" if stopped else {0: "converged", 1: "max_iter"}.get(int(result.status), "precision")
     return run.model, reason

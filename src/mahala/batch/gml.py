@@ -169,7 +169,7 @@ def _random_pairs(
     """Pairs drawn with replacement, all equally likely."""
     if isinstance(given, Pairs):
         chosen = rng.integers(len(given), size=n)
-        assert given.similar is not None
+        assert given.similar is not None, "the base has seen to labels"
         return given.left[chosen], given.right[chosen], given.similar[chosen]
     n_rows = len(given.codes)
     left = rng.integers(n_rows, size=n)

@@ -66,7 +66,7 @@ class GivenPairs:
 
     def __init__(self, pairs: Pairs) -> None:
         similar = pairs.similar
-        assert similar is not None
+        assert similar is not None, "the base has seen to labels"
         self._similar = pairs.left[similar], pairs.right[similar]
         self._dissimilar = pairs.left[~similar], pairs.right[~similar]
 

@@ -25,7 +25,6 @@ FIRST_PRODUCTS = 30
 LANCZOS_VECTORS = 32
 # Of the residual against the eigenvalue: the eigenvector is then as good as the products are.
 EIGEN_TOL = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}
-BLOCK_ELEMENTS = 2**22
 
 
 def label_triplets(X: Floats, codes: NDArray[np.intp], k: int) -> Triplets:

@@ -188,7 +188,7 @@ def _circles(d: int, run: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
 def _measure_time(dataset: str, method: str, run: int, folder: str | os.PathLike[str] | None) -> Numbers:
     X, y = _circles(int(dataset), run)
     learner = _learner(method, Protocol("circles", n_targets=1), run, 1e-7)
-    assert learner is not None
+    assert learner is not None, "the figure has no Euclidean column"
     start = time.process_time()
     learner.fit(X, y)
     return {"seconds": time.process_time() - start, "iterations": float(learner.n_iter_)}
