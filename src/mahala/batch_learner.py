@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -23,11 +20,8 @@ from mahala.matrices import map_rows
 from mahala.memory import check_room
 from mahala.metric import Metric
 from mahala.progress import progress_bar
+from mahala.run import Callback, Floats, Model, Run, matrix_of
 from mahala.validation import check_count, check_flag, check_scale, check_tolerance
-
-Floats = NDArray[Any]  # of float32 or float64
-# What is learned: "L" with M = LᵀL, "M" itself, or the weights "w" of a diagonal M; beside it what a warm start needs.
-Model = dict[str, Floats]
 
 # Squares of float32 numbers of these sizes, and sums of them, are still far from its limits.
 FLOAT32_RANGE = 1e-12, 1e12
@@ -41,46 +35,6 @@ class Rows(NamedTuple):
 
 
 Given = Rows | Pairs | Triplets
-
-
-@dataclass(frozen=True, eq=False)
-class Iteration:
-    """What a callback sees after an iteration: its number from 1 up, the objective reached, the metric so far."""
-
-    number: int
-    objective: float
-    model: Model
-
-    @cached_property
-    def metric(self) -> Metric:
-        return Metric(_matrix(self.model))
-
-
-Callback = Callable[[Iteration], object]
-
-
-class Run:
-    """One fit as it goes: what each iteration reached, and who wants to know."""
-
-    def __init__(self, callback: Callback | None, show: Callable[[int, float], None]) -> None:
-        self._callback = callback
-        self._show = show
-        self.objectives: list[float] = []
-        self.model: Model | None = None
-
-    def step(self, objective: float, model: Model) -> bool:
-        """Note an iteration, whose arrays nobody writes to any more; true where the callback wants an end."""
-        self.objectives.append(float(objective))
-        self.model = model
-        self._show(len(self.objectives), float(objective))
-        return self._callback is not None and bool(
-            self._callback(Iteration(len(self.objectives), float(objective), model))
-        )
-
-    def back_to(self, n: int, model: Model) -> None:
-        """Forget all but the first n iterations, which had reached this model."""
-        del self.objectives[n:]
-        self.model = model if n else None
 
 
 class BatchLearner(Learner):
@@ -191,7 +145,7 @@ class BatchLearner(Learner):
     def _set_model(self, model: Model) -> None:
         self._model = model
         names = getattr(self, "feature_names_in_", None)
-        self._metric = Metric(_matrix(model), feature_names=names, origin=self._origin())
+        self._metric = Metric(matrix_of(model), feature_names=names, origin=self._origin())
 
     @property
     def metric_(self) -> Metric:
@@ -302,17 +256,6 @@ class BatchLearner(Learner):
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
         self._set_model(model)
-
-
-def _matrix(model: Model) -> NDArray[np.float64]:
-    """M in float64."""
-    if "w" in model:
-        return np.diag(model["w"].astype(np.float64))
-    if "M" in model:
-        return model["M"].astype(np.float64)
-    L = model["L"].astype(np.float64)
-    product: NDArray[np.float64] = L.T @ L
-    return product
 
 
 def _dense(X: Any) -> Floats:

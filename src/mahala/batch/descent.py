@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
-from mahala.batch_learner import Floats, Model, Run
+from mahala.run import Floats, Model, Run
 
 Objective = Callable[[Floats], tuple[float, Floats]]
 

@@ -12,12 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from mahala.batch.covariance import covariances, whitening
-from mahala.batch_learner import BatchLearner, Callback, Given, Model, Rows, Run
+from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.comparisons import Pairs
 from mahala.files import ModelFileError, array_value
 from mahala.kernels.itml import sweep
 from mahala.learner import CHUNK_ELEMENTS, Arrays
 from mahala.metric import Metric
+from mahala.run import Callback, Model, Run
 from mahala.sampling import draw_pairs
 from mahala.targets import Target, check_targets, squared_distances, targets_for
 from mahala.validation import check_positive, is_count

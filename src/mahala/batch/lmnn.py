@@ -11,8 +11,9 @@ from mahala.batch.descent import descend
 from mahala.batch.margins import RowsLoss, TripletsLoss, targets
 from mahala.batch.starts import Init, check_start, first_components
 from mahala.batch.whitening import whiten
-from mahala.batch_learner import BatchLearner, Callback, Floats, Given, Model, Rows, Run
+from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.comparisons import Triplets
+from mahala.run import Callback, Floats, Model, Run
 from mahala.validation import check_count, is_number
 
 # Hinges are rounded off within half of this about their kink: L-BFGS needs a continuous gradient, and with it gets

@@ -10,8 +10,9 @@ from mahala.batch.coordinates import standardised, whitened
 from mahala.batch.descent import descend
 from mahala.batch.pair_costs import drawn, pair_costs
 from mahala.batch.starts import Init, check_start
-from mahala.batch_learner import BatchLearner, Callback, Floats, Given, Model, Run
+from mahala.batch_learner import BatchLearner, Given
 from mahala.comparisons import Pairs
+from mahala.run import Callback, Floats, Model, Run
 from mahala.validation import check_count, check_flag, check_tolerance
 
 

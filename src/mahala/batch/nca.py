@@ -6,8 +6,9 @@ from typing import Any
 
 from mahala.batch.descent import descend
 from mahala.batch.starts import Init, check_start, first_components
-from mahala.batch_learner import BatchLearner, Callback, Floats, Given, Model, Rows, Run
+from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.kernels.softmax_sums import sum_softmax
+from mahala.run import Callback, Floats, Model, Run
 
 
 class NCA(BatchLearner):

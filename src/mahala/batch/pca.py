@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.decomposition import PCA as Decomposition
 
-from mahala.batch_learner import BatchLearner, Given, Model, Rows, Run
+from mahala.batch_learner import BatchLearner, Given, Rows
+from mahala.run import Model, Run
 from mahala.validation import check_flag, is_count, is_number
 
 

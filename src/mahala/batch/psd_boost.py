@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
-from mahala.batch_learner import BatchLearner, Callback, Given, Model, Rows, Run
+from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.comparisons import Triplets
+from mahala.run import Callback, Model, Run
 from mahala.validation import check_count, is_number
 
 Floats = NDArray[np.float64]

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from mahala.batch.covariance import covariances, whitening
-from mahala.batch_learner import BatchLearner, Given, Model, Run
+from mahala.batch_learner import BatchLearner, Given
 from mahala.comparisons import Pairs, Triplets
+from mahala.run import Model, Run
 from mahala.validation import is_count, is_number
 
 

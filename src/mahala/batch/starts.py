@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
-from mahala.batch_learner import BatchLearner, Floats, Model
+from mahala.batch_learner import BatchLearner
 from mahala.metric import Metric
+from mahala.run import Floats, Model
 from mahala.validation import is_count
 
 Init = Literal["auto", "identity", "pca", "lda", "random"] | Metric

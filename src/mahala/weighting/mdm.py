@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from sklearn.utils.validation import check_is_fitted
 
-from mahala.batch_learner import BatchLearner, Callback, Floats, Given, Model, Run
+from mahala.batch_learner import BatchLearner, Given
 from mahala.comparisons import Pairs, Triplets
 from mahala.kernels.weighting import extreme_pairs, rows_with_company, to_unit_range
 from mahala.learner import CHUNK_ELEMENTS
+from mahala.run import Callback, Floats, Model, Run
 
 # Pairs of each kind that enter the linear program in an iteration.
 NEW_PAIRS = 64

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mahala.batch_learner import BatchLearner, Floats, Given, Model, Rows, Run
+from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.kernels.weighting import hits_and_misses, rows_with_company, to_unit_range
 from mahala.learner import CHUNK_ELEMENTS
+from mahala.run import Floats, Model, Run
 from mahala.validation import check_count
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.batch_learner import BatchLearner, Callback, Floats, Given, Model, Rows, Run
+from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.kernels.weighting import hits_and_misses, rows_with_company, simba_pass
+from mahala.run import Callback, Floats, Model, Run
 from mahala.validation import check_count
 
 
