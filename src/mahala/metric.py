@@ -30,6 +30,7 @@ from mahala.matrices import (
     score_blocks,
     times_matrix,
 )
+from mahala.scaling import divided
 from mahala.validation import check_rows, is_count
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -68,8 +69,9 @@ class Explanation:
 class Metric:
     """A Mahalanobis distance `(x - x2)ᵀ M (x - x2)` or a bilinear similarity `xᵀ M x2`; immutable.
 
-    `threshold` is the squared distance up to which a pair counts as similar, where the learner has one. With a
-    `kernel_map` the points are mapped to kernel coordinates first, and M acts on these. `origin` says which learner
+    `threshold` is the squared distance up to which a pair counts as similar, where the learner has one. With
+    `scales` each feature is divided by its own first: what was learned from scaled features then serves raw ones. With
+    a `kernel_map` the points are mapped to kernel coordinates then, and M acts on these. `origin` says which learner
     with which parameters it comes from; it goes into the file.
 
     A sparse `matrix` of a bilinear metric stays sparse, as a `csr_array` of float32 or float64. One that is canonical
@@ -94,6 +96,7 @@ class Metric:
     feature_names: Sequence[str] | None = None
     kernel_map: KernelMap | None = None
     origin: Mapping[str, object] | None = None
+    scales: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in ("mahalanobis", "bilinear"):
@@ -108,6 +111,12 @@ class Metric:
                 raise ValueError("kernel_map must have grown over some points")
             kernel_map = kernel_map.freeze()
         matrix = check_matrix(self.matrix, self.kind, None if kernel_map is None else kernel_map.dimension)
+        scales = self.scales
+        if scales is not None:
+            if self.kind == "bilinear":
+                raise ValueError("scales go with kind='mahalanobis' only: items of a bilinear metric stay as they are")
+            n_features = matrix.shape[0] if kernel_map is None else kernel_map.n_features_in
+            scales = _check_scales(scales, n_features)
         names = self.feature_names
         if names is not None:
             n_features = matrix.shape[0] if kernel_map is None else kernel_map.n_features_in
@@ -117,6 +126,7 @@ class Metric:
         object.__setattr__(self, "threshold", _check_threshold(self.threshold))
         object.__setattr__(self, "feature_names", names)
         object.__setattr__(self, "kernel_map", kernel_map)
+        object.__setattr__(self, "scales", scales)
 
     @classmethod
     def euclidean(cls, n_features: int) -> Metric:
@@ -299,6 +309,8 @@ class Metric:
         }
         if self._is_sparse:
             return header | {"shape": list(self.matrix.shape)}, csr_arrays(self.matrix)
+        if self.scales is not None:
+            arrays = arrays | {"scales": self.scales}
         return header, {"matrix": self.matrix, **arrays}
 
     @classmethod
@@ -322,6 +334,7 @@ class Metric:
             feature_names=header_value(header, "feature_names", list, type(None)),
             kernel_map=None if kernel_header is None else KernelMap.from_arrays(kernel_header, arrays),
             origin=header_value(header, "origin", dict, type(None)),
+            scales=array_value(arrays, "scales", np.float64, (None,)) if "scales" in arrays else None,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -350,7 +363,8 @@ class Metric:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy or an unpickled metric is built anew, so that its arrays cannot be written to either.
-        return Metric, (self.matrix, self.threshold, self.kind, self.feature_names, self.kernel_map, self.origin)
+        fields = self.matrix, self.threshold, self.kind, self.feature_names, self.kernel_map, self.origin, self.scales
+        return Metric, fields
 
     @property
     def _is_sparse(self) -> bool:
@@ -419,6 +433,8 @@ class Metric:
         expected = self.matrix.shape[1] if item and self.kind == "bilinear" else self.n_features_in
         if X.shape[1] != expected:
             raise ValueError(f"{name} has {X.shape[1]} features, but this metric compares points of {expected}")
+        if self.scales is not None:
+            X = divided(X, self.scales)
         if self.kernel_map is not None:
             return self.kernel_map.coordinates(X)
         return X if is_sparse(X) else X.astype(np.float64, copy=False)
@@ -507,6 +523,16 @@ def _check_names(names: Sequence[str], n_features: int | None) -> tuple[str, ...
     if len(names) != n_features:
         raise ValueError(f"feature_names must have {n_features} names, one a feature, got {len(names)}")
     return tuple(str(name) for name in names)
+
+
+def _check_scales(scales: Any, n_features: int | None) -> FloatArray:
+    result = np.array(scales, dtype=np.float64)
+    if result.shape != (n_features,):
+        raise ValueError(f"scales must be {n_features} numbers, one a feature, got an array of shape {result.shape}")
+    if not (np.isfinite(result) & (result > 0.0)).all():
+        raise ValueError("scales must be positive and finite")
+    result.flags.writeable = False
+    return result
 
 
 def _check_threshold(threshold: Any) -> float | None:

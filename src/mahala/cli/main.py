@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from mahala.cli import reproduce
+from mahala.cli.group import Group
 
 app = typer.Typer(
     name="mahala",
-    help="Metric and similarity learning, online first.",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("reproduce")(reproduce.reproduce)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from mahala import __version__
+
+        typer.echo(f"mahala {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
-    """Metric and similarity learning, online first."""
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; works anywhere.")] = False,
+) -> None:
+    """Learn what "similar" means: metric and similarity learning, online first.
+
+    Exit codes: 0 done, 1 a fault of ours, 2 something in the input or the options to mend, 130 interrupted.
+    """

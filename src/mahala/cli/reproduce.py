@@ -41,34 +41,30 @@ def reproduce(
     from mahala.papers.study import markdown, measure_cells, read_cells, studies, summarise
 
     console, errors = Console(), Console(stderr=True)
-    try:
-        known = studies(paper)
-        names = [f"table{n}" for n in table or []] + [f"figure{n}" for n in figure or []]
-        for name in _subset(names, known, "--table or --figure") or known:
-            study, path = known[name], output / paper / f"{name}.csv"
-            if not show:
-                cells = measure_cells(
-                    study,
-                    path,
-                    datasets=_subset(_split(datasets), study.datasets, "--datasets"),
-                    methods=_subset(_split(methods), study.methods, "--methods"),
-                    runs=runs,
-                    jobs=jobs,
-                    folder=data,
-                )
-                _follow(cells, f"{paper} {name}", errors)
-            lines = summarise(study, read_cells(path))
-            if not lines:
-                console.print(f"Nothing has been measured of {paper} {name} yet.")
-                continue
-            _print_table(study, lines, console)
-            path.with_suffix(".md").write_text(markdown(study, lines), encoding="utf-8")
-            if study.axis is not None:
-                _draw(study, lines, path.with_suffix(".svg"))
-            console.print(f"The cells are in {path}.")
-    except (ValueError, FileNotFoundError) as error:
-        errors.print(f"[red]error[/red]: {error}", highlight=False)
-        raise typer.Exit(2) from None
+    known = studies(paper)
+    names = [f"table{n}" for n in table or []] + [f"figure{n}" for n in figure or []]
+    for name in _subset(names, known, "--table or --figure") or known:
+        study, path = known[name], output / paper / f"{name}.csv"
+        if not show:
+            cells = measure_cells(
+                study,
+                path,
+                datasets=_subset(_split(datasets), study.datasets, "--datasets"),
+                methods=_subset(_split(methods), study.methods, "--methods"),
+                runs=runs,
+                jobs=jobs,
+                folder=data,
+            )
+            _follow(cells, f"{paper} {name}", errors)
+        lines = summarise(study, read_cells(path))
+        if not lines:
+            console.print(f"Nothing has been measured of {paper} {name} yet.")
+            continue
+        _print_table(study, lines, console)
+        path.with_suffix(".md").write_text(markdown(study, lines), encoding="utf-8")
+        if study.axis is not None:
+            _draw(study, lines, path.with_suffix(".svg"))
+        console.print(f"The cells are in {path}.")
 
 
 def _split(text: str | None) -> list[str]:

@@ -1,0 +1,31 @@
+"""What commands share of their output: JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables, for scripts.")]
+
+
+def print_json(value: Any) -> None:
+    """The value on stdout as one line of strict JSON: arrays as lists, NaN and infinities as null."""
+    typer.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

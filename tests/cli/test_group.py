@@ -1,0 +1,91 @@
+"""How every command fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from mahala.cli.group import Group
+from mahala.cli.main import app
+from mahala.cli.output import print_json
+
+
+def failing(error):
+    own = typer.Typer(cls=Group, pretty_exceptions_enable=False)
+
+    @own.command()
+    def fail() -> None:
+        raise error
+
+    @own.command()
+    def other() -> None: ...
+
+    return own
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ValueError("C must be positive, got -1"), 2, "error: C must be positive, got -1\n"),
+        (FileNotFoundError(2, "No such file or directory", "x.csv"), 2, "error: x.csv: No such file or directory\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (ZeroDivisionError("by zero"), 1, "error: ZeroDivisionError: by zero; --debug shows where it comes from\n"),
+        (MemoryError(), 2, "error: MemoryError\n"),
+    ],
+)
+def test_errors_are_words_and_codes(error, code, message):
+    result = CliRunner().invoke(failing(error), ["fail"])
+    assert (result.exit_code, result.stderr, result.stdout) == (code, message, "")
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "fail"], ["fail", "--debug"]])
+def test_debug_shows_the_traceback(arguments):
+    result = CliRunner().invoke(failing(ValueError("no")), arguments)
+    assert isinstance(result.exception, ValueError)
+
+
+def test_debug_after_two_dashes_is_an_argument():
+    own = typer.Typer(cls=Group)
+
+    @own.command()
+    def say(word: str) -> None:
+        typer.echo(word)
+
+    @own.command()
+    def other() -> None: ...
+
+    assert CliRunner().invoke(own, ["say", "--", "--debug"]).stdout == "--debug\n"
+
+
+def test_unknown_options_and_commands():
+    for arguments in (["nonsense"], ["reproduce", "--nonsense"]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 2
+        assert "nonsense" in result.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    code = (
+        "from mahala.cli.main import app; import typer\n"
+        "@app.command()\ndef many():\n  while True: typer.echo('y')\napp()"
+    )
+    shell = f'{sys.executable} -c "{code}" many | head -1'
+    result = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True, timeout=60)
+    assert (result.stdout, result.stderr) == ("y\n", "")
+
+
+def test_version():
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("mahala ")
+
+
+def test_json_is_strict(capsys):
+    print_json({"a": np.array([1.0, np.nan]), "b": (np.int64(2), float("inf")), 3: None})
+    assert json.loads(capsys.readouterr().out) == {"a": [1.0, None], "b": [2, None], "3": None}
