@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Numba's cache does not see an edit in a file that a kernel only calls: a change in any kernel starts a new one.
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(shell cat src/mahala/kernels/*.py | cksum | cut -d' ' -f1)
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python examples/demo.py
@@ -26,6 +26,10 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/online_pairs.py
 	$(BIN)/python benchmarks/online_triplets.py
 
+# The site, in site/: open site/index.html. Needs no network, to build or to read.
+docs: $(VENV)/.ready
+	$(BIN)/mkdocs build --strict --quiet
+
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -33,5 +37,5 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .numba-cache build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .numba-cache build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
