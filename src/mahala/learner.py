@@ -123,6 +123,11 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         The file is safetensors with a JSON header: no pickle, and it appears whole or not at all.
         """
+        header, arrays = self.to_parts()
+        write_model(path, "learner", arrays, header)
+
+    def to_parts(self) -> tuple[dict[str, object], Arrays]:
+        """The whole state as a header and arrays for a model file; a reader ignores what else is in the header."""
         check_is_fitted(self)
         header, arrays = self._get_state()
         params: dict[str, object] = {}
@@ -146,7 +151,7 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else [str(name) for name in names],
         }
-        write_model(path, "learner", arrays, header)
+        return header, arrays
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
