@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -25,25 +26,48 @@ def test_a_table_and_its_files(tmp_path):
     first = mahala(*arguments, *where)
     assert first.exit_code == 0, first.output
     assert "Table 2" in first.output
-    cells = (tmp_path / "gml2014" / "table2.csv").read_text().splitlines()
+    cells = (tmp_path / "gml2014" / "table2-cells.csv").read_text().splitlines()
     assert cells[0] == "dataset,method,run,error,seconds"
     assert len(cells) == 1 + 2 * 2 * 2
     assert "| wine |" in (tmp_path / "gml2014" / "table2.md").read_text()
     again = mahala(*arguments, *where)
     assert again.exit_code == 0
-    assert (tmp_path / "gml2014" / "table2.csv").read_text().splitlines() == cells
+    assert (tmp_path / "gml2014" / "table2-cells.csv").read_text().splitlines() == cells
+    page = (tmp_path / "gml2014" / "table2.md").read_text()
+    assert "`mahala reproduce gml2014 --table 2 --datasets iris,wine --methods GML,Euclidean --runs 2`" in page
+    assert "difference" in (tmp_path / "gml2014" / "table2.csv").read_text()
     shown = mahala("gml2014", "--table", "2", "--output", str(tmp_path), "--show")
     assert shown.exit_code == 0
     assert "wine" in shown.output
+    told = json.loads(mahala("gml2014", "--table", "2", "--output", str(tmp_path), "--show", "--json").stdout)
+    line = told["results"]["table2"]["error"][0]
+    assert (line["row"], line["method"], line["runs"], line["paper"]) == ("iris", "GML", 2, 2.53)
+    assert line["difference"] == pytest.approx(line["ours"] - 2.53)
+
+
+@needs_data
+def test_ranks_of_three_data_sets(tmp_path):
+    result = mahala(
+        "gml2014", "--table", "4", "--datasets", "iris,wine,seeds", "--runs", "1", "--methods", "Relief,MDM,Euclidean",
+        "--data", str(DATA), "--output", str(tmp_path), "--image", "png",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "Mean ranks over 3 data sets" in " ".join(result.output.split())
+    assert (tmp_path / "gml2014" / "table4-ranks-error.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_figure_is_drawn(tmp_path):
-    result = mahala(
-        "boostmetric2009", "--figure", "1", "--datasets", "50", "--runs", "1", "--methods", "BoostMetric",
-        "--output", str(tmp_path),
-    )  # fmt: skip
+    arguments = ["--figure", "1", "--datasets", "50", "--runs", "1", "--methods", "BoostMetric", "--quick"]
+    result = mahala("boostmetric2009", *arguments, "--output", str(tmp_path))
     assert result.exit_code == 0, result.output
-    assert "<svg" in (tmp_path / "boostmetric2009" / "figure1.svg").read_text()
+    assert "<svg" in (tmp_path / "quick" / "boostmetric2009" / "figure1.svg").read_text()
+
+
+def test_without_a_paper_all_are_listed():
+    result = mahala()
+    assert result.exit_code == 0
+    assert "--table 2" in result.output
+    assert "boostmetric2009" in result.output
 
 
 @pytest.mark.parametrize(
@@ -66,7 +90,7 @@ def test_errors_are_words(tmp_path, arguments, message):
 def test_nothing_to_show_yet(tmp_path):
     result = mahala("gml2014", "--table", "2", "--show", "--output", str(tmp_path))
     assert result.exit_code == 0
-    assert "Nothing has been measured" in result.output
+    assert "Nothing has been measured" in result.stderr
 
 
 def test_help_is_light():

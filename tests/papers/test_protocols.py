@@ -17,11 +17,11 @@ def test_gml2014(name):
     study = studies("gml2014")[name]
     for dataset in ("wine", "breast10"):
         euclidean = [study.measure(dataset, "Euclidean", run, DATA)["error"] for run in range(5)]
-        published = study.published[dataset]["Euclidean"]
+        published = study.quantities[0].published[dataset]["Euclidean"]
         assert np.mean(euclidean) == pytest.approx(published.mean, abs=2 * published.sd)
     method = "GML" if "GML" in study.methods else "GML weights"
     learned = [study.measure("wine", method, run, DATA)["error"] for run in range(5)]
-    published = study.published["wine"][method]
+    published = study.quantities[0].published["wine"][method]
     assert np.mean(learned) == pytest.approx(published.mean, abs=2 * published.sd)
 
 

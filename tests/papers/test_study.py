@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 
 from mahala.papers.study import (
     PAPERS,
+    SECONDS,
     Cell,
     Published,
+    Quantity,
     Study,
     append_cell,
-    markdown,
     measure_cells,
     published_table,
     read_cells,
     studies,
-    summarise,
-    table,
 )
 
 
@@ -37,12 +35,11 @@ STUDY = Study(
     paper="test2000",
     name="table1",
     title="Errors",
-    quantity="error",
+    quantities=(Quantity("error", "Error", {"a": {"m": Published(12.0, 1.0), "n": Published(50.0)}}), SECONDS),
     datasets=("a", "bb"),
     methods=("m", "n"),
     runs=3,
     measure=measure,
-    published={"a": {"m": Published(12.0, 1.0), "n": Published(50.0)}},
     once=frozenset({"bb"}),
     left_out=frozenset({("a", "n")}),
 )
@@ -78,45 +75,24 @@ def test_a_part_of_the_table_with_processes(tmp_path):
     assert sorted(cell.run for *_, cell in cells) == [0, 1]
 
 
-def test_summary(tmp_path):
-    path = tmp_path / "table1.csv"
-    list(measure_cells(STUDY, path))
-    lines = summarise(STUDY, read_cells(path))
-    assert [(line.dataset, line.method, line.runs, line.mean) for line in lines] == [
-        ("a", "m", 3, 12.0),
-        ("bb", "m", 1, 21.0),
-        ("bb", "n", 1, 21.0),
-    ]
-    assert lines[0].sd == 1.0
-    assert lines[0].difference == 0.0
-    assert math.isnan(lines[1].difference)
-    header, rows = table(STUDY, lines)
-    assert header == ["data set", "m", "n"]
-    assert rows == [["a", "12.00 ± 1.00 | 12", "- | 50"], ["bb", "21.00 | -", "21.00 | -"]]
-    page = markdown(STUDY, lines)
-    assert "| a | 12.00 ± 1.00 \\| 12 | - \\| 50 |" in page
-    assert "| bb | 0.5 | 0.5 |" in page
-
-
-@pytest.mark.parametrize(
-    ("mean", "sd", "published", "off"),
-    [
-        (10.0, 1.0, Published(11.9, 0.5), False),
-        (10.0, 1.0, Published(12.1, 0.5), True),
-        (10.0, 0.1, Published(12.1, 2.0), False),
-        (10.0, 1.0, None, False),
-    ],
-)
-def test_off_by_more_than_two_deviations(mean, sd, published, off):
-    line = summarise(STUDY, [Cell("a", "m", 0, {"error": mean, "seconds": 1.0})])[0]
-    assert line._replace(sd=sd, published=published).off == off
-
-
 def test_a_cell_that_is_there_twice_counts_once(tmp_path):
     path = tmp_path / "t.csv"
     for error in (1.0, 2.0):
         append_cell(path, Cell("a", "m", 0, {"error": error}))
     assert read_cells(path) == [Cell("a", "m", 0, {"error": 2.0})]
+
+
+def test_cells_with_other_numbers_get_columns_of_their_own(tmp_path):
+    path = tmp_path / "t.csv"
+    cells = [
+        Cell("a", "m", 0, {"error": 1.0}),
+        Cell("a", "n", 0, {"seconds": 3.0, "error": 2.0}),
+        Cell("b", "m", 0, {"error": 4.0}),
+    ]
+    for cell in cells:
+        append_cell(path, cell)
+    assert path.read_text().splitlines()[0] == "dataset,method,run,error,seconds"
+    assert read_cells(path) == cells
 
 
 def test_published_tables():
@@ -131,12 +107,16 @@ def test_every_published_cell_is_one_of_the_table(paper):
     found = studies(paper)
     assert found
     for study in found.values():
-        assert set(study.published) <= set(study.datasets)
-        for cells in study.published.values():
-            assert set(cells) <= set(study.methods)
+        for quantity in study.quantities:
+            assert set(quantity.published) <= set(study.datasets)
+            for cells in quantity.published.values():
+                assert set(cells) <= set(study.methods)
         assert all(dataset in study.datasets and method in study.methods for dataset, method in study.left_out)
+        assert study.cells_of is None or study.cells_of in found
+        assert study.quick is not None
+        assert study.quick.cells_file == study.cells_file
 
 
 def test_papers_that_are_not_there():
-    with pytest.raises(ValueError, match="PAPER must be one of gml2014"):
+    with pytest.raises(ValueError, match="PAPER must be one of"):
         studies("nothing1999")

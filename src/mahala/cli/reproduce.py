@@ -2,69 +2,205 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mahala.papers.study import Cell, Line, Study
+    from mahala.papers.study import Cell, Study
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="gml2014 or boostmetric2009")],
+    paper: Annotated[
+        str | None, typer.Argument(help="pa2013, pola2004, sors2015, gml2014 or boostmetric2009; none: list them all.")
+    ] = None,
     table: Annotated[list[int] | None, typer.Option(help="Only this table; may be given several times.")] = None,
     figure: Annotated[list[int] | None, typer.Option(help="Only this figure; may be given several times.")] = None,
     datasets: Annotated[str | None, typer.Option(help="Only these rows, separated by commas.")] = None,
     methods: Annotated[str | None, typer.Option(help="Only these columns, separated by commas.")] = None,
     runs: Annotated[int | None, typer.Option(help="Random splits; the paper's number by default.", min=1)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A version of about a minute, kept apart.")] = False,
     jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
     data: Annotated[Path | None, typer.Option(help="Folder of .npz files; default: MAHALA_DATA.")] = None,
     output: Annotated[Path, typer.Option(help="Where results go, and are gone on from.")] = Path("results"),
+    image: Annotated[Literal["svg", "png"], typer.Option(help="Format of the figures.")] = "svg",
     show: Annotated[bool, typer.Option("--show", help="Measure nothing, show what there is.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Measure the cells of a paper's tables that are not there yet, and show ours beside the paper's.
+    """Measure a paper's tables and figures, and show ours beside the paper's.
 
-    Finished cells are kept, so that a run that was stopped goes on.
+    Finished cells are kept, so that a run that was stopped goes on. Data sets that are in neither the folder nor
+    scikit-learn's bundle are fetched from OpenML where they are there.
 
     Examples:
 
+        mahala reproduce
+
         mahala reproduce gml2014 --table 2 --runs 3
 
-        mahala reproduce boostmetric2009 --figure 1 --output docs/results
+        mahala reproduce pa2013 --table 2 --quick
+
+        mahala reproduce boostmetric2009 --figure 1 --jobs 2 --image png
     """
     from rich.console import Console
 
-    from mahala.papers.study import markdown, measure_cells, read_cells, studies, summarise
+    from mahala.papers.study import PAPERS, read_cells, studies
 
     console, errors = Console(), Console(stderr=True)
+    if paper is None:
+        _list(console, PAPERS)
+        return
     known = studies(paper)
     names = [f"table{n}" for n in table or []] + [f"figure{n}" for n in figure or []]
+    results = {}
     for name in _subset(names, known, "--table or --figure") or known:
-        study, path = known[name], output / paper / f"{name}.csv"
+        study = known[name]
+        folder = output / paper
+        if quick:
+            if study.quick is None:
+                raise ValueError(f"{paper} {name} has no quick version; leave out --quick")
+            study, folder = study.quick, output / "quick" / paper
+        path = folder / study.cells_file
         if not show:
-            cells = measure_cells(
-                study,
-                path,
-                datasets=_subset(_split(datasets), study.datasets, "--datasets"),
-                methods=_subset(_split(methods), study.methods, "--methods"),
-                runs=runs,
-                jobs=jobs,
-                folder=data,
-            )
-            _follow(cells, f"{paper} {name}", errors)
-        lines = summarise(study, read_cells(path))
-        if not lines:
-            console.print(f"Nothing has been measured of {paper} {name} yet.")
+            chosen = {
+                "datasets": _subset(_split(datasets), study.datasets, "--datasets"),
+                "methods": _subset(_split(methods), study.methods, "--methods"),
+                "runs": runs,
+            }
+            _measure(study, path, chosen, quick, jobs, data, errors)
+        cells = [cell for cell in read_cells(path) if cell.dataset in study.datasets]
+        if not cells:
+            errors.print(f"Nothing has been measured of {paper} {name} yet.")
             continue
-        _print_table(study, lines, console)
-        path.with_suffix(".md").write_text(markdown(study, lines), encoding="utf-8")
-        if study.axis is not None:
-            _draw(study, lines, path.with_suffix(".svg"))
-        console.print(f"The cells are in {path}.")
+        results[name] = _lines(study, cells)
+        written = _write(study, cells, path, folder, data, image)
+        if not as_json:
+            _print(study, cells, console)
+            console.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+    if as_json:
+        print_json({"paper": paper, "results": results})
+
+
+def _list(console: Console, papers: Iterable[str]) -> None:
+    from rich.table import Table
+
+    from mahala.papers.study import studies
+
+    shown = Table("paper", "option", "what it shows", title="mahala reproduce PAPER --table N --figure N", box=None)
+    for paper in papers:
+        for study in studies(paper).values():
+            kind, number = study.name[:-1], study.name[-1]
+            shown.add_row(paper, f"--{kind} {number}", study.title)
+    console.print(shown)
+
+
+def _measure(
+    study: Study, path: Path, chosen: dict[str, list[str] | int | None], quick: bool, jobs: int, data: Path | None,
+    console: Console,
+) -> None:  # fmt: skip
+    """Measure what is missing, with a bar that has the time left; the command and its seconds are noted as it goes."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from mahala.papers.results import record_origin
+    from mahala.papers.study import measure_cells
+
+    command = f"mahala reproduce {study.paper} --{study.name[:-1]} {study.name[-1]}"
+    for option, value in chosen.items():
+        if value:
+            text = ",".join(value) if isinstance(value, list) else str(value)
+            command += f" --{option} '{text}'" if " " in text else f" --{option} {text}"
+    command += " --quick" * quick + (f" --jobs {jobs}" if jobs > 1 else "")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[last]}"),
+    )
+    start = time.monotonic()
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(f"{study.paper} {study.name}", total=None, last="")
+        for done, total, cell in measure_cells(study, path, **chosen, jobs=jobs, folder=data):  # type: ignore[arg-type]
+            now = time.monotonic()
+            record_origin(path.with_suffix(".json"), command, now - start)
+            start = now
+            first = study.quantities[0].of([cell.numbers])
+            last = f"{cell.dataset}, {cell.method}, run {cell.run}" + (f": {first[0]:.3g}" if len(first) else "")
+            progress.update(task, completed=done, total=total, last=last)
+
+
+def _lines(study: Study, cells: list[Cell]) -> dict[str, list[dict[str, object]]]:
+    """The lines of every quantity, for scripts."""
+    from mahala.papers.results import summarise
+
+    return {
+        quantity.name: [
+            {
+                "row": line.dataset,
+                "method": line.method,
+                "runs": line.runs,
+                "ours": line.mean,
+                "sd": line.sd,
+                "paper": None if line.published is None else line.published.mean,
+                "difference": line.difference,
+            }
+            for line in summarise(study, quantity, cells)
+        ]
+        for quantity in study.quantities
+    }
+
+
+def _write(study: Study, cells: list[Cell], path: Path, folder: Path, data: Path | None, image: str) -> list[Path]:
+    """The table as CSV and as a page, and the figures; which files these are."""
+    from mahala.papers.results import markdown, ranks, read_origin, summarise, write_table
+    from mahala.report.ranks import critical_difference
+
+    pictures = {}
+    if study.draw is not None:
+        pictures[study.name] = study.draw(cells, data)
+    for quantity in study.quantities:
+        comparison = ranks(study, quantity, summarise(study, quantity, cells))
+        if comparison is not None:
+            pictures[f"{study.name}-ranks-{quantity.name}"] = critical_difference(comparison)
+    files = [folder / f"{study.name}.csv", folder / f"{study.name}.md"]
+    write_table(files[0], study, cells)
+    for name, figure in pictures.items():
+        files.append(folder / f"{name}.{image}")
+        figure.savefig(files[-1], dpi=150)
+    names = [file.name for file in files[2:]]
+    files[1].write_text(markdown(study, cells, read_origin(path.with_suffix(".json")), names), encoding="utf-8")
+    return [path, *files]
+
+
+def _print(study: Study, cells: list[Cell], console: Console) -> None:
+    from rich.table import Table
+
+    from mahala.papers.results import ranks, ranks_in_words, summarise, table
+
+    console.print(f"\n[bold]{study.title}[/bold]", highlight=False)
+    for quantity in study.quantities:
+        lines = summarise(study, quantity, cells)
+        header, rows = table(study, quantity, lines, newline="\n")
+        if not rows:
+            continue
+        compared = any(line.published for line in lines)
+        caption = "beneath ours: the paper's (difference); * over two standard deviations apart" if compared else None
+        shown = Table(title=quantity.title, caption=caption, show_lines=compared)
+        for name in header:
+            shown.add_column(name, justify="left" if name == study.axis else "right")
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+        comparison = ranks(study, quantity, lines)
+        if comparison is not None:
+            console.print(ranks_in_words(comparison), highlight=False)
 
 
 def _split(text: str | None) -> list[str]:
@@ -78,45 +214,3 @@ def _subset(names: list[str], known: Iterable[str], option: str) -> list[str]:
         if name not in known:
             raise ValueError(f"{option} must name some of {', '.join(known)}, got {name!r}")
     return names
-
-
-def _follow(cells: Iterator[tuple[int, int, Cell]], name: str, console: Console) -> None:
-    """A bar with the time left, and the cell measured last beneath it."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[last]}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(name, total=None, last="")
-        for done, total, cell in cells:
-            numbers = ", ".join(f"{key} {value:.3g}" for key, value in cell.numbers.items())
-            last = f"{cell.dataset}, {cell.method}, run {cell.run}: {numbers}"
-            progress.update(task, completed=done, total=total, last=last)
-
-
-def _print_table(study: Study, lines: list[Line], console: Console) -> None:
-    from rich.table import Table
-
-    from mahala.papers.study import table
-
-    header, rows = table(study, lines)
-    shown = Table(*header, title=study.title, caption="* more than two standard deviations apart")
-    for row in rows:
-        shown.add_row(*row)
-    console.print(shown)
-
-
-def _draw(study: Study, lines: list[Line], path: Path) -> None:
-    from mahala.report.plots import curves
-
-    points = {
-        method: [(float(line.dataset), line.mean, line.sd) for line in lines if line.method == method]
-        for method in study.methods
-        if any(line.method == method for line in lines)
-    }
-    curves(points, study.title, str(study.axis), study.quantity).savefig(path)

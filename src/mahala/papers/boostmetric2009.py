@@ -10,11 +10,11 @@ impostors of each row, in USPS-1 and ORL of 1 and 1.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,10 @@ from mahala.batch.rca import RCA
 from mahala.batch_learner import BatchLearner
 from mahala.datasets import load
 from mahala.evaluation.knn import knn_error
-from mahala.papers.study import Numbers, Study, published_table
+from mahala.papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, published_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ METHODS = ("Euclidean", "Xing et al.", "RCA", "NCA", "LMNN", "BoostMetric")
 
 
 def _rows(
-    protocol: Protocol, run: int, folder: str | os.PathLike[str] | None
+    protocol: Protocol, run: int, folder: Folder
 ) -> tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.float32], NDArray[np.intp]]:
     """Training and test rows and their classes."""
     X, y, n_train = load(protocol.source, folder)
@@ -101,7 +104,7 @@ def _learner(method: str, protocol: Protocol, run: int, v: float) -> BatchLearne
     return makers[method]()
 
 
-def _measure(v: float | None, dataset: str, method: str, run: int, folder: str | os.PathLike[str] | None) -> Numbers:
+def _measure(v: float | None, dataset: str, method: str, run: int, folder: Folder) -> Numbers:
     """Error and CPU seconds; with v None the method is the value of BoostMetric's v."""
     protocol = PROTOCOLS[dataset]
     X_train, y_train, X_test, y_test = _rows(protocol, run, folder)
@@ -141,13 +144,12 @@ PUBLISHED = published_table(
 TABLE1 = Study(
     paper="boostmetric2009",
     name="table1",
-    title="Table 1: error (%) of 3-NN; ours ± sd | the paper's",
-    quantity="error",
+    title="BoostMetric 2009, Table 1",
+    quantities=(Quantity("error", "Error of 3-NN in per cent", PUBLISHED, better="lower"), SECONDS),
     datasets=tuple(PROTOCOLS),
     methods=METHODS,
     runs=10,
     measure=partial(_measure, 1e-7),
-    published=PUBLISHED,
     once=frozenset({"USPS-1"}),
     left_out=frozenset((name, method) for name in PROTOCOLS for method in METHODS if method not in PUBLISHED[name]),
 )
@@ -155,19 +157,25 @@ VALUES_OF_V = ("1e-8", "1e-7", "1e-6", "1e-5", "1e-4")
 TABLE2 = Study(
     paper="boostmetric2009",
     name="table2",
-    title="Table 2: error (%) of 3-NN for values of v; ours ± sd | the paper's",
-    quantity="error",
+    title="BoostMetric 2009, Table 2: values of v",
     datasets=("Bal", "Breast-Cancer", "Diabetes"),
     methods=VALUES_OF_V,
     runs=10,
     measure=partial(_measure, None),
-    published=published_table(
-        VALUES_OF_V,
-        **{
-            "Bal": "8.98(2.59) 8.88(2.52) 8.88(2.52) 8.88(2.52) 8.93(2.52)",
-            "Breast-Cancer": "2.11(0.69) 2.11(0.69) 2.11(0.69) 2.11(0.69) 2.11(0.69)",
-            "Diabetes": "26.0(1.33) 26.0(1.33) 26.0(1.33) 26.0(1.34) 26.0(1.46)",
-        },
+    quantities=(
+        Quantity(
+            "error",
+            "Error of 3-NN in per cent",
+            published_table(
+                VALUES_OF_V,
+                **{
+                    "Bal": "8.98(2.59) 8.88(2.52) 8.88(2.52) 8.88(2.52) 8.93(2.52)",
+                    "Breast-Cancer": "2.11(0.69) 2.11(0.69) 2.11(0.69) 2.11(0.69) 2.11(0.69)",
+                    "Diabetes": "26.0(1.33) 26.0(1.33) 26.0(1.33) 26.0(1.34) 26.0(1.46)",
+                },
+            ),
+        ),
+        SECONDS,
     ),
 )
 N_TRIPLETS = 250
@@ -185,7 +193,7 @@ def _circles(d: int, run: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     return X, y.astype(np.intp)
 
 
-def _measure_time(dataset: str, method: str, run: int, folder: str | os.PathLike[str] | None) -> Numbers:
+def _measure_time(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
     X, y = _circles(int(dataset), run)
     learner = _learner(method, Protocol("circles", n_targets=1), run, 1e-7)
     assert learner is not None, "the figure has no Euclidean column"
@@ -194,16 +202,32 @@ def _measure_time(dataset: str, method: str, run: int, folder: str | os.PathLike
     return {"seconds": time.process_time() - start, "iterations": float(learner.n_iter_)}
 
 
+def _draw_time(cells: Sequence[Cell], folder: Folder) -> Figure:
+    from mahala.papers.results import summarise
+    from mahala.report.plots import curves
+
+    lines = summarise(FIGURE1, SECONDS, cells)
+    points = {
+        method: [(float(line.dataset), line.mean, line.sd) for line in lines if line.method == method]
+        for method in dict.fromkeys(line.method for line in lines)
+    }
+    return curves(points, "250 triplets", "dimension", "CPU seconds of a fit")
+
+
 FIGURE1 = Study(
     paper="boostmetric2009",
     name="figure1",
-    title="Figure 1: CPU seconds of a fit against the dimension, 250 triplets",
-    quantity="seconds",
+    title="BoostMetric 2009, Figure 1: time against the dimension, 250 triplets",
+    quantities=(SECONDS,),
     datasets=DIMENSIONS,
     methods=("BoostMetric", "LMNN"),
     runs=3,
     measure=_measure_time,
-    published={},
     axis="dimension",
+    draw=_draw_time,
 )
-STUDIES = (TABLE1, TABLE2, FIGURE1)
+STUDIES = (
+    replace(TABLE1, quick=replace(TABLE1, datasets=("Wine", "Bal", "Iris", "Breast-Cancer"), runs=2)),
+    replace(TABLE2, quick=replace(TABLE2, runs=2)),
+    replace(FIGURE1, quick=replace(FIGURE1, datasets=DIMENSIONS[:3], runs=1)),
+)

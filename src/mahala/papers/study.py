@@ -1,4 +1,4 @@
-"""A study of a paper: data sets × methods × runs, measured cell by cell, beside the numbers that the paper prints."""
+"""A study of a paper: data sets × methods × runs, measured cell by cell into a file that a killed run goes on from."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import csv
 import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Folder = str | os.PathLike[str] | None
 Numbers = dict[str, float]
-Measure = Callable[[str, str, int, str | os.PathLike[str] | None], Numbers]
+Measure = Callable[[str, str, int, Folder], Numbers]
 PAPERS = ("gml2014", "boostmetric2009")
 KEYS = ("dataset", "method", "run")
 
@@ -48,27 +53,57 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Study:
-    """A table of a paper as data.
+class Quantity:
+    """A number of the cells that a table shows, beside the paper's."""
 
-    `measure(dataset, method, run, folder)` measures one cell, with data from the folder; it gives at least
-    `quantity`, which is the one that the paper prints, and the CPU `seconds` of the fit.
+    name: str
+    title: str
+    published: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)
+    digits: int = 2
+    # Which end is better, where methods are to be ranked by it.
+    better: Literal["lower", "higher"] | None = None
+    # Its values in the runs of a cell, where they are more than the number of that name in each.
+    values: Callable[[Sequence[Numbers]], NDArray[np.float64]] | None = None
+
+    def of(self, runs: Sequence[Numbers]) -> NDArray[np.float64]:
+        if self.values is not None:
+            return self.values(runs)
+        return np.array([numbers[self.name] for numbers in runs if self.name in numbers])
+
+
+SECONDS = Quantity("seconds", "CPU seconds of a fit")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table or a figure of a paper as data.
+
+    `measure(dataset, method, run, folder)` measures one cell, with data from the folder. `draw(cells, folder)` makes
+    the figure, where there is one; it learns anew what a picture needs beyond the cells' numbers.
     """
 
     paper: str
     name: str
     title: str
-    quantity: str
+    quantities: Sequence[Quantity]
     datasets: Sequence[str]
     methods: Sequence[str]
     runs: int
     measure: Measure
-    published: Mapping[str, Mapping[str, Published]]
     # Data sets that are run once, and cells that the paper leaves empty and that are not run.
     once: frozenset[str] = frozenset()
     left_out: frozenset[tuple[str, str]] = frozenset()
-    # Where the study is a figure: what its data sets are numbers of.
-    axis: str | None = None
+    # What the rows are.
+    axis: str = "data set"
+    draw: Callable[[Sequence[Cell], Folder], Figure] | None = None
+    # The study whose cells these are: figures are often other views of a table.
+    cells_of: str | None = None
+    # The same in a minute.
+    quick: Study | None = None
+
+    @property
+    def cells_file(self) -> str:
+        return f"{self.cells_of or self.name}-cells.csv"
 
     def cells(self, datasets: Iterable[str], methods: Iterable[str], runs: int) -> list[tuple[str, str, int]]:
         """The cells of the table, one data set after another, in the order of the runs."""
@@ -80,29 +115,6 @@ class Study:
             for method in methods
             if (dataset, method) not in self.left_out
         ]
-
-
-class Line(NamedTuple):
-    """A cell of a table: ours, of so many runs, beside the paper's."""
-
-    dataset: str
-    method: str
-    runs: int
-    mean: float
-    sd: float
-    seconds: float
-    published: Published | None
-
-    @property
-    def difference(self) -> float:
-        return float("nan") if self.published is None else self.mean - self.published.mean
-
-    @property
-    def off(self) -> bool:
-        """Whether the two are more than two standard deviations of a run apart: the larger of ours and theirs."""
-        if self.published is None:
-            return False
-        return abs(self.difference) > 2.0 * max(self.sd, self.published.sd or 0.0)
 
 
 def read_cells(path: Path) -> list[Cell]:
@@ -118,14 +130,31 @@ def read_cells(path: Path) -> list[Cell]:
 
 
 def append_cell(path: Path, cell: Cell) -> None:
-    """Add a line to the CSV file, with its header where it is the first."""
+    """Add a line to the CSV file; where the cell has numbers that those before had not, the file gets new columns."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.exists()
+    header: list[str] = []
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            header = next(csv.reader(file), [])
+    new = [name for name in cell.numbers if name not in header]
+    if new or not header:
+        _write_cells(path, read_cells(path), [*(header or KEYS), *new])
     with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        if new:
-            writer.writerow([*KEYS, *cell.numbers])
-        writer.writerow([cell.dataset, cell.method, cell.run, *(f"{value:.6g}" for value in cell.numbers.values())])
+        csv.DictWriter(file, [*(header or KEYS), *new]).writerow(_row(cell))
+
+
+def _write_cells(path: Path, cells: Iterable[Cell], header: Sequence[str]) -> None:
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, header)
+        writer.writeheader()
+        writer.writerows(map(_row, cells))
+    temporary.replace(path)
+
+
+def _row(cell: Cell) -> dict[str, str | int]:
+    keys: dict[str, str | int] = {"dataset": cell.dataset, "method": cell.method, "run": cell.run}
+    return keys | {name: f"{value:.6g}" for name, value in cell.numbers.items()}
 
 
 def measure_cells(
@@ -136,7 +165,7 @@ def measure_cells(
     methods: Sequence[str] | None = None,
     runs: int | None = None,
     jobs: int = 1,
-    folder: str | os.PathLike[str] | None = None,
+    folder: Folder = None,
 ) -> Iterator[tuple[int, int, Cell]]:
     """Measure the cells that the file does not hold yet, and add each to it as soon as it is there.
 
@@ -153,75 +182,10 @@ def measure_cells(
         yield done, len(wanted), cell
 
 
-def _measure(study: Study, dataset: str, method: str, run: int, folder: str | os.PathLike[str] | None) -> Cell:
+def _measure(study: Study, dataset: str, method: str, run: int, folder: Folder) -> Cell:
     # One BLAS thread: several are slow on small matrices, and CPU seconds are then those of the work.
     with threadpool_limits(1):
         return Cell(dataset, method, run, study.measure(dataset, method, run, folder))
-
-
-def summarise(study: Study, cells: Iterable[Cell]) -> list[Line]:
-    """The lines of the table, in the paper's order."""
-    groups: dict[tuple[str, str], list[Numbers]] = {}
-    for cell in cells:
-        groups.setdefault((cell.dataset, cell.method), []).append(cell.numbers)
-    lines = []
-    for dataset in study.datasets:
-        for method in study.methods:
-            own = groups.get((dataset, method))
-            if own is None:
-                continue
-            values = np.array([numbers[study.quantity] for numbers in own])
-            lines.append(
-                Line(
-                    dataset,
-                    method,
-                    len(own),
-                    float(values.mean()),
-                    float(values.std(ddof=1)) if len(own) > 1 else 0.0,
-                    float(np.mean([numbers.get("seconds", np.nan) for numbers in own])),
-                    study.published.get(dataset, {}).get(method),
-                )
-            )
-    return lines
-
-
-def table(study: Study, lines: Iterable[Line]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text: a row for each data set, "ours ± sd | paper", starred where they are off."""
-    by_cell = {(line.dataset, line.method): line for line in lines}
-    rows = []
-    for dataset in study.datasets:
-        if not any((dataset, method) in by_cell for method in study.methods):
-            continue
-        row = [dataset]
-        for method in study.methods:
-            line = by_cell.get((dataset, method))
-            published = study.published.get(dataset, {}).get(method)
-            theirs = f" | {'-' if published is None else format(published.mean, 'g')}" if study.published else ""
-            if line is None:
-                row.append(f"-{theirs}" if published else "-")
-            else:
-                spread = f" ± {line.sd:.2f}" if line.runs > 1 else ""
-                row.append(f"{line.mean:.2f}{spread}{theirs}{' *' if line.off else ''}")
-        rows.append(row)
-    return [study.axis or "data set", *study.methods], rows
-
-
-def markdown(study: Study, lines: Sequence[Line]) -> str:
-    """The table as a page shows it, and the seconds beneath."""
-    header, rows = table(study, lines)
-
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cell.replace(" | ", " \\| ") for cell in cells) + " |"  # a bar would end a cell
-
-    text = [f"### {study.title}", "", line(header), "|---" * len(header) + "|", *map(line, rows), ""]
-    if study.quantity == "seconds":
-        return "\n".join(text)
-    seconds = {(each.dataset, each.method): each.seconds for each in lines}
-    text += ["CPU seconds of a fit:", "", line(header), "|---" * len(header) + "|"]
-    for dataset, *_ in rows:
-        cells = (seconds.get((dataset, method)) for method in study.methods)
-        text.append(line([dataset, *("-" if cell is None else f"{cell:.2g}" for cell in cells)]))
-    return "\n".join([*text, ""])
 
 
 def studies(paper: str) -> dict[str, Study]:

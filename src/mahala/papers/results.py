@@ -1,0 +1,172 @@
+"""What comes of a study's cells: means beside the paper's, ranks over the data sets, and how they were measured."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import platform
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mahala.evaluation.statistics import Comparison, friedman_holm
+from mahala.papers.study import Cell, Numbers, Published, Quantity, Study
+
+_PACKAGES = ("mahala", "numpy", "scipy", "scikit-learn", "numba")
+
+
+class Line(NamedTuple):
+    """A cell of a table: ours, of so many runs, beside the paper's."""
+
+    dataset: str
+    method: str
+    runs: int
+    mean: float
+    sd: float
+    published: Published | None
+
+    @property
+    def difference(self) -> float:
+        return math.nan if self.published is None else self.mean - self.published.mean
+
+    @property
+    def off(self) -> bool:
+        """Whether the two are more than two standard deviations of a run apart: the larger of ours and theirs."""
+        if self.published is None:
+            return False
+        spread = max(self.sd, self.published.sd or 0.0)
+        return spread > 0.0 and abs(self.difference) > 2.0 * spread
+
+
+def summarise(study: Study, quantity: Quantity, cells: Iterable[Cell]) -> list[Line]:
+    """The lines of a quantity's table, in the paper's order."""
+    groups: dict[tuple[str, str], list[Numbers]] = {}
+    for cell in cells:
+        groups.setdefault((cell.dataset, cell.method), []).append(cell.numbers)
+    lines = []
+    for dataset in study.datasets:
+        for method in study.methods:
+            values = quantity.of(groups.get((dataset, method), []))
+            if len(values):
+                sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+                published = quantity.published.get(dataset, {}).get(method)
+                lines.append(Line(dataset, method, len(values), float(values.mean()), sd, published))
+    return lines
+
+
+def table(study: Study, quantity: Quantity, lines: Iterable[Line], newline: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text, a row for each data set: ours ± sd, and beneath the paper's and the difference."""
+    by_cell = {(line.dataset, line.method): line for line in lines}
+    columns = [method for method in study.methods if any(own == method for _, own in by_cell)]
+    rows = [
+        [dataset, *(_cell(quantity, by_cell.get((dataset, method)), newline) for method in columns)]
+        for dataset in study.datasets
+        if any((dataset, method) in by_cell for method in columns)
+    ]
+    return [study.axis, *columns], rows
+
+
+def _cell(quantity: Quantity, line: Line | None, newline: str) -> str:
+    if line is None:
+        return "-"
+    ours = f"{line.mean:.{quantity.digits}f}" + (f" ± {line.sd:.{quantity.digits}f}" if line.runs > 1 else "")
+    if line.published is None:
+        return ours
+    star = " *" if line.off else ""
+    return f"{ours}{newline}{line.published.mean:g} ({line.difference:+.{quantity.digits}f}){star}"
+
+
+def ranks(study: Study, quantity: Quantity, lines: Sequence[Line]) -> Comparison | None:
+    """Friedman's test and Holm's over the data sets that have all methods; None where it has nothing to compare."""
+    by_cell = {(line.dataset, line.method): line.mean for line in lines}
+    methods = [method for method in study.methods if any(own == method for _, own in by_cell)]
+    whole = [dataset for dataset in study.datasets if all((dataset, method) in by_cell for method in methods)]
+    if quantity.better is None or len(methods) < 3 or len(whole) < 3:
+        return None
+    sign = 1.0 if quantity.better == "lower" else -1.0
+    return friedman_holm([[sign * by_cell[dataset, method] for method in methods] for dataset in whole], methods)
+
+
+def ranks_in_words(comparison: Comparison) -> str:
+    """Who ranks where, and which differences a test sees."""
+    order = np.argsort(comparison.ranks, kind="stable")
+    places = ", ".join(f"{comparison.methods[i]} {comparison.ranks[i]:.2f}" for i in order)
+    apart = [
+        f"{comparison.methods[i]} before {comparison.methods[j]} (p = {comparison.adjusted[i, j]:.2g})"
+        for at, i in enumerate(order)
+        for j in order[at + 1 :]
+        if comparison.adjusted[i, j] < comparison.alpha
+    ]
+    return (
+        f"Mean ranks over {comparison.n_datasets} data sets: {places}. Friedman's test: p = {comparison.p_value:.2g}. "
+        f"Pairs that differ at {comparison.alpha:g} after Holm's adjustment: {'; '.join(apart) or 'none'}."
+    )
+
+
+def write_table(path: Path, study: Study, cells: Sequence[Cell]) -> None:
+    """The lines of all quantities as a CSV file."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["quantity", study.axis, "method", "runs", "ours", "sd", "paper", "paper_sd", "difference"])
+        for quantity in study.quantities:
+            for line in summarise(study, quantity, cells):
+                theirs = line.published or Published(math.nan)
+                numbers = line.mean, line.sd, theirs.mean, theirs.sd, line.difference
+                shown = ("" if value is None or math.isnan(value) else f"{value:.6g}" for value in numbers)
+                writer.writerow([quantity.name, line.dataset, line.method, line.runs, *shown])
+
+
+class Origin(NamedTuple):
+    """How cells were measured: the last command, the versions, and the seconds of all the runs that it took."""
+
+    command: str
+    versions: dict[str, str]
+    seconds: float
+
+    def in_words(self) -> str:
+        versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
+        minutes, seconds = divmod(round(self.seconds), 60)
+        return f"`{self.command}` · {minutes} min {seconds} s · {versions}"
+
+
+def read_origin(path: Path) -> Origin | None:
+    return Origin(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def record_origin(path: Path, command: str, seconds: float) -> None:
+    """Add the seconds of a run to those of the runs before it that measured other cells of the file."""
+    before = read_origin(path)
+    versions = {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    origin = Origin(command, versions, seconds + (0.0 if before is None else before.seconds))
+    temporary = path.with_suffix(".json.tmp")
+    temporary.write_text(json.dumps(origin._asdict(), indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, pictures: Sequence[str] = ()) -> str:
+    """The study as a page shows it."""
+    text = [f"# {study.title}", ""]
+    if origin is not None:
+        text += [origin.in_words(), ""]
+    for quantity in study.quantities:
+        lines = summarise(study, quantity, cells)
+        header, rows = table(study, quantity, lines, newline="<br>")
+        if not rows:
+            continue
+        text += [f"## {quantity.title}", ""]
+        if any(line.published for line in lines):
+            text += ["Ours ± one standard deviation; beneath it the paper's (the difference), \\* over two apart.", ""]
+        text += [_line(header), "|---" * len(header) + "|", *map(_line, rows), ""]
+        comparison = ranks(study, quantity, lines)
+        if comparison is not None:
+            text += [ranks_in_words(comparison), ""]
+    text += [f"![{study.title}]({picture})\n" for picture in pictures]
+    return "\n".join(text)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("*", "\\*").replace("|", "\\|") for cell in cells) + " |"
