@@ -10,6 +10,7 @@ import pytest
 
 from mahala.papers.results import (
     Line,
+    in_words,
     markdown,
     ranks,
     ranks_in_words,
@@ -57,7 +58,7 @@ def test_table_page_and_file(tmp_path):
     assert rows == [["a", "12.00 ± 1.00 / 12 (+0.00)", "-"], ["bb", "20.00", "21.00"]]
     page = markdown(STUDY, CELLS, None, ["table1.svg"])
     assert "| a | 12.00 ± 1.00<br>12 (+0.00) | - |" in page
-    assert "| bb | - | 0.50 |" in page
+    assert "| bb | - | 0.5 |" in page
     assert "![Errors](table1.svg)" in page
     write_table(tmp_path / "t.csv", STUDY, CELLS)
     written = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
@@ -67,6 +68,12 @@ def test_table_page_and_file(tmp_path):
     }  # fmt: skip
     assert written[1]["paper"] == written[1]["difference"] == ""
     assert len(written) == 5
+
+
+def test_stars():
+    far = Line("a", "m", 3, 10.0, 1.0, Published(20.0))
+    assert in_words(ERROR, far) == ("10.00 ± 1.00", "20", "-10.00*")
+    assert in_words(SECONDS, far) == ("10", "20", "-10")
 
 
 def test_a_quantity_may_choose_among_the_numbers():

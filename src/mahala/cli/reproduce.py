@@ -13,8 +13,10 @@ from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from mahala.papers.study import Cell, Study
+    from mahala.papers.results import Line
+    from mahala.papers.study import Cell, Quantity, Study
 
 
 def reproduce(
@@ -180,27 +182,55 @@ def _write(study: Study, cells: list[Cell], path: Path, folder: Path, data: Path
 
 
 def _print(study: Study, cells: list[Cell], console: Console) -> None:
-    from rich.table import Table
-
-    from mahala.papers.results import ranks, ranks_in_words, summarise, table
+    from mahala.papers.results import ranks, ranks_in_words, summarise
 
     console.print(f"\n[bold]{study.title}[/bold]", highlight=False)
     for quantity in study.quantities:
         lines = summarise(study, quantity, cells)
-        header, rows = table(study, quantity, lines, newline="\n")
-        if not rows:
+        if not lines:
             continue
-        compared = any(line.published for line in lines)
-        caption = "beneath ours: the paper's (difference); * over two standard deviations apart" if compared else None
-        shown = Table(title=quantity.title, caption=caption, show_lines=compared)
-        for name in header:
-            shown.add_column(name, justify="left" if name == study.axis else "right")
-        for row in rows:
-            shown.add_row(*row)
-        console.print(shown)
+        wide = _wide_table(study, quantity, lines)
+        fits = console.measure(wide, options=console.options.update(width=10_000)).maximum <= console.width
+        console.print(wide if fits else _long_table(study, quantity, lines))
         comparison = ranks(study, quantity, lines)
         if comparison is not None:
             console.print(ranks_in_words(comparison), highlight=False)
+
+
+def _wide_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
+    """A row for each data set, a column for each method."""
+    from rich.table import Table
+
+    from mahala.papers.results import table
+
+    compared = any(line.published for line in lines)
+    star = ", * over two standard deviations" if quantity.spread else ""
+    caption = f"beneath ours: the paper's (difference{star})" if compared else None
+    header, rows = table(study, quantity, lines, newline="\n")
+    shown = Table(title=quantity.title, caption=caption, show_lines=compared)
+    for name in header:
+        shown.add_column(name, justify="left" if name == study.axis else "right", no_wrap=True)
+    for row in rows:
+        shown.add_row(*row)
+    return shown
+
+
+def _long_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
+    """A row for each data set and method, for narrow terminals."""
+    from rich.table import Table
+
+    from mahala.papers.results import in_words
+
+    caption = "* over two standard deviations apart" if quantity.spread else None
+    shown = Table(study.axis, "method", title=quantity.title, caption=caption)
+    for name in ("ours", "paper", "difference"):
+        shown.add_column(name, justify="right")
+    for at, line in enumerate(lines):
+        first = at == 0 or lines[at - 1].dataset != line.dataset
+        last = at + 1 == len(lines) or lines[at + 1].dataset != line.dataset
+        name = line.dataset if first else ""
+        shown.add_row(name, line.method, *in_words(quantity, line), end_section=last)
+    return shown
 
 
 def _split(text: str | None) -> list[str]:

@@ -73,11 +73,19 @@ def table(study: Study, quantity: Quantity, lines: Iterable[Line], newline: str)
 def _cell(quantity: Quantity, line: Line | None, newline: str) -> str:
     if line is None:
         return "-"
-    ours = f"{line.mean:.{quantity.digits}f}" + (f" ± {line.sd:.{quantity.digits}f}" if line.runs > 1 else "")
+    ours, theirs, difference = in_words(quantity, line)
+    return f"{ours}{newline}{theirs} ({difference})" if theirs else ours
+
+
+def in_words(quantity: Quantity, line: Line) -> tuple[str, str, str]:
+    """Ours ± sd, the paper's and the difference, starred where it is large; the last two empty where there is none."""
+    ours = f"{line.mean:{quantity.form}}" + (
+        f" ± {line.sd:{quantity.form}}" if quantity.spread and line.runs > 1 else ""
+    )
     if line.published is None:
-        return ours
-    star = " *" if line.off else ""
-    return f"{ours}{newline}{line.published.mean:g} ({line.difference:+.{quantity.digits}f}){star}"
+        return ours, "", ""
+    star = "*" if quantity.spread and line.off else ""
+    return ours, f"{line.published.mean:g}", f"{line.difference:+{quantity.form}}{star}"
 
 
 def ranks(study: Study, quantity: Quantity, lines: Sequence[Line]) -> Comparison | None:
@@ -159,7 +167,9 @@ def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, picture
             continue
         text += [f"## {quantity.title}", ""]
         if any(line.published for line in lines):
-            text += ["Ours ± one standard deviation; beneath it the paper's (the difference), \\* over two apart.", ""]
+            star = "; \\* more than two standard deviations" if quantity.spread else ""
+            ours = "Ours ± one standard deviation" if quantity.spread else "Ours"
+            text += [f"{ours}; beneath it the paper's (and the difference{star}).", ""]
         text += [_line(header), "|---" * len(header) + "|", *map(_line, rows), ""]
         comparison = ranks(study, quantity, lines)
         if comparison is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Folder = str | os.PathLike[str] | None
 Numbers = dict[str, float]
 Measure = Callable[[str, str, int, Folder], Numbers]
-PAPERS = ("gml2014", "boostmetric2009")
+PAPERS = ("pa2013", "gml2014", "boostmetric2009")
 KEYS = ("dataset", "method", "run")
 
 
@@ -59,11 +59,13 @@ class Quantity:
     name: str
     title: str
     published: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)
-    digits: int = 2
+    form: str = ".2f"
     # Which end is better, where methods are to be ranked by it.
     better: Literal["lower", "higher"] | None = None
     # Its values in the runs of a cell, where they are more than the number of that name in each.
     values: Callable[[Sequence[Numbers]], NDArray[np.float64]] | None = None
+    # Whether deviations are shown, and what is far from the paper's starred: not so of seconds on another machine.
+    spread: bool = True
 
     def of(self, runs: Sequence[Numbers]) -> NDArray[np.float64]:
         if self.values is not None:
@@ -71,7 +73,7 @@ class Quantity:
         return np.array([numbers[self.name] for numbers in runs if self.name in numbers])
 
 
-SECONDS = Quantity("seconds", "CPU seconds of a fit")
+SECONDS = Quantity("seconds", "CPU seconds of a fit", form=".2g", spread=False)
 
 
 @dataclass(frozen=True)
