@@ -1,0 +1,123 @@
+"""The documentation: its code runs and prints what it says, its pages are all there, its links lead somewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import mahala
+from mahala.cli.main import app
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md") if DOCS / "results" not in page.parents)
+FENCE = re.compile(r"^```(?P<language>\w+)(?P<title>[^\n]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<target>[^)#\s]*)(?:#[^)\s]*)?\)")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+OUTPUT = 'title="Output"'
+
+
+def name_of(page):
+    return page.relative_to(DOCS).as_posix()
+
+
+def text_of(page):
+    return page.read_text(encoding="utf-8")
+
+
+def run_page(text, run_command):
+    """Runs the blocks of a page one after another in one namespace; yields what each printed, and what it says it does.
+
+    The second is None where no block of output follows.
+    """
+    namespace = {"__name__": "page"}
+    blocks = [found for found in FENCE.finditer(text) if found["language"] in ("python", "bash", "text")]
+    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+        if block["language"] == "python":
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(block["body"], "page", "exec"), namespace)
+            output = printed.getvalue()
+        elif block["language"] == "bash":
+            output = "".join(run_command(line) for line in block["body"].replace("\\\n", " ").splitlines() if line)
+        else:
+            continue
+        follows = after is not None and OUTPUT in after["title"]
+        yield block, output, after["body"] if follows else None
+
+
+def run_command(line):
+    """What a command prints; only `mahala ...` is run, and pipes and the like are not understood."""
+    program, *arguments = shlex.split(line, comments=True)
+    assert program == "mahala", line
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, f"{line}\n{result.output}"
+    return result.stdout
+
+
+def same_but_for_rounding(printed, said):
+    """Words must be the same; numbers may differ as they do from one machine to another."""
+    words = [NUMBER.sub("0", text).split() for text in (printed, said)]
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (printed, said)]
+    return words[0] == words[1] and numbers[0] == pytest.approx(numbers[1], rel=0.02, abs=0.011)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    for block, printed, said in run_page(text_of(page), run_command):
+        if said is not None:
+            assert same_but_for_rounding(printed, said), f"{block['body']}\nprints\n{printed}\nand not\n{said}"
+
+
+def test_outputs_are_compared_with_what_is_printed():
+    page = '```python\nprint("error", 0.25)\n```\n\n```text title="Output"\nerror 0.5\n```\n'
+    ((_, printed, said),) = run_page(page, run_command)
+    assert (printed, said) == ("error 0.25\n", "error 0.5\n")
+    assert not same_but_for_rounding(printed, said)
+    assert not same_but_for_rounding("error 0.5\n", "mistake 0.5\n")
+    assert same_but_for_rounding("error 0.505\n", said)
+
+
+def test_every_learner_and_filter_has_a_page():
+    from mahala.filtering.online_filter import OnlineFilter
+    from mahala.learner import Learner
+
+    exported = [getattr(mahala, name) for name in mahala.__all__]
+    kinds = {kind.__name__ for kind in exported if isinstance(kind, type) and issubclass(kind, Learner | OnlineFilter)}
+    assert {page.stem for page in (DOCS / "learners").glob("*.md")} - {"index"} == kinds
+    table = text_of(DOCS / "learners" / "index.md")
+    for name in kinds:
+        assert f"[{name}]({name}.md)" in table
+
+
+def test_every_page_is_in_the_navigation():
+    named = set(re.findall(r"[\w./-]+\.md", text_of(ROOT / "mkdocs.yml")))
+    assert {name_of(page) for page in PAGES} <= named
+    assert all((DOCS / name).exists() for name in named)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_of_a_page_lead_somewhere(page):
+    without_code = FENCE.sub("", text_of(page))
+    for link in LINK.finditer(without_code):
+        assert (page.parent / link["target"]).exists(), link.group()
+
+
+def test_the_site_builds(tmp_path):
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'mahala[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    index = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r"""(?:src|href)=["']?https?://[^"'> ]*\.(?:js|css|woff2?)""", index), (
+        "nothing is to be fetched"
+    )
