@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli import reproduce
+from mahala.cli import reproduce, stream
 from mahala.cli.group import Group
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("reproduce")(reproduce.reproduce)
+app.command("stream")(stream.stream)
 
 
 def _version(wanted: bool) -> None:
