@@ -115,7 +115,7 @@ def test_features_round_trip(tmp_path):
         (WINE, {"drop": ["alcohol", "colour", "old"], "label": "maker"}, "no columns left"),
         (WINE, {"features": ("alcohol", "sugar")}, "the model needs the feature 'sugar', which .* does not have"),
         (WINE, {"features": ("colour",)}, "column 'colour' is text, but the model knows it as numbers"),
-        (WINE, {"label": "maker", "n_features": 9}, "rows of 4 features, but 9 are needed"),
+        (WINE, {"label": "maker", "n_features": 9}, "rows of 4 features, but the model compares rows of 9"),
         ("a,a=x\nx,1\nx,2\n", {}, "two features named 'a=x'"),
         (
             "a\n1\nNA\n3\n?\nnull\n4\ninf\n\nNaN\n",
@@ -261,8 +261,8 @@ def test_npy(tmp_path):
         assert table[1:] == (None, None)
     assert read_table(path, features=("a", "b")).X.shape == (3, 2)
     for options, words in (
-        ({"n_features": 3}, "rows of 2 features, but 3 are needed"),
-        ({"features": ("a",)}, "rows of 2 features, but 1 are needed"),
+        ({"n_features": 3}, "rows of 2 features, but the model compares rows of 3"),
+        ({"features": ("a",)}, "rows of 2 features, but the model compares rows of 1"),
         ({"label": "y"}, "has no column names; it holds rows only"),
         ({"drop": ["y"]}, "no column names"),
     ):
@@ -343,6 +343,9 @@ def test_svmlight(tmp_path, name, zero_based):
     assert table.labels.dtype == np.int64
     wide = read_table(path, n_features=5).X
     np.testing.assert_array_equal(wide.toarray(), np.hstack([X, np.zeros((2, 2))]))
-    for options, words in (({"n_features": 2}, "but 2 are needed"), ({"label": "y"}, "its labels at the beginning")):
+    for options, words in (
+        ({"n_features": 2}, "but the model compares rows of 2"),
+        ({"label": "y"}, "its labels at the beginning"),
+    ):
         with pytest.raises(ValueError, match=words):
             read_table(path, **options)

@@ -79,7 +79,7 @@ def read_table(
         n_features = n_features if features is None else len(features)
         table = _from_arrays(path, suffix, label, n_features)
     if n_features not in (None, table.X.shape[1]):
-        raise ValueError(f"{path} has rows of {table.X.shape[1]} features, but {n_features} are needed")
+        raise ValueError(f"{path} has rows of {table.X.shape[1]} features, but the model compares rows of {n_features}")
     return table
 
 
