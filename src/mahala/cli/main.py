@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli import reproduce, stream
+from mahala.cli import explain, fit, inspect, reproduce, search, stream, transform
 from mahala.cli.group import Group
 
 app = typer.Typer(
@@ -17,6 +17,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("fit")(fit.fit)
+app.command("transform")(transform.transform)
+app.command("search")(search.search)
+app.command("explain")(explain.explain)
+app.command("inspect")(inspect.inspect)
 app.command("reproduce")(reproduce.reproduce)
 app.command("stream")(stream.stream)
 

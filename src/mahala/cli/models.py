@@ -85,9 +85,9 @@ def read_rows(path: Path, metric: Metric, label: str | None = None, *, items: bo
 
 def spectrum(metric: Metric) -> Any:
     """The eigenvalues (bilinear: singular values), or None where they are not to be had in reasonable time."""
-    from scipy.sparse import issparse
+    from mahala.kernel_map import is_sparse
 
-    if issparse(metric.matrix) or (metric.kind == "bilinear" and max(metric.matrix.shape) > _LARGEST_DECOMPOSED):
+    if is_sparse(metric.matrix) or (metric.kind == "bilinear" and max(metric.matrix.shape) > _LARGEST_DECOMPOSED):
         return None
     return metric.spectrum
 

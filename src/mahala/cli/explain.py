@@ -1,0 +1,130 @@
+"""`mahala explain DATA ROW ROW2`: what the distance of two rows is made of."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mahala.cli.models import Model, check_row_number, load_metric, read_rows
+from mahala.cli.output import Json, print_json
+
+if TYPE_CHECKING:
+    from mahala.metric import Metric
+
+# Characters of the longest bar.
+_BAR = 24
+
+
+def explain(
+    data: Annotated[Path, typer.Argument(help="A table with the features that the model was fitted with.")],
+    row: Annotated[int, typer.Argument(help="The number of a row, from 0.")],
+    row2: Annotated[int, typer.Argument(help="The number of another row, from 0.")],
+    model: Model,
+    top: Annotated[int, typer.Option(help="How many contributions to show.", min=1)] = 10,
+    as_json: Json = False,
+) -> None:
+    """Say why two rows are close or far: which features make up their distance (or similarity), and how much.
+
+    Row numbers count from 0. The contributions of all features sum to the squared distance; one below zero brings the
+    rows closer together. Under a kernel they are those of directions.
+
+    Examples:
+
+        mahala explain wine.csv 0 17 --model wine.safetensors
+
+        mahala explain wine.csv 0 17 --model wine.safetensors --top 3 --json
+    """
+    metric = load_metric(model)
+    X = read_rows(data, metric).X
+    rows = [check_row_number(number, X.shape[0], name) for number, name in ((row, "ROW"), (row2, "ROW2"))]
+    x, x2 = (_dense(X[number]) for number in rows)
+    told = _facts(metric, x, x2) | {"rows": rows}
+    explanation = metric.explain(x, x2)
+    names = explanation.feature_names
+    told["contributions"] = []
+    for name, value in explanation.top(top):
+        line: dict[str, Any] = {"name": name, "contribution": value}
+        if names is not None and explanation.features is not None:
+            at = names.index(name)
+            line["values"] = [float(x[at]), float(x2[at])]
+        told["contributions"].append(line)
+    parts = explanation.features if explanation.features is not None else explanation.directions
+    told["left_out"] = 0 if parts is None else max(0, int((parts != 0.0).sum()) - top)
+    if as_json:
+        print_json(told)
+    else:
+        _show(told)
+
+
+def _dense(row: Any) -> Any:
+    return row.toarray().ravel() if hasattr(row, "toarray") else row
+
+
+def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:
+    """The distance or the similarity of two rows, and the plain one."""
+    if metric.kind == "bilinear":
+        plain = float(x @ x2) if metric.matrix.shape[0] == metric.matrix.shape[1] else None
+        return {"kind": metric.kind, "similarity": metric.similarity(x, x2), "inner_product": plain}
+    squared = metric.distance(x, x2, squared=True)
+    difference = (x - x2) if metric.scales is None else (x - x2) / metric.scales
+    return {
+        "kind": metric.kind,
+        "distance": math.sqrt(squared) if squared >= 0.0 else None,
+        "squared_distance": squared,
+        "euclidean": math.sqrt(float(difference @ difference)),
+        "scaled": metric.scales is not None,
+        "threshold": metric.threshold,
+        "similar": None if metric.threshold is None else squared <= metric.threshold,
+    }
+
+
+def _show(told: dict[str, Any]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    one, other = (str(number) for number in told["rows"])
+    if told["kind"] == "bilinear":
+        total = told["similarity"]
+        plain = "" if told["inner_product"] is None else f" (inner product {told['inner_product']:.4g})"
+        console.print(f"The similarity of rows {one} and {other} is [bold]{total:.4g}[/bold]{plain}.")
+    else:
+        total = told["squared_distance"]
+        shown = f"{told['distance']:.4g}" if told["distance"] is not None else f"the root of {total:.4g}"
+        scaled = " of the scaled features" if told["scaled"] else ""
+        console.print(
+            f"The learned distance of rows {one} and {other} is [bold]{shown}[/bold], squared {total:.4g}; "
+            f"the Euclidean one{scaled} is {told['euclidean']:.4g}."
+        )
+        if told["threshold"] is not None:
+            word = "similar" if told["similar"] else "dissimilar"
+            console.print(f"The model calls them {word}: up to {told['threshold']:.4g} squared counts as similar.")
+    lines = told["contributions"]
+    if not lines:
+        console.print("There is nothing that sets them apart.")
+        return
+    with_values = "values" in lines[0]
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("feature" if with_values else "direction", overflow="fold")
+    for number in (one, other) if with_values else ():
+        table.add_column(f"row {number}", justify="right")
+    table.add_column("contribution", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("", min_width=_BAR, no_wrap=True)
+    largest = max(abs(line["contribution"]) for line in lines)
+    for line in lines:
+        value = line["contribution"]
+        share = f"{value / total:.0%}" if total else ""
+        length = round(_BAR * abs(value) / largest) if largest else 0
+        bar = f"[{'cyan' if value >= 0 else 'red'}]{('█' if value >= 0 else '▒') * length}[/]"
+        name = line["name"] if with_values else line["name"].removeprefix("direction ")
+        values = [f"{number:.4g}" for number in line.get("values", ())]
+        table.add_row(escape(name), *values, f"{value:.4g}", share, bar)
+    console.print(table)
+    if told["left_out"]:
+        console.print(f"[dim]{told['left_out']:,} smaller ones are not shown; --top shows more.[/dim]")

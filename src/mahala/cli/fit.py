@@ -1,0 +1,180 @@
+"""`mahala fit DATA`: a model file from a table."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from mahala.cli.models import check_output, learner_named, spectrum
+from mahala.cli.output import Json, print_json
+
+if TYPE_CHECKING:
+    from mahala.learner import Learner
+    from mahala.metric import Metric
+    from mahala.tables import Table
+
+# Comparing every row with every other one takes longer than many a fit; beyond this a sample says as much.
+_MOST_MEASURED = 10_000
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .parquet, .npz or .svm.")],
+    output: Annotated[Path, typer.Option(help="The model file to write.")],
+    label: Annotated[str | None, typer.Option(help="The column of labels; in .npz files the array (y).")] = None,
+    learner: Annotated[str, typer.Option(help="PA, GML, LMNN, OASIS or another learner, in any case.")] = "PA",
+    settings: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, a parameter of the learner.")] = None,
+    scaling: Annotated[
+        Literal["standard", "none"] | None,
+        typer.Option(help="Divide features by their standard deviation. Default: yes, but for sparse and bilinear."),
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be given several times.")] = None,
+    state: Annotated[bool, typer.Option("--state", help="Save the whole learner, to go on with; no scaling.")] = False,
+    seed: Annotated[int, typer.Option(help="random_state of the learner.", min=0)] = 0,
+    as_json: Json = False,
+) -> None:
+    """Learn a metric from a table with labels, and write it to a model file that takes raw rows.
+
+    The model file holds the names and scales of the features, so that `transform`, `search` and `explain` take tables
+    as they are. What is printed of its error is measured on the rows that it was learned from; `mahala compare` gives
+    that of new rows. Ctrl-C keeps what was learned so far, where the learner goes through iterations.
+
+    Examples:
+
+        mahala fit wine.csv --label maker --output wine.safetensors
+
+        mahala fit wine.csv --label maker --learner lmnn --set n_neighbors=5 --output wine.safetensors
+
+        mahala fit clicks.npz --learner oasis --state --output state.safetensors
+    """
+    from mahala.progress import show_progress
+    from mahala.scaling import divided, feature_scales
+    from mahala.tables import read_table
+
+    check_output(output)
+    chosen = learner_named(learner, settings or [], seed)
+    table = read_table(data, label=label, drop=drop or ())
+    _check_labels(table, chosen, data)
+    how = _scaling(scaling, chosen, table, state)
+    scales = feature_scales(table.X, how)
+    X = divided(table.X, scales)
+    started = time.perf_counter()
+    try:
+        with show_progress():
+            chosen.fit(X, table.labels)
+    except KeyboardInterrupt:
+        if getattr(chosen, "stop_reason_", None) != "interrupted":
+            raise  # there is no model yet
+    seconds = time.perf_counter() - started
+    metric = replace(chosen.metric_, feature_names=table.feature_names)
+    told = _summary(chosen, metric, table, X) | {"scaling": how, "seconds": seconds, "file": str(output)}
+    if state:
+        if table.feature_names is not None:
+            chosen.feature_names_in_ = _names(table)
+        chosen.save(output)
+    else:
+        replace(metric, scales=None if how == "none" else scales).save(output)
+    if as_json:
+        print_json(told)
+    else:
+        _show(told, settings or [], state)
+
+
+def _check_labels(table: Table, learner: Learner, data: Path) -> None:
+    from sklearn.utils import get_tags
+
+    if table.labels is None and get_tags(learner).target_tags.required:
+        name = type(learner).__name__
+        if table.feature_names is None:
+            raise ValueError(f"{data} holds no labels, which {name} learns from: use an .npz file of X and y")
+        raise ValueError(f"--label must name the column of labels, which {name} learns from")
+
+
+def _scaling(
+    asked: Literal["standard", "none"] | None, learner: Learner, table: Table, state: bool
+) -> Literal["standard", "none"]:
+    from mahala.kernel_map import is_sparse
+    from mahala.triplet_learner import TripletLearner
+
+    bilinear = isinstance(learner, TripletLearner)
+    if asked == "standard" and (bilinear or state):
+        why = (
+            f"{type(learner).__name__} learns a bilinear similarity, whose items stay as they are"
+            if bilinear
+            else "--state saves the learner, which takes rows as it has learned from them"
+        )
+        raise ValueError(f"--scaling must be none here: {why}")
+    if asked is not None:
+        return asked
+    return "none" if bilinear or state or is_sparse(table.X) else "standard"
+
+
+def _names(table: Table) -> Any:
+    import numpy as np
+
+    return np.array(table.feature_names, dtype=object)
+
+
+def _summary(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str, Any]:
+    import numpy as np
+
+    values = spectrum(metric)
+    told: dict[str, Any] = {
+        "learner": type(learner).__name__,
+        "rows": X.shape[0],
+        "classes": None if table.labels is None else len(np.unique(table.labels)),
+        "features": X.shape[1],
+        "rank": None if values is None else metric.n_components,
+        "stopped": getattr(learner, "stop_reason_", None),
+    }
+    if table.labels is None:
+        return told
+    return told | _before_and_after(metric, X, table.labels)
+
+
+def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
+    """A number for the Euclidean distance and for the metric, from rows each compared with the others."""
+    import numpy as np
+
+    from mahala.evaluation.knn import knn_error
+    from mahala.evaluation.ranking import mean_average_precision
+
+    n_rows = X.shape[0]
+    if n_rows > _MOST_MEASURED:
+        chosen = np.sort(np.random.default_rng(0).permutation(n_rows)[:_MOST_MEASURED])
+        X, y, n_rows = X[chosen], y[chosen], _MOST_MEASURED
+    if metric.kind == "bilinear":
+        measure = "mean average precision"
+        before, after = (mean_average_precision(m, X, y) for m in (None, metric))
+    else:
+        k = min(3, n_rows - 1)
+        measure = f"{k}-NN error"
+        before, after = (knn_error(m, X, y, k=k).at(k) for m in (None, metric.projected()))
+    return {"measure": measure, "rows_measured": n_rows, "before": before, "after": after}
+
+
+def _show(told: dict[str, Any], settings: list[str], state: bool) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_row("learner", escape(" ".join([told["learner"], *settings])))
+    classes = "" if told["classes"] is None else f" of {told['classes']} classes"
+    grid.add_row("learned from", f"{told['rows']:,} rows{classes}")
+    scaled = ", divided by their standard deviation" if told["scaling"] == "standard" else ""
+    grid.add_row("features", f"{told['features']:,}{scaled}")
+    if told["rank"] is not None:
+        grid.add_row("rank", f"{told['rank']:,}")
+    if "measure" in told:
+        sample = "" if told["rows_measured"] == told["rows"] else f" ({told['rows_measured']:,} of them)"
+        grid.add_row(told["measure"], f"{told['before']:.1%} Euclidean → [bold]{told['after']:.1%}[/bold] learned")
+        grid.add_row("", f"[dim]on the training rows{sample}, leave-one-out; of new rows: mahala compare[/dim]")
+    stopped = ", stopped by Ctrl-C" if told["stopped"] == "interrupted" else ""
+    grid.add_row("took", f"{told['seconds']:.2g} s{stopped}")
+    grid.add_row("state" if state else "model", escape(told["file"]))
+    Console(highlight=False).print(grid)

@@ -1,0 +1,133 @@
+"""`mahala inspect MODEL`: what a model file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mahala.cli.models import load_model, spectrum
+from mahala.cli.output import Json, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mahala.learner import Learner
+    from mahala.metric import Metric
+
+# Characters of the longest bar.
+_BAR = 40
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A model file: what `mahala fit` wrote, or the state of a learner.")],
+    top: Annotated[int, typer.Option(help="How many eigenvalues and features to show.", min=1)] = 10,
+    as_json: Json = False,
+) -> None:
+    """Say what a model file holds: the learner and its parameters, the shape of its matrix, what weighs most.
+
+    Examples:
+
+        mahala inspect wine.safetensors
+
+        mahala inspect state.safetensors --top 3 --json
+    """
+    metric, learner = load_model(model)
+    told = _facts(metric, learner, top)
+    if as_json:
+        print_json(told)
+    else:
+        _show(told, model)
+
+
+def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
+    import numpy as np
+
+    origin = metric.origin or {}
+    values = spectrum(metric)
+    told: dict[str, Any] = {
+        "holds": "metric" if learner is None else "learner",
+        "learner": origin.get("learner"),
+        "params": origin.get("params"),
+        "kind": metric.kind,
+        "shape": list(metric.matrix.shape),
+        "features": metric.n_features_in,
+        "kernel": None if metric.kernel_map is None else metric.kernel_map.kernel,
+        "scaled": metric.scales is not None,
+        "threshold": metric.threshold,
+        "sparsity": metric.sparsity,
+        "rank": None if values is None else metric.n_components,
+        "spectrum": None if values is None else values[:top].tolist(),
+        "weights": None,
+        "comparisons": getattr(learner, "n_steps_", None),
+        "updates": getattr(learner, "n_updates_", None),
+        "mistakes": getattr(learner, "n_mistakes_", None),
+        "iterations": getattr(learner, "n_iter_", None),
+        "objective": getattr(learner, "objective_", None),
+        "stopped": getattr(learner, "stop_reason_", None),
+    }
+    if metric.kernel_map is None and metric.matrix.shape[0] == metric.matrix.shape[1]:
+        weights = np.asarray(metric.matrix.diagonal())
+        names = metric.feature_names or [f"x{i}" for i in range(len(weights))]
+        order = np.argsort(-np.abs(weights), kind="stable")[:top]
+        told["weights"] = [{"feature": names[i], "weight": float(weights[i])} for i in order]
+    return told
+
+
+def _show(told: dict[str, Any], path: Path) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    what = "a bilinear similarity xᵀMy" if told["kind"] == "bilinear" else "a Mahalanobis distance"
+    whole = "the whole state of a learner of " if told["holds"] == "learner" else ""
+    console.print(f"[bold]{escape(str(path))}[/bold] holds {whole}{what}")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    if told["learner"] is not None:
+        params = ", ".join(f"{key}={value!r}" for key, value in sorted((told["params"] or {}).items()))
+        grid.add_row("learner", escape(f"{told['learner']}({params})"))
+    kernel = f" by the kernel {told['kernel']}, from {told['features']:,} features" if told["kernel"] else ""
+    grid.add_row("matrix", f"{' × '.join(f'{length:,}' for length in told['shape'])}{kernel}")
+    if told["rank"] is not None:
+        grid.add_row("rank", f"{told['rank']:,}")
+    if told["sparsity"]:
+        grid.add_row("zeros", f"{told['sparsity']:.1%} of the entries")
+    if told["scaled"]:
+        grid.add_row("scaling", "features are divided by their own scale first")
+    if told["threshold"] is not None:
+        grid.add_row("threshold", f"squared distances up to {told['threshold']:.4g} count as similar")
+    if told["comparisons"] is not None:
+        n = told["comparisons"]
+        wrong = f", {told['mistakes'] / n:.1%} predicted wrongly" if n else ""
+        grid.add_row("has seen", f"{n:,} comparisons, {told['updates']:,} updates{wrong}")
+    if told["iterations"] is not None:
+        grid.add_row(
+            "iterations", f"{told['iterations']:,}, objective {told['objective']:.6g}, stopped: {told['stopped']}"
+        )
+    console.print(grid)
+    if told["spectrum"]:
+        name = "singular values" if told["kind"] == "bilinear" else "eigenvalues"
+        _bars(console, f"Leading {name}", [(str(i + 1), value) for i, value in enumerate(told["spectrum"])])
+    if told["weights"]:
+        title = "Features that weigh most (diagonal of M" + (", of scaled features)" if told["scaled"] else ")")
+        _bars(console, title, [(line["feature"], line["weight"]) for line in told["weights"]])
+
+
+def _bars(console: Console, title: str, lines: list[tuple[str, float]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", overflow="fold", max_width=40)
+    grid.add_column(justify="right")
+    grid.add_column(no_wrap=True)
+    largest = max(abs(value) for _, value in lines)
+    for name, value in lines:
+        length = round(_BAR * abs(value) / largest) if largest else 0
+        bar = f"[{'cyan' if value >= 0 else 'red'}]{('█' if value >= 0 else '▒') * length}[/]"
+        grid.add_row(escape(name), f"{value:.4g}", bar)
+    console.print(f"\n[bold]{title}[/bold]")
+    console.print(grid)

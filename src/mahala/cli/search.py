@@ -1,0 +1,135 @@
+"""`mahala search ITEMS`: the items nearest to queries."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from mahala.cli.models import Model, check_output, check_row_number, load_metric, read_rows, whole_file
+from mahala.cli.output import print_json
+
+if TYPE_CHECKING:
+    from mahala.metric import Metric
+
+# Queries whose distances are computed at a time.
+_BLOCK = 256
+
+
+class Found(NamedTuple):
+    """The items found for a query, nearest first: their row numbers, labels where there are such, and scores."""
+
+    query: int
+    rows: list[int]
+    labels: list[Any] | None
+    scores: list[float]
+
+
+def search(
+    items: Annotated[Path, typer.Argument(help="A table of the items to search.")],
+    model: Model,
+    queries: Annotated[Path | None, typer.Option(help="A table of queries.")] = None,
+    row: Annotated[list[int] | None, typer.Option(help="A row of ITEMS as a query, from 0; several times.")] = None,
+    k: Annotated[int, typer.Option("-k", help="Items to find for each query, at most.", min=1)] = 10,
+    label: Annotated[str | None, typer.Option(help="A column of ITEMS to show.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A .csv file to write instead.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a query, for scripts.")] = False,
+) -> None:
+    """Find the items nearest to each query under the learned distance (or most similar, under a bilinear similarity).
+
+    Row numbers count from 0. A row of ITEMS that is a query itself is left out of its own results.
+
+    Examples:
+
+        mahala search wine.csv --row 17 --model wine.safetensors --label maker
+
+        mahala search items.npy --queries queries.npy --model m.safetensors -k 5 --json
+    """
+    if (queries is None) == (not row):
+        raise ValueError("give either --queries, a table, or --row, a row number of ITEMS")
+    if output is not None:
+        check_output(output, ".csv")
+    metric = load_metric(model)
+    table = read_rows(items, metric, label, items=True)
+    if row:
+        rows = [check_row_number(number, table.X.shape[0], "--row") for number in row]
+        if metric.matrix.shape[0] != metric.matrix.shape[1]:
+            raise ValueError(
+                "--row needs items with the features of queries, but this similarity has others: --queries"
+            )
+        asked, numbers, own = table.X[rows], rows, True
+    else:
+        assert queries is not None, "either is given"
+        asked = read_rows(queries, metric).X
+        numbers, own = list(range(asked.shape[0])), False
+    score = "similarity" if metric.kind == "bilinear" else "distance"
+    found = _find(metric, asked, numbers, table.X, table.labels, k, own)
+    if output is not None:
+        _write(output, found, score)
+        typer.echo(f"The results of {len(numbers):,} queries are in {output}")
+    elif as_json:
+        plural = "similarities" if score == "similarity" else "distances"
+        for one in found:
+            print_json({"query": one.query, "rows": one.rows, "labels": one.labels, plural: one.scores})
+    else:
+        _show(found, score, table.labels is not None)
+
+
+def _find(
+    metric: Metric, queries: Any, numbers: list[int], items: Any, labels: Any, k: int, own: bool
+) -> Iterator[Found]:
+    import numpy as np
+
+    n_items = items.shape[0]
+    k = min(k, n_items - own)
+    if k == 0:
+        raise ValueError("ITEMS has one row only, which is the query: there is nothing to find")
+    for start in range(0, queries.shape[0], _BLOCK):
+        block = queries[start : start + _BLOCK]
+        names = np.array(numbers[start : start + _BLOCK])
+        order = metric.rank(block, items, k + own)
+        if own:
+            # The query itself, or the last where items that equal it come before it.
+            mine = order == names[:, None]
+            mine[~mine.any(axis=1), -1] = True
+            order = order[~mine].reshape(len(order), k)
+        left, right = block[np.repeat(np.arange(len(names)), k)], items[order.ravel()]
+        compare = metric.similarity if metric.kind == "bilinear" else metric.distance
+        scores = compare(left, right).reshape(order.shape)
+        for name, rows, values in zip(names.tolist(), order, scores, strict=True):
+            yield Found(name, rows.tolist(), None if labels is None else labels[rows].tolist(), values.tolist())
+
+
+def _write(path: Path, found: Iterator[Found], score: str) -> None:
+    with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, one in enumerate(found):
+            if number == 0:
+                writer.writerow(["query", "rank", "row", *(["label"] if one.labels else []), score])
+            for place, (item, value) in enumerate(zip(one.rows, one.scores, strict=True)):
+                kept = [one.labels[place]] if one.labels else []
+                writer.writerow([one.query, place + 1, item, *kept, value])
+
+
+def _show(found: Iterator[Found], score: str, labelled: bool) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("query", "rank", "item"):
+        table.add_column(name, justify="right")
+    if labelled:
+        table.add_column("label")
+    table.add_column(score, justify="right")
+    for one in found:
+        for place, (item, value) in enumerate(zip(one.rows, one.scores, strict=True)):
+            kept = [escape(str(one.labels[place]))] if one.labels else []
+            query = str(one.query) if place == 0 else ""
+            table.add_row(query, str(place + 1), str(item), *kept, f"{value:.4g}")
+        table.add_section()
+    Console(highlight=False).print(table)

@@ -1,0 +1,93 @@
+"""`mahala transform DATA`: rows for which the learned distance is the Euclidean one."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mahala.cli.models import Model, check_output, load_metric, read_rows, whole_file
+from mahala.cli.output import Json, print_json
+
+
+def transform(
+    data: Annotated[Path, typer.Argument(help="A table with the features that the model was fitted with.")],
+    model: Model,
+    output: Annotated[Path, typer.Option(help="The file to write: .npy, .npz, .csv or .parquet.")],
+    components: Annotated[int | None, typer.Option(help="Keep this many leading directions.", min=1)] = None,
+    label: Annotated[str | None, typer.Option(help="A column of labels to keep; not in .npy files.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write rows whose Euclidean distances are the learned ones, for any index or classifier.
+
+    Under a bilinear similarity they are queries, whose inner products with items as they are are the similarities.
+    The columns are named z0, z1, ...; in .npz files the rows are X (or the parts of a CSR matrix) and labels y.
+
+    Examples:
+
+        mahala transform wine.csv --model wine.safetensors --output rows.npy
+
+        mahala transform wine.csv --model wine.safetensors --components 2 --label maker --output plane.csv
+    """
+    check_output(output, ".npy", ".npz", ".csv", ".parquet")
+    if label is not None and output.suffix.lower() == ".npy":
+        raise ValueError("--label does not go with an .npy file, which holds rows only: write .npz, .csv or .parquet")
+    metric = load_metric(model)
+    table = read_rows(data, metric, label)
+    if components is not None:
+        metric = metric.truncate(components)
+    rows = metric.embed(table.X)
+    with whole_file(output) as temporary:
+        _write(temporary, rows, label or "y", table.labels)
+    if as_json:
+        print_json({"rows": rows.shape[0], "columns": rows.shape[1], "kind": metric.kind, "file": str(output)})
+    else:
+        what = "queries" if metric.kind == "bilinear" else "rows"
+        typer.echo(f"{rows.shape[0]:,} {what} of {rows.shape[1]:,} columns are in {output}")
+
+
+def _write(path: Path, rows: Any, label: str, labels: Any) -> None:
+    import numpy as np
+
+    from mahala.kernel_map import is_sparse
+
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        kept = {} if labels is None else {"y": labels if labels.dtype != object else labels.astype(str)}
+        if is_sparse(rows):
+            parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": rows.shape}
+        else:
+            parts = {"X": rows}
+        np.savez_compressed(path, **parts, **kept)
+        return
+    if is_sparse(rows):
+        rows = rows.toarray()
+    if suffix == ".npy":
+        np.save(path, rows)
+        return
+    columns = {f"z{j}": rows[:, j].tolist() for j in range(rows.shape[1])}
+    if labels is not None:
+        columns[label if label not in columns else f"{label}_label"] = labels.tolist()
+    if suffix == ".parquet":
+        _write_parquet(path, columns)
+        return
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _write_parquet(path: Path, columns: dict[str, list[Any]]) -> None:
+    try:
+        try:
+            import polars
+
+            polars.DataFrame(columns).write_parquet(path)
+        except ImportError:
+            import pandas
+
+            pandas.DataFrame(columns).to_parquet(path)
+    except ImportError:
+        raise ImportError("Parquet files need polars, or pandas with pyarrow: pip install 'mahala[parquet]'") from None
