@@ -174,7 +174,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
 
 def _decode(line: bytes) -> dict[str, Any]:
     try:
-        given = _DECODER.decode(line.decode("utf-8"))
+        given = _DECODER.decode(line.rstrip().decode("utf-8"))
     except LineError:
         raise
     except json.JSONDecodeError as error:

@@ -44,23 +44,24 @@ def stream(
 
     A line is a pair, `{"x": [0.1, 2], "x2": [0, 1.5], "similar": true}`, or a triplet,
     `{"query": [1, 2], "positive": [1, 3], "negative": [5, 0]}`. A point is a list of numbers, an object
-    `{"17": 0.5}` of the features that are not zero, or (with --items) the number of a row. Other keys are passed through.
+    `{"17": 0.5}` of the features that are not zero, or (with --items) the number of a row. Other keys are passed
+    through.
 
     Out comes `{"line": 1, "similar": true, "predicted": false, "margin": -0.2}` for a pair and
-    `{"line": 1, "right": true, "margin": 0.7}` for a triplet. The margin is what the prediction goes by: threshold minus
-    squared distance (LEGO gives none), or how much more similar the positive is.
+    `{"line": 1, "right": true, "margin": 0.7}` for a triplet. The margin is what the prediction goes by: threshold
+    minus squared distance (LEGO gives none), or how much more similar the positive is.
 
     The model file also holds the place in the input. So the same command again goes on where it stopped, however that
-    came about (kill -9 too), and ends with the same model; of a log that grows it learns what is new. Lines after the last
-    checkpoint are learned from, and printed, again: each is printed at least once. When an input has been read to its
-    end, another one is learned from its first line on; before that another one is refused, unless --new-input is given
-    (once: to go on with it, leave it out).
+    came about (kill -9 too), and ends with the same model; of a log that grows it learns what is new. Lines after the
+    last checkpoint are learned from, and printed, again: each is printed at least once. When an input has been read to
+    its end, another one is learned from its first line on; before that another one is refused, unless --new-input is
+    given (once: to go on with it, leave it out).
 
     Malformed lines are named on stderr, counted and skipped. At the very end, one without a newline may still be being
     written: it is read again next time.
 
-    Exit codes: 0 all learned, 2 something to mend, 3 some lines were malformed, 130 or 143 stopped by Ctrl-C or SIGTERM,
-    with a checkpoint.
+    Exit codes: 0 all learned, 2 something to mend, 3 some lines were malformed, 130 or 143 stopped by Ctrl-C or
+    SIGTERM, with a checkpoint.
 
     Examples:
 
@@ -193,11 +194,9 @@ def _beginner(name: str, settings: list[str], seed: int) -> Learner:
     """A new learner. Unless told otherwise it keeps no history, which would grow with the stream."""
     from mahala.cli.models import learner_named
 
-    learner = learner_named(name, settings)
-    given = {setting.partition("=")[0].strip() for setting in settings}
-    defaults = {"record": False, "random_state": seed}
-    known = learner.get_params(deep=False)
-    learner.set_params(**{key: value for key, value in defaults.items() if key in known and key not in given})
+    learner = learner_named(name, settings, seed)
+    if "record" in learner.get_params(deep=False) and not any(given.startswith("record") for given in settings):
+        learner.set_params(record=False)
     return learner
 
 

@@ -1,0 +1,507 @@
+"""Streams of lines: what is learned, where it goes on, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import mahala
+from mahala.json_lines import PAIR, TRIPLET, LineError, LineReader
+from mahala.stream import Learned, Malformed, Stream, read_lines
+
+D = 5
+LEARNERS = {
+    "PA-": mahala.PA("LS", C=0.1),
+    "PA+": mahala.PA("I", C=0.5, psd="every"),
+    "PA 7": mahala.PA("II", C=0.5, psd=7),
+    "PA kernel": mahala.PA("I", C=0.5, kernel="rbf", kernel_params={"gamma": 0.1}),
+    "POLA": mahala.POLA(),
+    "LEGO": mahala.LEGO(similar_target=1.0, dissimilar_target=8.0),
+    "RDML": mahala.RDML(),
+    "OASIS": mahala.OASIS(C=0.1),
+    "OASIS sparse": mahala.OASIS(C=0.1, storage="sparse"),
+    "OGD": mahala.OGD(),
+    "SORS": mahala.SORS(),
+    "SORS sparse": mahala.SORS(storage="sparse", average=True),
+    "AdaSORS": mahala.AdaSORS(),
+    "AROMA": mahala.AROMA(),
+    "AROMA diagonal": mahala.AROMA(covariance="diagonal"),
+}
+
+
+def fresh(name):
+    return clone(LEARNERS[name]).set_params(record=False, random_state=0)
+
+
+def is_pair(learner):
+    return hasattr(learner, "threshold_") or isinstance(learner, (mahala.PA, mahala.POLA, mahala.LEGO, mahala.RDML))
+
+
+def objects(name, n, seed=0):
+    """Comparisons as the lines hold them."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(n, 3, D)).round(3).tolist()
+    if is_pair(LEARNERS[name]):
+        return [{"x": x, "x2": x2, "similar": bool(rng.random() < 0.5)} for x, x2, _ in points]
+    return [{"query": x, "positive": y, "negative": z} for x, y, z in points]
+
+
+def encode(things):
+    return [json.dumps(thing).encode() + b"\n" for thing in things]
+
+
+def lines_of(name, n, seed=0):
+    return encode(objects(name, n, seed))
+
+
+def learn_all(path, lines, learner=None, **options):
+    """Everything that there is to learn, saved at the end."""
+    stream = Stream(path, learner, **options)
+    results = list(stream.learn(lines))
+    stream.save()
+    return stream, results
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state.safetensors"
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_predicts_and_learns_as_learn_one(name, path):
+    things, twin = objects(name, 40), fresh(name)
+    stream, results = learn_all(path, encode(things), fresh(name))
+    for number, (thing, result) in enumerate(zip(things, results, strict=True), start=1):
+        predicted = twin.learn_one(*thing.values())
+        assert isinstance(result, Learned)
+        assert result.line == result.record["line"] == number
+        if "similar" in thing:
+            assert result.record["predicted"] == predicted
+            assert result.right == (predicted == thing["similar"] == result.record["similar"])
+        else:
+            assert result.right == predicted == result.record["right"]
+    assert mahala.load_learner(path).n_steps_ == 40
+    header, arrays = twin.to_parts()
+    found, found_arrays = mahala.load_learner(path).to_parts()
+    assert found == header
+    assert all(np.array_equal(array, found_arrays[key]) for key, array in arrays.items())
+    assert "_note" not in vars(stream.learner)
+
+
+def margin_of(learner, thing):
+    """The margin by the definition, from the metric as it is."""
+    if "similar" in thing:
+        metric = learner.raw_metric_ if hasattr(learner, "raw_metric_") else learner.metric_
+        v = np.subtract(thing["x"], thing["x2"])
+        return metric.threshold - v @ metric.matrix @ v
+    return np.array(thing["query"]) @ learner._model.matrix() @ np.subtract(thing["positive"], thing["negative"])
+
+
+@pytest.mark.parametrize("name", sorted(set(LEARNERS) - {"LEGO", "PA kernel", "SORS sparse"}))
+def test_margin_is_that_before_the_update(name, path):
+    things = objects(name, 30)
+    learn_all(path, encode(things[:10]), fresh(name))
+    stream = Stream(path)
+    results = stream.learn(encode(things))
+    for thing in things[10:]:
+        expected = margin_of(stream.learner, thing)
+        result = next(results)
+        assert result.record["margin"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        assert result.record.get("predicted", result.right) == (result.record["margin"] > 0)
+
+
+def test_lego_has_no_margin(path):
+    _, results = learn_all(path, lines_of("LEGO", 3), fresh("LEGO"))
+    assert all("margin" not in result.record for result in results)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_crash_at_any_checkpoint_leaves_the_same_bytes(name, tmp_path):
+    lines = lines_of(name, 12)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    learn_all(whole, lines, fresh(name))
+    learn_all(tmp_path / "again", lines, fresh(name))
+    assert (tmp_path / "again").read_bytes() == whole.read_bytes()
+    for _ in range(12):  # one line a life
+        stream = Stream(broken, fresh(name))
+        results = stream.learn(lines)
+        next(results)
+        stream.save()
+        next(results, None)  # learned from, but not saved: learned from again in the next life
+    learn_all(broken, lines)
+    assert broken.read_bytes() == whole.read_bytes()
+
+
+def test_goes_on_after_the_last_save_with_the_same_numbers(path):
+    lines = lines_of("PA-", 20)
+    stream = Stream(path, fresh("PA-"))
+    for result in stream.learn(lines):
+        if result.line == 8:
+            stream.save()
+        if result.line == 13:
+            break
+    stream, results = learn_all(path, lines)
+    assert stream.skipped == 8
+    assert [result.line for result in results] == list(range(9, 21))
+
+
+def test_learns_what_is_new_of_a_log_that_grows(path):
+    lines = lines_of("OASIS", 250)
+    for n in (0, 1, 1, 60, 99, 100, 101, 101, 180, 250, 250):
+        before = path.read_bytes() if path.exists() else None
+        stream, results = learn_all(path, lines[:n], fresh("OASIS"))
+        assert len(results) == n - stream.skipped
+        assert not stream.began_anew
+        if not results and before is not None:
+            assert path.read_bytes() == before
+    assert stream.skipped == 250
+    assert mahala.load_learner(path).n_steps_ == 250
+
+
+@pytest.mark.parametrize("n", [1, 50, 150])
+@pytest.mark.parametrize("at", [0, 40, 120])
+def test_another_input_after_the_end_of_one_is_learned_from_its_first_line(n, at, path):
+    lines = lines_of("PA-", 150)
+    learn_all(path, lines[:n], fresh("PA-"))
+    others = lines[:at] + lines_of("PA-", 30, seed=1)
+    if at >= n:  # these only go on
+        assert learn_all(path, others)[0].skipped == n
+    elif at >= 100:
+        with pytest.raises(ValueError, match="was changed before line 150"):
+            learn_all(path, [*others, *lines])
+    else:
+        stream, results = learn_all(path, others)
+        assert stream.began_anew
+        assert [result.line for result in results] == list(range(1, len(others) + 1))
+        assert learn_all(path, others)[0].skipped == len(others)
+
+
+def test_another_input_in_the_middle_of_one_is_refused(path):
+    lines, others = lines_of("PA-", 20), lines_of("PA-", 20, seed=1)
+    stream = Stream(path, fresh("PA-"))
+    next(stream.learn(lines))
+    stream.save()
+    before = path.read_bytes()
+    for given_lines in (others, [], lines[1:]):
+        stream = Stream(path)
+        with pytest.raises(ValueError, match=r"line 1.*--new-input"):
+            stream.learn(given_lines)
+        stream.save()
+        assert path.read_bytes() == before
+    stream, results = learn_all(path, others, new_input=True)
+    assert len(results) == 20
+    assert stream.learner.n_steps_ == 21
+
+
+@pytest.mark.parametrize("n", [10, 120])
+def test_an_input_that_was_cut_short_is_refused(n, path):
+    lines = lines_of("PA-", 150)
+    learn_all(path, lines, fresh("PA-"))
+    with pytest.raises(ValueError, match=f"ends after {n} lines, .* up to line 150"):
+        Stream(path).learn(lines[:n])
+
+
+def test_another_input_is_known_by_its_first_line(path):
+    """So that a producer that waits for its answer gets it."""
+    learn_all(path, lines_of("PA-", 150), fresh("PA-"))
+
+    def producer():
+        yield lines_of("PA-", 1, seed=1)[0]
+        pytest.fail("the answer to the first line does not need a second one")
+
+    assert next(Stream(path).learn(producer())).line == 1
+
+
+def test_an_empty_input_changes_nothing(path):
+    lines = lines_of("PA-", 5)
+    learn_all(path, lines, fresh("PA-"))
+    before = path.read_bytes()
+    assert learn_all(path, [])[1] == []
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("cut", [1, 20, -2])
+def test_a_last_line_that_is_still_being_written_is_read_again(cut, path):
+    lines = lines_of("PA-", 6)
+    _, results = learn_all(path, [*lines[:5], lines[5][:cut]], fresh("PA-"))
+    assert isinstance(results[-1], Malformed)
+    assert results[-1].line == 6
+    stream, results = learn_all(path, lines)
+    assert stream.skipped == 5
+    assert [type(result) for result in results] == [Learned]
+    learn_all(path.with_name("whole"), lines, fresh("PA-"))
+    assert path.with_name("whole").read_bytes() == path.read_bytes()
+
+
+def test_a_last_line_without_newline_is_learned_from_once(path):
+    lines = lines_of("PA-", 6)
+    learn_all(path, [*lines[:4], lines[4].rstrip()], fresh("PA-"))
+    stream, results = learn_all(path, [*lines[:4], lines[4].replace(b"\n", b"\r\n"), lines[5]])
+    assert (stream.skipped, len(results)) == (5, 1)
+
+
+def test_blank_lines_are_counted_but_not_learned_from(path):
+    lines = lines_of("PA-", 2)
+    lines = [b"\n", lines[0], b" \t\r\n", lines[1], b"\n", b"  "]
+    _, results = learn_all(path, lines, fresh("PA-"))
+    assert [result.line for result in results] == [2, 4]
+    assert learn_all(path, lines)[0].skipped == 5
+
+
+def test_a_malformed_line_is_read_when_the_next_is_asked_for(path):
+    lines = lines_of("PA-", 3)
+    stream = Stream(path, fresh("PA-"))
+    results = stream.learn([lines[0], b"?\n", lines[1]])
+    next(results)
+    assert isinstance(next(results), Malformed)
+    stream.save()
+    assert Stream(path).learn([lines[0], lines[2]]).__next__().line == 2  # mended
+
+
+def test_what_is_due_and_what_is_saved(path):
+    lines = lines_of("PA-", 10)
+    stream = Stream(path, fresh("PA-"), every=4, seconds=1e6)
+    due = []
+    for result in stream.learn(lines):
+        if stream.due:
+            due.append(result.line)
+            assert stream.save()
+            assert not stream.save()
+            assert not stream.due
+    assert due == [4, 8]
+    assert Stream(path, seconds=0.0).due
+
+
+def test_nothing_is_written_before_something_is_learned(path):
+    _, results = learn_all(path, [b"?\n"], fresh("PA-"))
+    assert len(results) == 1
+    assert not path.exists()
+
+
+def test_options_that_make_no_sense(path, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"state.safetensors is not there yet: name a learner"):
+        Stream(path)
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
+        Stream(tmp_path / "nowhere" / "state", fresh("PA-"))
+    with pytest.raises(TypeError, match="NCA does not learn from one comparison at a time"):
+        Stream(path, mahala.NCA())
+    with pytest.raises(ValueError, match="every must be an integer of at least 1"):
+        Stream(path, fresh("PA-"), every=0)
+    with pytest.raises(ValueError, match="items must be rows of numbers"):
+        Stream(path, fresh("PA-"), items=np.array(["a"]))
+    learn_all(path, lines_of("PA-", 3), fresh("PA-"))
+    with pytest.raises(ValueError, match="holds a PA, not a RDML"):
+        Stream(path, fresh("RDML"))
+    with pytest.raises(ValueError, match=r"holds a PA with C=0\.1, not 0\.2"):
+        Stream(path, fresh("PA-").set_params(C=0.2))
+    Stream(path, fresh("PA-").set_params(record=True, random_state=5))
+
+
+def test_goes_on_with_a_learner_that_was_saved(path):
+    things = objects("PA-", 10)
+    learner = fresh("PA-")
+    for thing in things[:4]:
+        learner.learn_one(thing["x"], thing["x2"], thing["similar"])
+    learner.save(path)
+    assert learn_all(path, encode(things[4:]))[0].skipped == 0
+    learn_all(path.with_name("whole"), encode(things), fresh("PA-"))
+    assert np.array_equal(mahala.load_learner(path)._model.M, mahala.load_learner(path.with_name("whole"))._model.M)
+
+
+@pytest.mark.parametrize("wrong", [3, {"lines": 2}, {"lines": 1, "digest": "", "head": [], "ended": True}])
+def test_a_damaged_position_is_refused(wrong, path):
+    stream, _ = learn_all(path, lines_of("PA-", 3), fresh("PA-"))
+    header, arrays = stream.learner.to_parts()
+    mahala.files.write_model(path, "learner", arrays, header | {"stream": wrong})
+    with pytest.raises(mahala.ModelFileError, match="does not say how far it has read"):
+        Stream(path)
+
+
+BAD_PAIRS = {
+    b'{"x": [1, 2]': "no JSON: Expecting ',' delimiter at character 13",
+    b"[1]": "must be an object {...}, got [1]",
+    b'{"x": [1, 2]}': 'x2 is missing: a pair is {"x": ..., "x2": ..., "similar": ...}',
+    b'{"query": [1], "positive": [1], "negative": [2]}': "a triplet, but the model learns from pairs",
+    b'{"x": [1, 2], "x2": [1], "similar": true}': "x must have 5 numbers, got 2",
+    b'{"x": [], "x2": [], "similar": true}': "x must have 5 numbers, got 0",
+    b'{"x": [1, NaN], "x2": [1, 2], "similar": true}': "NaN is no JSON: every number must be finite",
+    b'{"x": [1, 2, 3, 4, -Infinity], "x2": [1, 2, 3, 4, 5], "similar": true}': "-Infinity is no JSON",
+    b'{"x": [1, 2, 3, 4, 1e999], "x2": [1, 2, 3, 4, 5], "similar": true}': "x must have finite numbers up to 1e+60",
+    b'{"x": [1, 2, 3, 4, 1e61], "x2": [1, 2, 3, 4, 5], "similar": true}': "x must have finite numbers up to 1e+60",
+    b'{"x": [1, 2, 3, 4, 1' + b"0" * 400 + b'], "x2": [1, 2, 3, 4, 5], "similar": true}': "x must have finite numbers",
+    b'{"x": [1, 2, 3, 4, 1' + b"0" * 5000 + b'], "x2": [1, 2, 3, 4, 5], "similar": true}': "no number: ",
+    b'{"x": [1, 2, 3, 4, "5"], "x2": [1, 2, 3, 4, 5], "similar": true}': 'x[4] must be a number, got "5"',
+    b'{"x": [1, 2, true, 4, 5], "x2": [1, 2, 3, 4, 5], "similar": true}': "x[2] must be a number, got true",
+    b'{"x": [1, 2, [3], 4, 5], "x2": [1, 2, 3, 4, 5], "similar": true}': "x[2] must be a number, got [3]",
+    b'{"x": [1, 2, 3, 4, null], "x2": [1, 2, 3, 4, 5], "similar": true}': "x[4] must be a number, got null",
+    b'{"x": "1", "x2": [1, 2, 3, 4, 5], "similar": true}': '(with --items) a row number, got "1"',
+    b'{"x": 7, "x2": [1, 2, 3, 4, 5], "similar": true}': "(with --items) a row number, got 7",
+    b'{"x": [1, 2, 3, 4, 5], "x2": [1, 2, 3, 4, 5], "similar": 1}': "similar must be true or false, got 1",
+    b'{"x": [1], "x": [2], "similar": true}': 'the key "x" must not stand twice',
+    b'{"x": {"1": 1, "1": 2}, "x2": {}, "similar": true}': 'the key "1" must not stand twice',
+    b'{"x": {"1": 1, "01": 2}, "x2": {}, "similar": true}': "x must have each feature once, got feature 1 twice",
+    b'{"x": {"5": 1}, "x2": {}, "similar": true}': 'features of x must be numbers from 0 to 4, got "5"',
+    b'{"x": {"-1": 1}, "x2": {}, "similar": true}': 'must be numbers from 0 to 4, got "-1"',
+    b'{"x": {"1": "a"}, "x2": {}, "similar": true}': 'x["1"] must be a number, got "a"',
+    b'{"x": {}, "x2": {}, "similar": true, "line": 3}': "line is what the answer has to say",
+    b'{"x": {}, "x2": {}, "similar": true, "id": [1e999]}': "every number must be finite",
+    b'{"x": {}, "x2": {}, "similar": true, "id": ' + b"[" * 100_000 + b"}": "brackets in brackets",
+    b'{"x": {}, "x2": {}, "similar": true, "id": "\xff"}': "no UTF-8: invalid start byte at byte 45",
+}
+
+
+@pytest.mark.parametrize("line", BAD_PAIRS)
+def test_malformed_lines_say_what_is_wrong_and_leave_the_model(line, path):
+    learn_all(path, lines_of("PA-", 3), fresh("PA-"))
+    stream = Stream(path)
+    _, before = stream.learner.to_parts()
+    before = {key: array.copy() for key, array in before.items()}
+    (result,) = stream.learn([*lines_of("PA-", 3), line + b"\n"])
+    assert isinstance(result, Malformed)
+    assert result.line == 4
+    assert "\n" not in result.problem
+    assert BAD_PAIRS[line] in result.problem
+    _, after = stream.learner.to_parts()
+    assert all(np.array_equal(array, after[key]) for key, array in before.items())
+
+
+def test_the_first_line_says_how_many_features_there_are(path):
+    bad = b'{"x": [1, 2], "x2": [1, 2, 3], "similar": true}\n'
+    good = b'{"x": [1, 2], "x2": [1, 3], "similar": true}\n'
+    longer = b'{"x": [1, 2, 3], "x2": [1, 3, 3], "similar": true}\n'
+    unknown = b'{"x": {"1": 2}, "x2": {}, "similar": true}\n'
+    _, results = learn_all(path, [bad, unknown, good, longer, unknown], fresh("PA-"))
+    assert [getattr(result, "problem", None) for result in results] == [
+        "x has 2 numbers and x2 3; they must have the same number",
+        "x names its features, but not how many there are: give their number (--features)",
+        None,
+        "x must have 2 numbers, got 3",
+        None,
+    ]
+
+
+def test_queries_and_items_may_have_other_features(path):
+    lines = encode([{"query": [1, 0, 2], "positive": [1, 2], "negative": [0, 1]}])
+    wrong = encode([{"query": [1, 2], "positive": [1, 2], "negative": [0, 1]}])
+    _, results = learn_all(path, lines * 2 + wrong, fresh("OASIS").set_params(init="zero"))
+    assert [getattr(result, "problem", None) for result in results] == [None, None, "query must have 3 numbers, got 2"]
+    assert mahala.load_learner(path).metric_.matrix.shape == (3, 2)
+
+
+def objects_of(point):
+    return {str(at): value for at, value in enumerate(point) if value}
+
+
+@pytest.mark.parametrize("name", ["PA-", "OASIS", "SORS sparse"])
+@pytest.mark.parametrize("form", ["objects", "rows", "mixed", "CSR"])
+def test_points_in_other_forms_give_the_same_model(name, form, path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, D)) * (rng.random((30, D)) < 0.5)
+    numbers = rng.integers(0, 30, size=(40, 3)).tolist()
+
+    def things(point):
+        if is_pair(LEARNERS[name]):
+            return encode([{"x": point(i), "x2": point(j), "similar": k % 2 == 0} for i, j, k in numbers])
+        return encode([{"query": point(i), "positive": point(j), "negative": point(k)} for i, j, k in numbers])
+
+    _, expected = learn_all(path, things(lambda i: X[i].tolist()), fresh(name))
+    points = {
+        "objects": lambda i: objects_of(X[i].tolist()),
+        "rows": lambda i: i,
+        "mixed": lambda i: [i, X[i].tolist(), objects_of(X[i].tolist())][i % 3],
+        "CSR": lambda i: i,
+    }
+    items = {"objects": None, "CSR": sp.csr_matrix(X)}.get(form, X)
+    _, results = learn_all(path.with_name("other"), things(points[form]), fresh(name), items=items, n_features=D)
+    assert [result.right for result in results] == [result.right for result in expected]
+    np.testing.assert_allclose(
+        [result.record["margin"] for result in results], [result.record["margin"] for result in expected], atol=1e-12
+    )
+
+
+def test_row_numbers_must_be_rows_and_hold_numbers(path):
+    items = np.array([[1.0, 2.0], [np.nan, 1.0]])
+    lines = encode({"x": i, "x2": 0, "similar": True} for i in (0, 1, 2, -1, True, 1.0))
+    _, results = learn_all(path, lines, fresh("PA-"), items=items)
+    assert [getattr(result, "problem", "")[:42] for result in results] == [
+        "",
+        "x must have finite numbers up to 1e+60, go",
+        "x must be a row number from 0 to 1, got 2",
+        "x must be a row number from 0 to 1, got -1",
+        "x must be a list of numbers, an object of ",
+        "x must be a list of numbers, an object of ",
+    ]
+
+
+def test_features_by_name():
+    reader = LineReader(PAIR, (3, 3), names=["width", "height", "2nd"])
+    rows = reader.read(b'{"x": {"height": 4, "0": 5}, "x2": {"2nd": 1}, "similar": true}')[0].X.toarray()
+    assert rows.tolist() == [[5, 4, 0], [0, 0, 1]]
+    with pytest.raises(LineError, match="must be names that the model knows or numbers from 0 to 2"):
+        reader.read(b'{"x": {"depth": 4}, "x2": {}, "similar": true}')
+    reader = LineReader(PAIR, (2, 2), names=["1", "0"])  # names first, and only they
+    assert reader.read(b'{"x": {"1": 4}, "x2": {}, "similar": true}')[0].X.toarray().tolist() == [[4, 0], [0, 0]]
+
+
+def test_other_keys_pass_through_unchanged(path):
+    others = {"id": "ü\ud800", "time": [1, {"a": None}], "weight": 12345678901234567890123, "": 1.5}
+    line = json.dumps(objects("PA-", 1)[0] | others).encode() + b"\n"
+    _, (result,) = learn_all(path, [line], fresh("PA-"))
+    assert {key: result.record[key] for key in others} == others
+    assert json.loads(json.dumps(result.record)) == result.record
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("012x"), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from([*PAIR, *TRIPLET, "id", "line"])
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.binary(max_size=40)
+    | st.dictionaries(KEYS, JSON).map(json.dumps).map(str.encode)
+    | JSON.map(json.dumps).map(str.encode),
+    st.sampled_from([PAIR, TRIPLET]),
+    st.sampled_from([(None, None), (2, 2), (2, 1)]),
+)
+@example(b'{"x": [0], "x2": [0], "similar": true}', PAIR, (None, None))
+def test_whatever_stands_in_a_line_is_read_or_refused(line, keys, widths):
+    reader = LineReader(keys, widths, items=np.eye(2))
+    try:
+        comparison, others = reader.read(line)
+    except LineError:
+        return
+    for X in (comparison.X, comparison.items):
+        dense = np.zeros(0) if X is None else X.toarray() if sp.issparse(X) else X
+        assert np.isfinite(dense).all()
+    json.dumps(others, allow_nan=False)
+
+
+class Slow:
+    """A file that gives so many bytes at a time."""
+
+    def __init__(self, data, sizes):
+        self.data, self.sizes = data, iter(sizes)
+
+    def read1(self, size, /):
+        n = next(self.sizes, size)
+        block, self.data = self.data[:n], self.data[n:]
+        return block
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([b"\n", b"\r", b"a", b"bc\n"])).map(b"".join), st.lists(st.integers(1, 4)))
+def test_lines_do_not_depend_on_how_they_come(data, sizes):
+    lines = list(read_lines(Slow(data, sizes)))
+    assert b"".join(lines) == data
+    assert all(line.count(b"\n") == 1 and line.endswith(b"\n") for line in lines[:-1])
+    assert all(lines)
