@@ -74,6 +74,7 @@ def test_stars():
     far = Line("a", "m", 3, 10.0, 1.0, Published(20.0))
     assert in_words(ERROR, far) == ("10.00 ± 1.00", "20", "-10.00*")
     assert in_words(SECONDS, far) == ("10", "20", "-10")
+    assert in_words(SECONDS, Line("a", "m", 1, 0.01234, 0.0, Published(2993.64))) == ("0.012", "2993.64", "-2994")
 
 
 def test_a_quantity_may_choose_among_the_numbers():

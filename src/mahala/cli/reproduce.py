@@ -133,7 +133,7 @@ def _measure(
             now = time.monotonic()
             record_origin(path.with_suffix(".json"), command, now - start)
             start = now
-            first = study.quantities[0].of([cell.numbers])
+            first = study.quantities[0].of([cell.numbers]) if study.quantities else ()
             last = f"{cell.dataset}, {cell.method}, run {cell.run}" + (f": {first[0]:.3g}" if len(first) else "")
             progress.update(task, completed=done, total=total, last=last)
 

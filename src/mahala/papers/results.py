@@ -79,13 +79,19 @@ def _cell(quantity: Quantity, line: Line | None, newline: str) -> str:
 
 def in_words(quantity: Quantity, line: Line) -> tuple[str, str, str]:
     """Ours ± sd, the paper's and the difference, starred where it is large; the last two empty where there is none."""
-    ours = f"{line.mean:{quantity.form}}" + (
-        f" ± {line.sd:{quantity.form}}" if quantity.spread and line.runs > 1 else ""
-    )
+    ours = _number(line.mean, quantity.form)
+    if quantity.spread and line.runs > 1:
+        ours += f" ± {_number(line.sd, quantity.form)}"
     if line.published is None:
         return ours, "", ""
     star = "*" if quantity.spread and line.off else ""
-    return ours, f"{line.published.mean:g}", f"{line.difference:+{quantity.form}}{star}"
+    return ours, f"{line.published.mean:.8g}", f"{_number(line.difference, quantity.form, '+')}{star}"
+
+
+def _number(value: float, form: str, sign: str = "") -> str:
+    if form == "g":
+        form = ".2g" if abs(value) < 100.0 else ".0f"
+    return f"{value:{sign}{form}}"
 
 
 def ranks(study: Study, quantity: Quantity, lines: Sequence[Line]) -> Comparison | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Folder = str | os.PathLike[str] | None
 Numbers = dict[str, float]
 Measure = Callable[[str, str, int, Folder], Numbers]
-PAPERS = ("pa2013", "gml2014", "boostmetric2009")
+PAPERS = ("pa2013", "sors2015", "gml2014", "boostmetric2009")
 KEYS = ("dataset", "method", "run")
 
 
@@ -59,7 +59,7 @@ class Quantity:
     name: str
     title: str
     published: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)
-    form: str = ".2f"
+    form: str = ".2f"  # as Python formats numbers; "g" for two digits of small ones and all of large ones
     # Which end is better, where methods are to be ranked by it.
     better: Literal["lower", "higher"] | None = None
     # Its values in the runs of a cell, where they are more than the number of that name in each.
@@ -73,7 +73,7 @@ class Quantity:
         return np.array([numbers[self.name] for numbers in runs if self.name in numbers])
 
 
-SECONDS = Quantity("seconds", "CPU seconds of a fit", form=".2g", spread=False)
+SECONDS = Quantity("seconds", "CPU seconds of a fit", form="g", spread=False)
 
 
 @dataclass(frozen=True)

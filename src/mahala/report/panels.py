@@ -1,0 +1,50 @@
+"""Several small pictures of one kind beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = "osv^DPX"
+
+Lines = Mapping[str, Sequence[tuple[float, float]]]
+
+
+def line_panels(panels: Mapping[str, Lines], x: str, y: str) -> Figure:
+    """A panel for each name, with a line through the points of each of its lines; one legend for all of them.
+
+    Lines whose names differ in a last "-I" and "-II" share a colour, the second is dashed.
+    """
+    columns = min(3, max(1, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    figure = Figure(figsize=(max(6.0, 3.9 * columns), 3.0 * rows + 0.6), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    families = list(dict.fromkeys(_family(name) for lines in panels.values() for name in lines))
+    handles = {}
+    for ax, (title, lines) in zip(axes.flat, panels.items(), strict=False):
+        for name, points in lines.items():
+            number = families.index(_family(name))
+            (handles[name],) = ax.plot(
+                *zip(*points, strict=True),
+                color=_COLOURS[number % len(_COLOURS)],
+                marker=_MARKERS[number % len(_MARKERS)],
+                markersize=4,
+                linestyle="--" if name.endswith("-II") else "-",
+                label=name,
+            )
+        ax.set_title(title)
+        ax.grid(alpha=0.3)
+        ax.margins(x=0.03)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    figure.supxlabel(x, fontsize="medium")
+    figure.supylabel(y, fontsize="medium")
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _family(name: str) -> str:
+    return name.removesuffix("-II").removesuffix("-I")
