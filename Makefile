@@ -26,7 +26,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/online_pairs.py
 	$(BIN)/python benchmarks/online_triplets.py
 
-# The site, in site/: open site/index.html. Needs no network, to build or to read.
+# The site, in site/: open site/index.html, or for its search `python -m http.server --directory site`.
 docs: $(VENV)/.ready
 	$(BIN)/mkdocs build --strict --quiet
 
