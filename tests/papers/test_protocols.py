@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import DATA
-from mahala.papers.study import studies
+from mahala.papers.study import PAPERS, Cell, studies
 
 needs_data = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not there; set MAHALA_DATA to the data sets")
 
@@ -38,3 +38,65 @@ def test_boostmetric2009():
     timed = tables["figure1"].measure("50", "BoostMetric", 0, None)
     assert timed["seconds"] > 0.0
     assert timed["iterations"] > 1.0
+
+
+@needs_data
+def test_pa2013():
+    study = studies("pa2013")["table2"]
+    error, best_k = study.quantities
+    runs = [study.measure("wine", "Euclidean", run, DATA) for run in range(5)]
+    assert error.of(runs).mean() == pytest.approx(error.published["wine"]["Euclidean"].mean, abs=1.5)
+    assert best_k.of(runs).tolist() == [
+        1 + int(np.argmin([sum(run[f"error{k}"] for run in runs) for k in range(1, 26)]))
+    ]
+    for method in study.methods[1:]:
+        cell = study.measure("soyS", method, 0, DATA)
+        assert cell["parameter"] in 10.0 ** np.arange(-4.0, 5.0)
+        assert 0.0 < error.of([cell])[0] < 25.0
+    assert len(error.of([])) == len(best_k.of([])) == 0
+
+
+def test_what_the_2013_paper_prints():
+    tables = studies("pa2013")
+    error, best_k = tables["table2"].quantities
+    assert error.published["nist16"]["PALS-"].mean == 5.6
+    assert best_k.published["soyS"]["PAII-"].mean == 15.0
+    (seconds,) = tables["table3"].quantities
+    assert seconds.published["nist16"]["PALS+"] == (2007.20, 14.47)
+    assert seconds.published["nist16"]["PAI-"] == (10.13, 1.02)
+
+
+@needs_data
+def test_sors2015():
+    from mahala.papers.sors2015 import tune
+
+    tables = {name: study.quick for name, study in studies("sors2015").items()}
+    plain = tables["table2"].measure("caltech10_surf", "Euclidean", 0, DATA)
+    learned = tables["table2"].measure("caltech10_surf", "OASIS", 0, DATA)
+    assert plain["map"] < learned["map"] < 100.0
+    assert plain["precision@20"] < learned["precision@20"] < 1.0
+    curve = tables["figure1"].measure("caltech10_surf", "OASIS", 0, DATA)
+    # Whole and in parts a stream is the same.
+    assert curve["map@5000"] == pytest.approx(learned["map"], abs=1e-6)
+    assert len(curve) == 20
+    assert tables["figure1"].measure("protein_val", "SORS-II", 0, DATA)["map@5000"] > 40.0
+    dense = tables["figure5"].measure("0", "SORS-I", 0, DATA)
+    sparse = tables["figure5"].measure("0.01", "SORS-I", 0, DATA)
+    assert dense["sparsity"] < 1.0 < 50.0 < sparse["sparsity"]
+    times = tables["figure4"].measure("bbc", "SORS-I", 0, DATA)
+    assert 0.0 < times["seconds@50"] < times["seconds@600"]
+    assert tune("protein_val", "OASIS", DATA, n=500)["C"] in (0.01, 0.1, 1.0)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_figures_are_drawn_from_cells(paper):
+    """Those that need no data: from two points a line, with every line's name in the legend."""
+    for study in studies(paper).values():
+        if study.draw is None or paper == "pola2004":
+            continue
+        names = ("map", "sparsity", "precision", "seconds")
+        numbers = {f"{name}@{x}": 1.0 + x for name in names for x in (1, 2)} | dict.fromkeys(names, 3.0)
+        cells = [Cell(study.datasets[0], method, 0, numbers) for method in study.methods]
+        figure = study.draw(cells, None)
+        legends = [legend for legend in (*figure.legends, *(ax.get_legend() for ax in figure.axes)) if legend]
+        assert {text.get_text() for legend in legends for text in legend.texts} == set(study.methods)

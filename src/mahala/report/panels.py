@@ -42,7 +42,7 @@ def line_panels(panels: Mapping[str, Lines], x: str, y: str) -> Figure:
         ax.set_axis_off()
     figure.supxlabel(x, fontsize="medium")
     figure.supylabel(y, fontsize="medium")
-    figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=3 * columns, frameon=False)
     return figure
 
 
