@@ -265,15 +265,21 @@ def _ranked(
     for name, own in results.items():
         numbers = [math.nan] * 6
         if name in errors:
-            mean, low, high, _ = corrected_t(errors[name][:, at], folds, step)
-            difference = (0.0, 0.0, 0.0) if name == base else tests[name][:3]
-            numbers = [mean, max(low, 0.0), min(high, 1.0), *difference]
+            mean, least, most, _ = corrected_t(errors[name][:, at], folds, step)
+            beyond_base = (0.0, 0.0, 0.0) if name == base else tests[name][:3]
+            numbers = [mean, max(least, 0.0), min(most, 1.0), *beyond_base]
+        error, low, high, difference, difference_low, difference_high = numbers
         entries.append(
             Entry(
-                name,
-                name in learned,
-                errors.get(name, np.empty((0, 0))),
-                *numbers,
+                name=name,
+                learned=name in learned,
+                errors=errors.get(name, np.empty((0, 0))),
+                error=error,
+                low=low,
+                high=high,
+                difference=difference,
+                difference_low=difference_low,
+                difference_high=difference_high,
                 p_value=adjusted.get(name, math.nan),
                 seconds=float(np.median([measured.seconds for measured in own])),
                 failure=failures[name],
