@@ -19,9 +19,11 @@ _BAR = 24
 
 
 def explain(
-    data: Annotated[Path, typer.Argument(help="A table with the features that the model was fitted with.")],
-    row: Annotated[int, typer.Argument(help="The number of a row, from 0.")],
-    row2: Annotated[int, typer.Argument(help="The number of another row, from 0.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="A table with the features that the model was fitted with.")
+    ],
+    row: Annotated[int, typer.Argument(metavar="ROW", help="The number of a row, from 0.")],
+    row2: Annotated[int, typer.Argument(metavar="ROW2", help="The number of another row, from 0.")],
     model: Model,
     top: Annotated[int, typer.Option(help="How many contributions to show.", min=1)] = 10,
     as_json: Json = False,
@@ -114,17 +116,20 @@ def _show(told: dict[str, Any]) -> None:
     for number in (one, other) if with_values else ():
         table.add_column(f"row {number}", justify="right")
     table.add_column("contribution", justify="right")
-    table.add_column("share", justify="right")
+    # Parts of a similarity cancel each other out: as shares of what is left they would say nothing.
+    with_shares = told["kind"] != "bilinear" and total > 0.0
+    if with_shares:
+        table.add_column("share", justify="right")
     table.add_column("", min_width=_BAR, no_wrap=True)
     largest = max(abs(line["contribution"]) for line in lines)
     for line in lines:
         value = line["contribution"]
-        share = f"{value / total:.0%}" if total else ""
+        share = [f"{value / total:.0%}"] if with_shares else []
         length = round(_BAR * abs(value) / largest) if largest else 0
         bar = f"[{'cyan' if value >= 0 else 'red'}]{('█' if value >= 0 else '▒') * length}[/]"
         name = line["name"] if with_values else line["name"].removeprefix("direction ")
         values = [f"{number:.4g}" for number in line.get("values", ())]
-        table.add_row(escape(name), *values, f"{value:.4g}", share, bar)
+        table.add_row(escape(name), *values, f"{value:.4g}", *share, bar)
     console.print(table)
     if told["left_out"]:
         console.print(f"[dim]{told['left_out']:,} smaller ones are not shown; --top shows more.[/dim]")

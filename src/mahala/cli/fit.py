@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +24,7 @@ _MOST_MEASURED = 10_000
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .parquet, .npz or .svm.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A table: .csv, .tsv, .parquet, .npz or .svm.")],
     output: Annotated[Path, typer.Option(help="The model file to write.")],
     label: Annotated[str | None, typer.Option(help="The column of labels; in .npz files the array (y).")] = None,
     learner: Annotated[str, typer.Option(help="PA, GML, LMNN, OASIS or another learner, in any case.")] = "PA",
@@ -63,7 +65,8 @@ def fit(
     X = divided(table.X, scales)
     started = time.perf_counter()
     try:
-        with show_progress():
+        # A log file has no use for a bar.
+        with show_progress() if sys.stderr.isatty() else nullcontext():
             chosen.fit(X, table.labels)
     except KeyboardInterrupt:
         if getattr(chosen, "stop_reason_", None) != "interrupted":

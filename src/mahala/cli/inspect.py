@@ -21,7 +21,9 @@ _BAR = 40
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A model file: what `mahala fit` wrote, or the state of a learner.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model file: what `mahala fit` wrote, or the state of a learner.")
+    ],
     top: Annotated[int, typer.Option(help="How many eigenvalues and features to show.", min=1)] = 10,
     as_json: Json = False,
 ) -> None:

@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 def search(
-    items: Annotated[Path, typer.Argument(help="A table of the items to search.")],
+    items: Annotated[Path, typer.Argument(metavar="ITEMS", help="A table of the items to search.")],
     model: Model,
     queries: Annotated[Path | None, typer.Option(help="A table of queries.")] = None,
     row: Annotated[list[int] | None, typer.Option(help="A row of ITEMS as a query, from 0; several times.")] = None,

@@ -13,7 +13,9 @@ from mahala.cli.output import Json, print_json
 
 
 def transform(
-    data: Annotated[Path, typer.Argument(help="A table with the features that the model was fitted with.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="A table with the features that the model was fitted with.")
+    ],
     model: Model,
     output: Annotated[Path, typer.Option(help="The file to write: .npy, .npz, .csv or .parquet.")],
     components: Annotated[int | None, typer.Option(help="Keep this many leading directions.", min=1)] = None,

@@ -1,0 +1,92 @@
+"""`mahala explain` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+import mahala
+from mahala.cli.main import app
+
+M = np.array([[2.0, -0.5, 0.0], [-0.5, 1.0, 0.0], [0.0, 0.0, 0.25]])
+X = np.array([[1.0, 20.0, 3.0], [4.0, 50.0, 3.0]])
+
+
+@pytest.fixture
+def files(tmp_path):
+    names = ["u", "v", "w[1]"]
+    (tmp_path / "t.csv").write_text("w[1],v,u\n3,20,1\n3,50,4\n")
+    mahala.Metric(M, feature_names=names, scales=[1.0, 10.0, 1.0], threshold=20.0).save(tmp_path / "m.safetensors")
+    return tmp_path
+
+
+def run(folder, data, row, row2, *more):
+    names = [str(folder / data), str(row), str(row2), "--model", str(folder / "m.safetensors")]
+    return CliRunner().invoke(app, ["explain", *names, *more])
+
+
+def test_json(files):
+    told = json.loads(run(files, "t.csv", 0, 1, "--json").stdout)
+    # The scaled difference is (-3, -3, 0).
+    assert told["squared_distance"] == pytest.approx(18.0)
+    assert told["distance"] == pytest.approx(18**0.5)
+    assert told["euclidean"] == pytest.approx(18**0.5)
+    assert told["similar"] is True
+    assert told["rows"] == [0, 1]
+    contributions = {line["name"]: (line["contribution"], line["values"]) for line in told["contributions"]}
+    assert contributions["u"] == (pytest.approx(13.5), [1.0, 4.0])
+    assert contributions["v"] == (pytest.approx(4.5), [20.0, 50.0])
+    assert contributions["w[1]"] == (0.0, [3.0, 3.0])
+    assert told["left_out"] == 0
+    assert json.loads(run(files, "t.csv", 0, 1, "--top", "1", "--json").stdout)["left_out"] == 1
+
+
+def test_words(files):
+    shown = run(files, "t.csv", 0, 1)
+    assert shown.exit_code == 0, shown.output
+    text = " ".join(shown.stdout.split())
+    assert "The learned distance of rows 0 and 1 is 4.243, squared 18; the Euclidean one of the scaled features" in text
+    assert "The model calls them similar: up to 20 squared counts as similar." in text
+    assert "75%" in text
+    assert "w[1]" in text
+    assert "1 smaller ones are not shown" in run(files, "t.csv", 0, 1, "--top", "1").stdout
+    assert "is 0, squared 0" in " ".join(run(files, "t.csv", 1, 1).stdout.split())
+
+
+def test_bilinear_sparse(tmp_path):
+    mahala.Metric(sp.csr_array(M), kind="bilinear").save(tmp_path / "m.safetensors")
+    S = sp.csr_array(X)
+    np.savez(tmp_path / "t.npz", data=S.data, indices=S.indices, indptr=S.indptr, shape=S.shape)
+    told = json.loads(run(tmp_path, "t.npz", 0, 1, "--json").stdout)
+    assert told["similarity"] == pytest.approx(X[0] @ M @ X[1])
+    assert told["inner_product"] == pytest.approx(X[0] @ X[1])
+    assert sum(line["contribution"] for line in told["contributions"]) == pytest.approx(told["similarity"])
+    assert "The similarity of rows 0 and 1 is" in run(tmp_path, "t.npz", 0, 1).stdout
+
+
+def test_kernels_have_directions(tmp_path, labelled):
+    learner = mahala.PA(kernel="rbf", n_pairs=30, random_state=0).fit(*labelled)
+    learner.save(tmp_path / "m.safetensors")
+    np.save(tmp_path / "t.npy", labelled[0])
+    told = json.loads(run(tmp_path, "t.npy", 0, 1, "--top", "1000", "--json").stdout)
+    assert told["contributions"][0]["name"].startswith("direction ")
+    assert sum(line["contribution"] for line in told["contributions"]) == pytest.approx(told["squared_distance"])
+    assert "direction" in run(tmp_path, "t.npy", 0, 1).stdout
+
+
+def test_what_is_wrong_is_said(files):
+    (files / "less.csv").write_text("u,v\n1,2\n")
+    for data, row, row2, words in (
+        ("t.csv", 0, 2, "ROW2 must be a row number from 0 to 1, got 2"),
+        ("t.csv", 9, 0, "ROW must be a row number from 0 to 1, got 9"),
+        ("less.csv", 0, 0, "the model needs the feature 'w[1]'"),
+        ("none.csv", 0, 0, "none.csv: No such file or directory"),
+        ("t.csv", "x", 0, "Invalid value for"),
+    ):
+        result = run(files, data, row, row2)
+        assert result.exit_code == 2
+        assert words in " ".join(result.stderr.split()), result.stderr

@@ -1,0 +1,177 @@
+"""`mahala fit` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+import mahala
+from mahala.cli.main import app
+from mahala.tables import read_table
+
+
+@pytest.fixture
+def table(tmp_path, labelled):
+    """A CSV file of numbers, one of another scale, a text column, an identifier and labels."""
+    X, y = labelled
+    lines = ["a,b,c,d,e,shape,id,class"]
+    for number, (row, label) in enumerate(zip(X * [1, 1000, 1, 1, 1], y, strict=True)):
+        lines.append(",".join([*map(repr, row.tolist()), "round" if number % 3 else "flat", f"n{number}", f"k{label}"]))
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["fit", *map(str, arguments)])
+
+
+def test_a_model_for_raw_rows(tmp_path, table):
+    out = tmp_path / "m.safetensors"
+    result = run(table, "--label", "class", "--drop", "id", "--set", "C=0.1", "--output", out, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    X, y, names = read_table(table, label="class", drop=["id"])
+    scaled = X / X.std(axis=0)
+    learner = mahala.PA(C=0.1, random_state=0).fit(scaled, y)
+    metric = mahala.Metric.load(out)
+    assert metric.feature_names == names
+    np.testing.assert_allclose(metric.pairwise(X), learner.metric_.pairwise(scaled), rtol=1e-9, atol=1e-9)
+    assert metric.origin["learner"] == "PA"
+    expected = {"learner": "PA", "rows": 90, "classes": 3, "features": 7, "scaling": "standard", "file": str(out)}
+    assert expected.items() <= told.items()
+    assert told["rank"] == metric.n_components
+    assert told["before"] == mahala.knn_error(None, scaled, y, k=3).at(3)
+    assert told["after"] == pytest.approx(1 - learner.score(scaled, y))
+
+
+def test_what_is_printed(tmp_path, table):
+    out = tmp_path / "m.safetensors"
+    result = run(table, "--label", "class", "--drop", "id", "--learner", "rca", "--output", out)
+    assert result.exit_code == 0, result.output
+    for words in ("RCA", "90 rows of 3 classes", "3-NN error", "on the training rows", "mahala compare"):
+        assert words in result.stdout
+
+
+def test_scaling_none_and_seed(tmp_path, table):
+    out = tmp_path / "m.safetensors"
+    base = (table, "--label", "class", "--drop", "id", "--output", out, "--scaling", "none")
+    matrices = []
+    for seed in (1, 1, 2):
+        assert run(*base, "--seed", seed).exit_code == 0
+        metric = mahala.Metric.load(out)
+        assert metric.scales is None
+        matrices.append(metric.matrix)
+    np.testing.assert_array_equal(matrices[0], matrices[1])
+    assert not np.array_equal(matrices[0], matrices[2])
+
+
+def test_a_state_goes_on(tmp_path, table):
+    out = tmp_path / "s.safetensors"
+    assert run(table, "--label", "class", "--drop", "id", "--state", "--output", out).exit_code == 0
+    learner = mahala.load_learner(out)
+    X, y, names = read_table(table, label="class", drop=["id"])
+    assert tuple(learner.feature_names_in_) == names
+    assert learner.metric_.feature_names == names
+    steps = learner.n_steps_
+    learner.partial_fit(mahala.Pairs.from_labels(X, y, 20, random_state=0))
+    assert learner.n_steps_ == steps + 20
+
+
+def test_bilinear_and_sparse(tmp_path, labelled):
+    X, y = labelled
+    path, out = tmp_path / "t.npz", tmp_path / "m.safetensors"
+    S = sp.csr_array(X * (X > 0))
+    np.savez(path, data=S.data, indices=S.indices, indptr=S.indptr, shape=S.shape, y=y)
+    for learner, kind in (("oasis", "bilinear"), ("pa", "mahalanobis")):
+        result = run(path, "--learner", learner, "--output", out, "--json")
+        assert result.exit_code == 0, result.output
+        told = json.loads(result.stdout)
+        assert told["scaling"] == "none"
+        assert told["measure"] == ("mean average precision" if kind == "bilinear" else "3-NN error")
+        assert mahala.Metric.load(out).kind == kind
+        assert mahala.Metric.load(out).feature_names is None
+
+
+def test_no_labels_needed(tmp_path, labelled):
+    np.save(tmp_path / "t.npy", labelled[0])
+    result = run(
+        tmp_path / "t.npy", "--learner", "pca", "--set", "n_components=2", "--output", tmp_path / "m", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["rank"] == 2
+    assert told["classes"] is None
+    assert "before" not in told
+
+
+def test_few_rows(tmp_path):
+    (tmp_path / "t.csv").write_text("a,y\n1,u\n2,u\n5,v\n")
+    result = run(tmp_path / "t.csv", "--label", "y", "--learner", "lda", "--output", tmp_path / "m", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["measure"] == "2-NN error"
+
+
+@pytest.mark.parametrize("learner", ["nca", "pa"])
+def test_ctrl_c(tmp_path, table, monkeypatch, learner):
+    out = tmp_path / "m.safetensors"
+
+    def interrupted(self, X, y):
+        if learner == "nca":
+            type(self).fit_whole(self, X, y)
+            self.stop_reason_ = "interrupted"
+        raise KeyboardInterrupt
+
+    kind = {"nca": mahala.NCA, "pa": mahala.PA}[learner]
+    monkeypatch.setattr(kind, "fit_whole", kind.fit, raising=False)
+    monkeypatch.setattr(kind, "fit", interrupted)
+    result = run(table, "--label", "class", "--drop", "id", "--learner", learner, "--output", out)
+    assert (result.exit_code, out.exists()) == ((0, True) if learner == "nca" else (130, False))
+    assert ("stopped by Ctrl-C" in result.stdout) == (learner == "nca")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--label", "klass", "--drop", "id"], "label names the column 'klass', which .*did you mean 'class'"),
+        (["--label", "class"], "column 'id' is text with 90 different values.*--drop 'id'"),
+        (["--drop", "id"], "--label must name the column of labels, which PA learns from"),
+        (["--label", "class", "--drop", "id", "--learner", "paa"], "--learner is 'paa'"),
+        (["--label", "class", "--drop", "id", "--set", "C=-1"], "^error: C must be .* a positive number, got -1"),
+        (["--label", "class", "--drop", "id", "--set", "D=1"], "PA has no parameter 'D'"),
+        (
+            ["--label", "class", "--drop", "id", "--learner", "oasis", "--scaling", "standard"],
+            "OASIS learns a bilinear",
+        ),
+        (
+            ["--label", "class", "--drop", "id", "--state", "--scaling", "standard"],
+            "--scaling must be none here: --stat",
+        ),
+        (["--label", "class", "--drop", "id", "--scaling", "minmax"], "Invalid value for '--scaling'"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, table, arguments, words):
+    out = tmp_path / "m.safetensors"
+    result = run(table, *arguments, "--output", out)
+    assert result.exit_code == 2
+
+    assert re.search(words, " ".join(result.stderr.split())), result.stderr
+    assert not out.exists()
+
+
+def test_outputs_are_checked_before_the_fit(tmp_path, table):
+    result = run(table, "--label", "class", "--output", tmp_path / "no" / "m.safetensors")
+    assert (result.exit_code, "there is no folder" in result.stderr) == (2, True)
+    assert run(tmp_path / "none.csv", "--output", tmp_path / "m").stderr.endswith(
+        "none.csv: No such file or directory\n"
+    )
+
+
+def test_help_has_examples():
+    result = run("--help")
+    assert "mahala fit wine.csv --label maker" in result.stdout

@@ -1,0 +1,108 @@
+"""`mahala inspect` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+import mahala
+from mahala.cli.main import app
+
+
+def run(path, *more):
+    result = CliRunner().invoke(app, ["inspect", str(path), *more])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout) if "--json" in more else " ".join(result.stdout.split())
+
+
+def test_a_metric(tmp_path):
+    path = tmp_path / "m.safetensors"
+    metric = mahala.Metric(
+        np.diag([1.0, 4.0, 0.0]),
+        threshold=2.0,
+        feature_names=["a", "b[0]", "c"],
+        scales=[1, 2, 3],
+        origin={"learner": "PA", "params": {"C": 0.5}},
+    )
+    metric.save(path)
+    told = run(path, "--json", "--top", "2")
+    expected = {
+        "holds": "metric",
+        "learner": "PA",
+        "params": {"C": 0.5},
+        "kind": "mahalanobis",
+        "shape": [3, 3],
+        "features": 3,
+        "scaled": True,
+        "threshold": 2.0,
+        "rank": 2,
+        "spectrum": [4.0, 1.0],
+        "weights": [{"feature": "b[0]", "weight": 4.0}, {"feature": "a", "weight": 1.0}],
+        "comparisons": None,
+    }
+    assert expected.items() <= told.items()
+    assert told["sparsity"] == pytest.approx(7 / 9)
+    shown = run(path)
+    for words in (
+        "holds a Mahalanobis distance",
+        "PA(C=0.5)",
+        "matrix 3 × 3",
+        "squared distances up to 2 count as similar",
+        "Leading eigenvalues",
+        "b[0] 4 ████",
+        "of scaled features",
+    ):
+        assert words in shown
+
+
+def test_online_state(tmp_path, labelled):
+    path = tmp_path / "s.safetensors"
+    learner = mahala.PA(n_pairs=40, n_steps=40, random_state=0).fit(*labelled)
+    learner.save(path)
+    told = run(path, "--json")
+    assert (told["holds"], told["comparisons"], told["updates"]) == ("learner", 40, learner.n_updates_)
+    assert told["mistakes"] == learner.n_mistakes_
+    assert "the whole state of a learner" in run(path)
+    assert f"40 comparisons, {learner.n_updates_} updates" in run(path)
+
+
+def test_batch_state(tmp_path, labelled):
+    path = tmp_path / "s.safetensors"
+    learner = mahala.NCA(max_iter=3, random_state=0).fit(*labelled)
+    learner.save(path)
+    told = run(path, "--json")
+    assert (told["iterations"], told["objective"]) == (learner.n_iter_, learner.objective_)
+    assert f"stopped: {learner.stop_reason_}" in run(path)
+
+
+def test_sparse_bilinear_and_kernel(tmp_path, labelled):
+    path = tmp_path / "m.safetensors"
+    mahala.Metric(sp.csr_array(np.diag([0.0, -3.0, 1.0])), kind="bilinear").save(path)
+    told = run(path, "--json")
+    assert (told["kind"], told["rank"], told["spectrum"]) == ("bilinear", None, None)
+    assert told["weights"][0] == {"feature": "x1", "weight": -3.0}
+    assert "x1 -3 ▒▒▒▒" in run(path)
+    mahala.Metric(np.ones((2, 3)), kind="bilinear").save(path)
+    assert run(path, "--json")["weights"] is None
+    mahala.PA(kernel="rbf", n_pairs=20, random_state=0).fit(*labelled).metric_.save(path)
+    told = run(path, "--json")
+    assert (told["kernel"], told["weights"], told["features"]) == ("rbf", None, 5)
+    assert "by the kernel rbf, from 5 features" in run(path)
+
+
+def test_a_zero_matrix(tmp_path):
+    mahala.Metric(np.zeros((2, 2))).save(tmp_path / "m.safetensors")
+    assert run(tmp_path / "m.safetensors", "--json")["rank"] == 0
+    assert "Leading eigenvalues" in run(tmp_path / "m.safetensors")
+
+
+def test_what_is_wrong_is_said(tmp_path):
+    for content, words in ((None, "No such file or directory"), ("nonsense", "no readable model file")):
+        if content:
+            (tmp_path / "m.safetensors").write_text(content)
+        result = CliRunner().invoke(app, ["inspect", str(tmp_path / "m.safetensors")])
+        assert (result.exit_code, words in result.stderr) == (2, True)
