@@ -275,6 +275,9 @@ def test_what_is_due_and_what_is_saved(path):
             assert not stream.save()
             assert not stream.due
     assert due == [4, 8]
+    stream.save()
+    stream = Stream(path, every=4, seconds=1e6)  # of another input, lines are counted from its first on
+    assert [result.line for result in stream.learn(lines_of("PA-", 5, seed=1)) if stream.due] == [4, 5]
     assert Stream(path, seconds=0.0).due
 
 

@@ -177,9 +177,11 @@ class Stream:
         self.skipped = 0  # lines at the beginning that had been learned from before
         self.began_anew = False  # whether the lines are others than those that the file had been read to the end of
         self._saved = Position()
+        self._saved_line = 0  # in this input
         self._saved_at = time.monotonic()
         self._progress = _Progress()
         self.learner: Any = _check_online(self._open(learner))
+        self._saved_steps = getattr(self.learner, "n_steps_", 0)
         is_pair = isinstance(self.learner, OnlinePairLearner)
         self._reader = LineReader(
             PAIR if is_pair else TRIPLET,
@@ -211,28 +213,30 @@ class Stream:
     def learn(self, lines: Iterable[bytes]) -> Iterator[Learned | Malformed]:
         """What became of each line that is new; blank lines are passed over, but counted.
 
-        The lines are those of a binary file, with the newlines at their ends. Those that were learned from
-        before are read and skipped at once. A result is made when it is asked for, and `save` may be called between any
-        two. A malformed line counts as read when the next result is asked for; one at the very end
-        without a newline may still be being written: it does not count as read.
+        The lines are those of a binary file, with the newlines at their ends. Those that were learned from before are
+        read and skipped at once. A result is made when it is asked for, and `save` may be called between any two. A
+        malformed line counts as read when the next result is asked for; one at the very end without a newline may
+        still be being written, and does not count.
         """
-        return self._learn(self._unread(iter(lines)))
+        unread = self._unread(iter(lines))
+        self._saved_line = self._progress.lines
+        return self._learn(unread)
 
     @property
     def due(self) -> bool:
         """Whether it is time to save."""
-        if self._progress.lines - self._saved.lines >= self.every:
-            return True
-        return time.monotonic() - self._saved_at >= self.seconds
+        return (
+            self._progress.lines - self._saved_line >= self.every or time.monotonic() - self._saved_at >= self.seconds
+        )
 
     def save(self) -> bool:
         """Write model and position in one step, unless nothing has changed; returns whether it was written."""
-        position = self._progress.position()
-        changed = position.lines > 0 and position != self._saved and hasattr(self.learner, "n_steps_")
+        position, steps = self._progress.position(), getattr(self.learner, "n_steps_", 0)
+        changed = position.lines > 0 and steps > 0 and (position, steps) != (self._saved, self._saved_steps)
         if changed:
             header, arrays = self.learner.to_parts()
             write_model(self.path, "learner", arrays, header | {"stream": asdict(position)})
-            self._saved = position
+            self._saved, self._saved_steps, self._saved_line = position, steps, position.lines
         self._saved_at = time.monotonic()
         return changed
 
