@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import StringIO
+from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
 
 from mahala.history import History
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Ten such colours for classes (Tol, "muted"), and shapes that tell them apart without colours.
+_CLASS_COLOURS = (
+    "#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#666666",
+)  # fmt: skip
+_MARKERS = "osD^vPXp*h"
+_GREY = "#888888"
 # More points than this add nothing to a picture.
 _MOST_POINTS = 1000
 
@@ -53,3 +66,131 @@ def curves(points: Mapping[str, Sequence[tuple[float, float, float]]], title: st
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     return figure
+
+
+def errors_by_k(lines: Mapping[str, NDArray[np.float64]], ks: NDArray[np.intp], k: int, plain: Sequence[str]) -> Figure:
+    """The mean error against the number of neighbours, a line for each name; those of `plain` are grey and dashed."""
+    with _user_text():
+        figure, axes = _card(7.6, 3.9)
+        axes.axvline(k, color="#dddddd", linewidth=6.0, zorder=0)
+        learned = [name for name in lines if name not in plain]
+        for name, errors in lines.items():
+            if name in plain:
+                style: dict[str, Any] = {"color": _GREY, "linestyle": ("-", "--", ":")[1 + plain.index(name) % 2]}
+            else:
+                style = {"color": _COLOURS[learned.index(name) % len(_COLOURS)]}
+            axes.plot(ks, errors, label=_shown(name), linewidth=2.0, **style)
+        # Lines far above the others would flatten them: the frame is that of the better half, twice as high.
+        heights = sorted(float(errors.max()) for errors in lines.values())
+        top = min(heights[-1], 2.5 * heights[(len(heights) - 1) // 2]) or 0.01
+        axes.set_ylim(0.0, 1.05 * top)
+        axes.set_xlim(ks[0] - 0.5, ks[-1] + 0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        axes.set(xlabel="neighbours k", ylabel="wrong test rows")
+        figure.legend(frameon=False, loc="outside right upper")
+    return figure
+
+
+def distances_of_pairs(similar: NDArray[np.float64], dissimilar: NDArray[np.float64], title: str) -> Figure:
+    """Histograms of the distances of similar and of dissimilar pairs, in units of the median of all."""
+    with _user_text():
+        figure, axes = _card(4.6, 3.2)
+        both = np.concatenate([similar, dissimilar])
+        median = float(np.median(both)) or 1.0
+        edges = np.linspace(0.0, max(float(np.quantile(both, 0.995)) / median, 1e-9), 41)
+        for name, distances, colour in (("same class", similar, _COLOURS[0]), ("other class", dissimilar, _COLOURS[1])):
+            style: dict[str, Any] = {"bins": edges, "density": True, "color": colour}
+            inside = np.minimum(distances / median, edges[-1])
+            axes.hist(inside, histtype="stepfilled", alpha=0.25, **style)
+            axes.hist(inside, histtype="step", linewidth=1.8, label=name, **style)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set(xlabel="distance / median", title=_shown(title, 40))
+        # Room above the data, so that the legend is over none.
+        axes.set_ylim(top=1.28 * axes.get_ylim()[1])
+        axes.legend(frameon=False, loc="upper center", ncols=2)
+    return figure
+
+
+def plane(
+    points: NDArray[np.float64],
+    codes: NDArray[np.intp],
+    classes: Sequence[str],
+    held_out: NDArray[np.bool_],
+    title: str,
+) -> Figure:
+    """Points of the plane by class, those not held out faint; up to ten classes have a legend."""
+    with _user_text():
+        figure, axes = _card(4.6, 4.4)
+        size = float(np.interp(len(points), [100, 1000], [30.0, 11.0]))
+        for code, name in enumerate(classes):
+            style: dict[str, Any] = {"color": _CLASS_COLOURS[code % 10], "marker": _MARKERS[code % 10], "linewidth": 0}
+            for own, alpha in ((~held_out, 0.25), (held_out, 0.9)):
+                chosen = points[(codes == code) & own]
+                # A whole picture of faint points is made of few elements when they are one line.
+                axes.plot(*chosen.T, linestyle="none", markeredgewidth=0, alpha=alpha, markersize=size**0.5, **style)
+            axes.plot([], [], linestyle="none", label=_shown(name, 18), **style)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[:].set_visible(False)
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.set_title(_shown(title, 40))
+        if len(classes) <= 10:
+            columns = 2 if max(map(len, classes)) > 9 else min(len(classes), 5)
+            figure.legend(frameon=False, loc="outside lower center", ncols=columns, handletextpad=0.1)
+    return figure
+
+
+def spectrum(values: NDArray[np.float64]) -> Figure:
+    """The share of each eigenvalue in their sum, largest first, and how much the first of them hold together."""
+    with _user_text():
+        figure, axes = _card(7.6, 3.2)
+        shares = np.maximum(values, 0.0) / (float(np.maximum(values, 0.0).sum()) or 1.0)
+        numbers = np.arange(1, len(shares) + 1)
+        # Steps and lines, as hundreds of bars would be a blur.
+        axes.bar(numbers, shares, width=0.8 if len(shares) <= 60 else 1.0, color=_COLOURS[0], label="one direction")
+        axes.plot(
+            numbers, np.cumsum(shares), color=_COLOURS[1], linewidth=2.0, marker="o" if len(shares) <= 30 else "",
+            markersize=4, label="up to this one",
+        )  # fmt: skip
+        axes.set_ylim(0.0, 1.03)
+        axes.set_xlim(0.4, len(shares) + 0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.set(xlabel="direction", ylabel="share of the eigenvalues")
+        figure.legend(frameon=False, loc="outside right upper")
+    return figure
+
+
+def svg(figure: Figure, name: str) -> str:
+    """The figure as an <svg> element for a page; `name` keeps its ids apart from those of other figures there."""
+    file = StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with _user_text(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(file, format="svg", metadata=nothing)
+    text = file.getvalue()
+    return text[text.index("<svg") :]
+
+
+@contextmanager
+def _user_text() -> Iterator[None]:
+    """Names are text, not formulas; and where Matplotlib's font lacks a letter, the browser's will have it."""
+    with matplotlib.rc_context({"text.parse_math": False}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        yield
+
+
+def _card(width: float, height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.title.set_fontsize(11)
+    return figure, axes
+
+
+def _shown(name: str, most: int = 24) -> str:
+    """A name in one short line. A legend leaves out names that begin with an underscore, so a space goes first."""
+    line = " ".join("".join(mark if mark.isprintable() else " " for mark in name).split())
+    line = line if len(line) <= most else f"{line[: most - 1]}…"
+    return f" {line}" if line.startswith("_") else line
