@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import Model, check_row_number, load_metric, read_rows
+from mahala.cli.models import Model, bar, check_row_number, load_metric, read_rows
 from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
@@ -125,11 +125,9 @@ def _show(told: dict[str, Any]) -> None:
     for line in lines:
         value = line["contribution"]
         share = [f"{value / total:.0%}"] if with_shares else []
-        length = round(_BAR * abs(value) / largest) if largest else 0
-        bar = f"[{'cyan' if value >= 0 else 'red'}]{('█' if value >= 0 else '▒') * length}[/]"
         name = line["name"] if with_values else line["name"].removeprefix("direction ")
         values = [f"{number:.4g}" for number in line.get("values", ())]
-        table.add_row(escape(name), *values, f"{value:.4g}", *share, bar)
+        table.add_row(escape(name), *values, f"{value:.4g}", *share, bar(value, largest, _BAR))
     console.print(table)
     if told["left_out"]:
         console.print(f"[dim]{told['left_out']:,} smaller ones are not shown; --top shows more.[/dim]")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import load_model, spectrum
+from mahala.cli.models import bar, load_model, spectrum
 from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
@@ -128,8 +128,6 @@ def _bars(console: Console, title: str, lines: list[tuple[str, float]]) -> None:
     grid.add_column(no_wrap=True)
     largest = max(abs(value) for _, value in lines)
     for name, value in lines:
-        length = round(_BAR * abs(value) / largest) if largest else 0
-        bar = f"[{'cyan' if value >= 0 else 'red'}]{('█' if value >= 0 else '▒') * length}[/]"
-        grid.add_row(escape(name), f"{value:.4g}", bar)
+        grid.add_row(escape(name), f"{value:.4g}", bar(value, largest, _BAR))
     console.print(f"\n[bold]{title}[/bold]")
     console.print(grid)

@@ -122,6 +122,12 @@ def whole_file(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def bar(value: float, largest: float, width: int) -> str:
+    """A bar in Rich's markup, `width` characters long for the largest; of another colour and shade below zero."""
+    length = round(width * abs(value) / largest) if largest else 0
+    return f"[cyan]{'█' * length}[/]" if value >= 0 else f"[red]{'▒' * length}[/]"
+
+
 def _is_learner(kind: Any, base: type) -> bool:
     return inspect.isclass(kind) and issubclass(kind, base)
 
