@@ -21,9 +21,8 @@ class Docstrings(griffe.Extension):
 
 
 def as_markdown(docstring: str) -> str:
-    """The docstring with tables as blocks of text, and with words after a colon as what they are: a description."""
+    """The docstring without reStructuredText, and with words after a colon as what they are: a description."""
     text = re.sub(r":(?:class|func|meth):`~?(?:mahala\.)?([\w.]+)`", r"`\1`", docstring)
-    text = re.sub(r"^(=+ +=+\n.*?\n=+ +=+\n.*?\n=+ +=+)$", r"```text\n\1\n```", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
     text = re.sub(r"\b([A-Za-z])\*(?!\w)", r"\1\\*", text)  # M* is a matrix, not the beginning of emphasis
     lines, section = text.split("\n"), ""
