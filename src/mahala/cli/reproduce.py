@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 def reproduce(
     paper: Annotated[
-        str | None, typer.Argument(help="pa2013, pola2004, sors2015, gml2014 or boostmetric2009; none: list them all.")
+        str | None,
+        typer.Argument(
+            metavar="PAPER", help="pa2013, pola2004, sors2015, gml2014 or boostmetric2009; none: list them all."
+        ),
     ] = None,
     table: Annotated[list[int] | None, typer.Option(help="Only this table; may be given several times.")] = None,
     figure: Annotated[list[int] | None, typer.Option(help="Only this figure; may be given several times.")] = None,
@@ -133,8 +136,8 @@ def _measure(
             now = time.monotonic()
             record_origin(path.with_suffix(".json"), command, now - start)
             start = now
-            first = study.quantities[0].of([cell.numbers]) if study.quantities else ()
-            last = f"{cell.dataset}, {cell.method}, run {cell.run}" + (f": {first[0]:.3g}" if len(first) else "")
+            shown = [f"{value:.3g}" for quantity in study.quantities[:1] for value in quantity.of([cell.numbers])]
+            last = " ".join([f"{cell.dataset}, {cell.method}, run {cell.run}", *shown])
             progress.update(task, completed=done, total=total, last=last)
 
 
