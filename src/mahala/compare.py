@@ -137,8 +137,7 @@ def compare(
         learners = default_panel(*X.shape)
     _check_learners(learners)
 
-    splits = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=random_state)
-    parts = list(splits.split(np.empty(len(rows)), codes))
+    parts = _parts(codes, folds, repeats, random_state)
     least = min(len(train) for train, _ in parts)
     if k > least:
         raise ValueError(f"k must be at most {least}, the number of training rows, got {k}")
@@ -187,6 +186,17 @@ def refit(
         metric = clone(learner).fit(divided(X, scales), class_codes(y, X.shape[0])).metric_
     names = None if feature_names is None else tuple(feature_names)
     return replace(metric, feature_names=names, scales=None if scaling == "none" else scales)
+
+
+def held_out(X: Any, y: Any, learner: Learner | None, leaderboard: Leaderboard) -> tuple[Metric, NDArray[np.bool_]]:
+    """The learner's metric from the first training part, and which of `leaderboard.rows` it was not fitted on."""
+    X, y = check_rows(X)[leaderboard.rows], np.asarray(y)[leaderboard.rows]
+    codes = class_codes(y, len(y))
+    train, test = _parts(codes, leaderboard.folds, leaderboard.repeats, leaderboard.random_state)[0]
+    metric = refit(X[train], codes[train], learner, cast(Scaling, leaderboard.scaling))
+    mask = np.zeros(len(codes), dtype=bool)
+    mask[test] = True
+    return metric, mask
 
 
 def corrected_t(values: NDArray[np.float64], folds: int, step: float) -> tuple[float, float, float, float]:
@@ -287,6 +297,14 @@ def _ranked(
         )
     # Rounding must not break a tie with Euclidean, which is the simpler of the two.
     return tuple(sorted(entries, key=lambda e: (e.failure is not None, round(e.error, 12), e.learned)))
+
+
+def _parts(
+    codes: NDArray[np.intp], folds: int, repeats: int, seed: int
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Training and test rows of each part."""
+    splits = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
+    return list(splits.split(np.empty(len(codes)), codes))
 
 
 def _possible_folds(codes: NDArray[np.intp], classes: Sequence[str], folds: int, notes: list[str]) -> int:

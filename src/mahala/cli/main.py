@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli import explain, fit, inspect, reproduce, search, stream, transform
+from mahala.cli import compare, explain, fit, inspect, reproduce, search, stream, transform
 from mahala.cli.group import Group
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("compare")(compare.compare)
 app.command("fit")(fit.fit)
 app.command("transform")(transform.transform)
 app.command("search")(search.search)

@@ -1,0 +1,288 @@
+"""The report of a comparison: one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.kernel_map import is_sparse
+from mahala.leaderboard import EUCLIDEAN_SCALED, Entry, Leaderboard, p_text, percent
+from mahala.metric import Metric
+from mahala.report import plots
+from mahala.scaling import divided, feature_scales
+
+# More points than this are a blur, and more pairs than those of so many rows change no histogram.
+_MOST_POINTS = 2000
+_MOST_ROWS_OF_PAIRS = 600
+_MOST_FEATURES = 20
+_MOST_LINES = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What the pictures are of: a learner's metric, and rows of which some were held out when it was fitted."""
+
+    name: str
+    metric: Metric
+    """Fitted on the rows that are not held out."""
+    final: Metric
+    """Fitted on all rows, for the spectrum and the features."""
+    X: Any
+    codes: NDArray[np.intp]
+    held_out: NDArray[np.bool_]
+
+
+def report(
+    leaderboard: Leaderboard,
+    shown: Shown | None,
+    *,
+    title: str,
+    saved: str,
+    commands: Sequence[str],
+    measured: Mapping[str, str],
+) -> str:
+    """The page: the verdict, the leaderboard, pictures of `shown`, and how all was measured.
+
+    `saved` says in a sentence what the model file holds, `commands` are what to do with it next, and `measured` are
+    facts by name, such as versions. All texts are escaped.
+    """
+    parts = [
+        _headline(leaderboard, title, saved),
+        _section("Leaderboard", _table(leaderboard), _table_note(leaderboard)),
+        _section("Error against k", _card(_by_k(leaderboard), "by-k"), "Means over all test parts; the band marks k."),
+    ]
+    if shown is not None:
+        parts += _pictures(leaderboard, shown)
+    parts += [
+        _section("Time of a fit", _times(leaderboard), "CPU seconds on one thread, the median over training parts."),
+        _section("What next", f"<pre><code>{escape(chr(10).join(commands))}</code></pre>"),
+        _section("How this was measured", _how(leaderboard, measured)),
+    ]
+    return _PAGE.format(
+        title=escape(title),
+        style=files("mahala.report").joinpath("report.css").read_text(encoding="utf-8"),
+        body="\n".join(parts),
+    )
+
+
+def _headline(board: Leaderboard, title: str, saved: str) -> str:
+    winner = board.winner
+    if board.beats_euclidean:
+        word = f"{winner.name} wins"
+    elif winner.learned:
+        word = "No clear winner"
+    else:
+        word = "Euclidean is good enough"
+    facts = f"{len(board.rows):,} rows · {board.n_features:,} features · {len(board.classes):,} classes"
+    notes = "".join(f"<p class=note>{escape(note)}</p>" for note in board.notes)
+    return (
+        f"<header><p class=eyebrow>{escape(title)} · {facts}</p><h1>{escape(word)}</h1>"
+        f"<p class=verdict>{escape(board.verdict())}</p><p>{escape(saved)}</p>{notes}</header>"
+    )
+
+
+def _section(title: str, content: str, note: str = "") -> str:
+    below = f"<p class=note>{escape(note)}</p>" if note else ""
+    return f"<section><h2>{escape(title)}</h2>{content}{below}</section>"
+
+
+def _card(figure: Any, name: str) -> str:
+    return f"<figure class=card>{plots.svg(figure, name)}</figure>"
+
+
+def _table(board: Leaderboard) -> str:
+    # Entries far behind would squeeze the others into a corner: they run out of the frame instead.
+    highs = [entry.high for entry in board.ranked]
+    scale = max(min(max(highs), 2.0 * float(np.median(highs))), 1e-9)
+    lines = [_line(board, entry, scale) for entry in board.entries]
+    return (
+        f"<table class=board><thead><tr><th>metric</th><th class=n>{board.k}-NN error</th>"
+        f"<th class=wide>0 <span class=end>{percent(scale)}</span></th>"
+        "<th class=n>against Euclidean</th><th class=n>p</th></tr></thead><tbody>" + "".join(lines) + "</tbody></table>"
+    )
+
+
+def _line(board: Leaderboard, entry: Entry, scale: float) -> str:
+    if entry.failure is not None:
+        return (
+            f"<tr class=failed><td>{escape(entry.name)}</td><td colspan=4>could not be fitted: "
+            f"{escape(entry.failure)}</td></tr>"
+        )
+    kind = "winner" if entry is board.winner and entry.learned else "" if entry.learned else "plain"
+    places = [min(100.0 * value / scale, 100.0) for value in (entry.low, entry.error, entry.high)]
+    low, middle, high = places
+    dot = f'<i class=dot style="left:{middle:.2f}%"></i>' if entry.error <= scale else "<i class=beyond>›</i>"
+    bar = f'<div class=track><i class=reach style="left:{low:.2f}%;width:{high - low:.2f}%"></i>{dot}</div>'
+    if entry is board.euclidean:
+        difference = "<td class=n>the best Euclidean</td>"
+    else:
+        ends = f"{_points(entry.difference_low)} to {_points(entry.difference_high)}"
+        difference = f"<td class=n>{_points(entry.difference)} <small>{ends}</small></td>"
+    p = "" if np.isnan(entry.p_value) else p_text(entry.p_value).removeprefix("p ").removeprefix("= ")
+    return (
+        f"<tr class='{kind}'><td>{escape(entry.name)}</td>"
+        f"<td class=n><b>{percent(entry.error)}</b> <small>{100 * entry.low:.1f} to {100 * entry.high:.1f}</small></td>"
+        f"<td class=wide>{bar}</td>{difference}<td class=n>{escape(p)}</td></tr>"
+    )
+
+
+def _points(difference: float) -> str:
+    """A difference in points, with its sign."""
+    shown = f"{100.0 * difference:+.1f}"
+    return "0.0" if float(shown) == 0.0 else shown.replace("-", "−")
+
+
+def _table_note(board: Leaderboard) -> str:
+    adjusted = sum(entry.learned for entry in board.ranked)
+    return (
+        "Dot: mean error; line and small numbers: 95 % interval. Against Euclidean: points more or less than the best "
+        f"Euclidean distance, and the interval of that. p: of no difference, adjusted for {adjusted} learners (Holm)."
+    )
+
+
+def _by_k(board: Leaderboard) -> Any:
+    """Lines of the leading learners and of all Euclidean distances."""
+    leading = [entry for entry in board.ranked if entry.learned][:_MOST_LINES]
+    plain = [entry for entry in board.ranked if not entry.learned]
+    lines = {entry.name: entry.errors.mean(axis=0) for entry in (*leading, *plain)}
+    return plots.errors_by_k(lines, board.ks, board.k, [entry.name for entry in plain])
+
+
+def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
+    before_name, after_name = board.euclidean.name, shown.name
+    scales = feature_scales(shown.X[np.flatnonzero(~shown.held_out)], "standard")
+    before = divided(shown.X, scales) if before_name == EUCLIDEAN_SCALED else shown.X
+    before = before.toarray() if is_sparse(before) else np.asarray(before, dtype=np.float64)
+    after = shown.metric.transform(shown.X)
+    rng = np.random.default_rng(board.random_state)
+    rows = _some(np.flatnonzero(shown.held_out), _MOST_ROWS_OF_PAIRS, rng)
+    points = _some(np.arange(len(before)), _MOST_POINTS, rng)
+    histograms, planes = [], []
+    for number, (name, mapped) in enumerate(((f"before: {before_name}", before), (f"after: {after_name}", after))):
+        pairs = _distances(mapped[rows], shown.codes[rows])
+        histograms.append(_card(plots.distances_of_pairs(*pairs, name), f"pairs-{number}"))
+        # Before there are no leading directions but those of the rows themselves.
+        flat = _leading(before) if number == 0 else after
+        where, own, held_out = _two(flat)[points], shown.codes[points], shown.held_out[points]
+        planes.append(_card(plots.plane(where, own, board.classes, held_out, name), f"plane-{number}"))
+    many = f" The {len(board.classes)} classes share ten colours and shapes." if len(board.classes) > 10 else ""
+    names = shown.final.feature_names or [f"x{j}" for j in range(shown.final.n_features_in)]
+    return [
+        _section(
+            "Distances before and after",
+            f"<div class=pair>{''.join(histograms)}</div>",
+            f"Pairs of {len(rows):,} held-out rows, which {after_name} was not fitted on. The less the two overlap, "
+            "the better. Distances are divided by their median, as only their proportions matter.",
+        ),
+        _section(
+            "The rows in a plane",
+            f"<div class=pair>{''.join(planes)}</div>",
+            "Before: the two directions in which the rows vary most. After: the two leading directions of the learned "
+            f"metric. Strong: held-out rows; faint: rows it was fitted on.{many}",
+        ),
+        _section(
+            f"Spectrum of {after_name}",
+            _card(plots.spectrum(shown.final.spectrum), "spectrum"),
+            f"{shown.final.n_components:,} of {len(shown.final.spectrum):,} directions count. A steep start means that "
+            "few do the work, and that rows can be stored with fewer numbers.",
+        ),
+        _section(
+            "What the metric looks at",
+            _bars(_shares(shown, names), "{:.1%}"),
+            "The share of each feature's own term in the mean squared distance"
+            + (f"; the {_MOST_FEATURES} largest of {len(names)}." if len(names) > _MOST_FEATURES else "."),
+        ),
+    ]
+
+
+def _some(rows: NDArray[np.intp], most: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))
+
+
+def _distances(rows: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Distances of all pairs of one class, and of all others."""
+    from scipy.spatial.distance import pdist
+
+    i, j = np.triu_indices(len(rows), 1)
+    distances = pdist(rows) if rows.shape[1] else np.zeros(len(i))
+    same = codes[i] == codes[j]
+    return distances[same], distances[~same]
+
+
+def _leading(rows: NDArray[Any]) -> NDArray[Any]:
+    """Rows in the directions in which they vary most."""
+    centred = rows - rows.mean(axis=0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    return np.asarray(centred @ vectors[:, :-3:-1])
+
+
+def _two(rows: NDArray[Any]) -> NDArray[Any]:
+    """The first two columns, with zeros where there are fewer."""
+    return np.pad(rows[:, :2], ((0, 0), (0, max(0, 2 - rows.shape[1]))))
+
+
+def _shares(shown: Shown, names: Sequence[str]) -> list[tuple[str, float]]:
+    scales = np.ones(len(names)) if shown.final.scales is None else shown.final.scales
+    # A constant feature has a scale of one, but no share.
+    constant = np.ptp(shown.X.toarray() if is_sparse(shown.X) else shown.X, axis=0) == 0.0
+    variances = np.where(constant, 0.0, feature_scales(shown.X, "standard") ** 2)
+    terms = shown.final.matrix.diagonal() * variances / scales**2
+    shares = terms / (terms.sum() or 1.0)
+    return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:_MOST_FEATURES]]
+
+
+def _times(board: Leaderboard) -> str:
+    learned = sorted((entry for entry in board.ranked if entry.learned), key=lambda entry: -entry.seconds)
+    return _bars([(entry.name, entry.seconds) for entry in learned], "{:.2g} s")
+
+
+def _bars(values: Iterable[tuple[str, float]], form: str) -> str:
+    values = list(values)
+    most = max((value for _, value in values), default=0.0) or 1.0
+    lines = (
+        f"<li><span>{escape(name)}</span><span class=track><i class=bar style='width:{100 * value / most:.2f}%'></i>"
+        f"</span><span class=n>{form.format(value)}</span></li>"
+        for name, value in values
+    )
+    return f"<ul class=bars>{''.join(lines)}</ul>"
+
+
+def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
+    scaling = (
+        "each feature divided by its standard deviation in the training part" if board.scaling == "standard" else "none"
+    )
+    facts = {
+        "Protocol": f"{board.folds}-fold cross-validation with the classes' shares kept, repeated {board.repeats} "
+        "times, the same parts for all",
+        "Error": f"share of test rows that the majority of their {board.k} nearest training rows takes for "
+        "another class",
+        "Scaling": scaling,
+        "Intervals, p": "corrected resampled t-test (Nadeau, Bengio, 2003), since training parts overlap; p-values "
+        "adjusted by Holm's method",
+        "Caution": "the winner was picked on the same test parts, so its error is a little optimistic; the adjusted "
+        "p-value allows for the picking",
+        "Seed": str(board.random_state),
+        **measured,
+    }
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
+    return f"<dl>{rows}</dl>"
+
+
+# Nothing may be loaded, and nothing runs: names in the user's table cannot do more than look odd.
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title} · mahala compare</title>
+<link rel="icon" href="data:,">
+<style>{style}</style></head>
+<body><main>
+{body}
+</main></body></html>
+"""
