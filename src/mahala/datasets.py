@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from mahala.array_files import read_npz
 
 # scikit-learn's own copies need no network.
 _BUNDLED = {"iris": "load_iris", "wine": "load_wine", "digits": "load_digits", "breast_cancer": "load_breast_cancer"}
@@ -74,14 +75,11 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
 
 
 def _read(path: Path) -> Dataset:
+    X, y = read_npz(str(path))
+    if y is None:
+        raise ValueError(f"{path} should hold y, the classes, beside the rows")
     with np.load(path) as file:
-        if "X" in file:
-            X = file["X"]
-        else:
-            parts = file["data"], file["indices"], file["indptr"]
-            n, d = map(int, file["shape"])
-            X = sp.csr_array(parts, shape=(n, d))
-        return Dataset(X, file["y"].astype(np.intp), int(file["n_train"]) if "n_train" in file else None)
+        return Dataset(X, y.astype(np.intp), int(file["n_train"]) if "n_train" in file else None)
 
 
 def _fetch(name: str) -> Dataset:

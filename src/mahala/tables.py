@@ -6,15 +6,15 @@ import csv
 import difflib
 import gzip
 import os
-import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from mahala.array_files import listed, places, read_arrays
 
 _CSV = (".csv", ".tsv", ".txt")
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
@@ -77,7 +77,7 @@ def read_table(
         if drop:
             raise ValueError(f"drop names columns of CSV and Parquet files, but {path} has no column names")
         n_features = n_features if features is None else len(features)
-        table = _from_arrays(path, suffix, label, n_features)
+        table = Table(*read_arrays(path, suffix, label, n_features), None)
     if n_features not in (None, table.X.shape[1]):
         raise ValueError(f"{path} has rows of {table.X.shape[1]} features, but the model compares rows of {n_features}")
     return table
@@ -104,10 +104,7 @@ class _Source:
 
     def places(self, rows: NDArray[np.intp]) -> str:
         """Where rows are, for messages."""
-        first = [str(row if self.lines is None else self.lines[row]) for row in rows[:3]]
-        word = ("row" if self.lines is None else "line") + ("s" if len(rows) > 1 else "")
-        rest = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-        return f"{word} {', '.join(first)}{rest}"
+        return places("row", rows) if self.lines is None else places("line", np.array(self.lines)[rows])
 
 
 class _Column(NamedTuple):
@@ -335,83 +332,6 @@ def _encode(source: _Source, name: str, column: _Column) -> list[tuple[str, NDAr
     return [(f"{name}={value}", column.values == value) for value in found]
 
 
-def _from_arrays(path: str, suffix: str, label: str | None, n_features: int | None) -> Table:
-    """Rows and labels of a file without column names."""
-    if suffix == ".npz":
-        X, labels = _read_npz(path, label)
-    elif label is not None:
-        kind = "rows only" if suffix == ".npy" else "its labels at the beginning of each line"
-        raise ValueError(f"label is {label!r}, but {path} has no column names; it holds {kind}: leave label out")
-    elif suffix == ".npy":
-        with open(path, "rb") as file:
-            X, labels = _load(file), None
-    else:
-        X, labels = _read_svmlight(path, n_features)
-    if X.ndim != 2 or X.dtype.kind not in "iufb":
-        raise ValueError(f"{path} should hold a 2-D array of numbers, got {X.dtype} of shape {X.shape}")
-    if 0 in X.shape:
-        raise ValueError(f"{path} has no rows or no features: its shape is {X.shape}")
-    # The sum of a row is finite where its values are, or so large that no metric could take them.
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.isfinite(np.asarray(X.sum(axis=1, dtype=np.float64)))
-    if not finite.all():
-        rows = np.flatnonzero(~finite)
-        raise ValueError(
-            f"{path} has missing or infinite values in {_Source(path, {}, None).places(rows)}: "
-            "fill them in or drop those rows"
-        )
-    if labels is not None and labels.shape != (X.shape[0],):
-        raise ValueError(f"{path} has {X.shape[0]} rows, but labels of shape {labels.shape}")
-    if labels is not None and (labels != labels).any():
-        raise ValueError(f"{path} has labels that are missing: drop those rows")
-    return Table(X if X.dtype == np.float32 else X.astype(np.float64, copy=False), labels, None)
-
-
-def _load(file: BinaryIO) -> Any:
-    """An .npy array or the arrays of an .npz file."""
-    try:
-        return np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{file.name} is no readable NumPy file of numbers or text ({error})") from None
-
-
-def _read_npz(path: str, label: str | None) -> tuple[Any, NDArray[Any] | None]:
-    with open(path, "rb") as file:
-        arrays = _load(file)
-        if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise ValueError(f"{path} is no .npz file, which is a zip file of arrays")
-        if label is not None and label not in arrays:
-            raise ValueError(f"label names the array {label!r}, but {path} holds {_listed(arrays)}")
-        key = label or ("y" if "y" in arrays else None)
-        try:
-            labels = None if key is None else arrays[key]
-            if "X" in arrays:
-                return arrays["X"], labels
-            if "format" in arrays:  # what scipy.sparse.save_npz writes
-                return sp.csr_array(sp.load_npz(path)), labels
-            if {"data", "indices", "indptr", "shape"} <= set(arrays):
-                parts = arrays["data"], arrays["indices"], arrays["indptr"]
-                X = sp.csr_array(parts, shape=tuple(arrays["shape"]))
-                X.check_format(full_check=True)
-                return X, labels
-        except (ValueError, EOFError, TypeError, zlib.error, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} holds arrays that cannot be read ({error})") from None
-        raise ValueError(f"{path} should hold X, or data, indices, indptr and shape, but holds {_listed(arrays)}")
-
-
-def _read_svmlight(path: str, n_features: int | None) -> tuple[Any, NDArray[Any]]:
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        X, labels = load_svmlight_file(path)
-    except (ValueError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} is no readable svmlight file ({error})") from None
-    if n_features is not None and X.shape[1] < n_features:
-        X.resize(X.shape[0], n_features)
-    whole = np.array_equal(labels, np.rint(labels))
-    return sp.csr_array(X), labels.astype(np.int64) if whole else labels
-
-
 def _numbers(cells: Iterable[str]) -> NDArray[np.float64]:
     cells = list(cells)
     if "_" in "".join(cells):
@@ -440,10 +360,4 @@ def _objects(values: Any) -> NDArray[Any]:
 def _unknown(name: str, source: _Source) -> str:
     near = difflib.get_close_matches(name, source.columns, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"which {source.path} does not have{hint}; its columns are {_listed(source.columns)}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = list(names)
-    rest = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return ", ".join(names[:20]) + rest
+    return f"which {source.path} does not have{hint}; its columns are {listed(source.columns)}"
