@@ -184,6 +184,8 @@ def refit(
         metric = replace(Metric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
     else:
         metric = clone(learner).fit(divided(X, scales), class_codes(y, X.shape[0])).metric_
+        if metric.kind == "bilinear":
+            raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which gives no distances")
     names = None if feature_names is None else tuple(feature_names)
     return replace(metric, feature_names=names, scales=None if scaling == "none" else scales)
 

@@ -40,6 +40,11 @@ class Entry:
     failure: str | None = None
 
     @property
+    def spoken(self) -> str:
+        """Its name within a sentence."""
+        return "scaled Euclidean" if self.name == EUCLIDEAN_SCALED else self.name
+
+    @property
     def beats_euclidean(self) -> bool:
         """Whether its error is below that of the best Euclidean distance beyond chance."""
         return self.difference < 0.0 and self.p_value <= ALPHA
@@ -98,15 +103,15 @@ class Leaderboard:
         if self.beats_euclidean:
             winner = self.winner
             first = (
-                f"{winner.name} cuts the {what} from {percent(base.error)} ({base.name}) to {percent(winner.error)} "
+                f"{winner.name} cuts the {what} from {percent(base.error)} ({base.spoken}) to {percent(winner.error)} "
                 f"({self._test(winner)})."
             )
         elif best is None:
-            first = f"No learner could be fitted here; {base.name} has a {what} of {percent(base.error)}."
+            first = f"No learner could be fitted here; {base.spoken} has a {what} of {percent(base.error)}."
         else:
             first = (
-                f"No learner beats Euclidean here: the best, {best.name}, has a {what} of {percent(best.error)}, "
-                f"{base.name} one of {percent(base.error)} ({self._test(best)})."
+                f"No learner beats Euclidean here: the best, {best.name}, has a {what} of {percent(best.error)} "
+                f"against {percent(base.error)} of {base.spoken} ({self._test(best)})."
             )
             if best.difference < 0.0:
                 first += " That may be chance: only more rows could tell."

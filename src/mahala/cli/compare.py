@@ -267,7 +267,7 @@ def _show(board: Leaderboard, paths: list[Path], console: Console) -> None:
     grid.add_column("metric", no_wrap=True)
     grid.add_column(f"{board.k}-NN error", justify="right", no_wrap=True)
     grid.add_column(f"0 {percent(scale):>18}", no_wrap=True)
-    for title in ("vs Euclidean", "p", "fit"):
+    for title in ("to Euclidean", "p", "fit"):
         grid.add_column(title, justify="right", no_wrap=True)
     failed = []
     for entry in board.entries:
@@ -275,9 +275,9 @@ def _show(board: Leaderboard, paths: list[Path], console: Console) -> None:
             failed.append(f"{entry.name} could not be fitted: {entry.failure}")
             continue
         style = "bold" if entry is board.winner else "" if entry.learned else "dim"
-        points = "best" if entry is board.euclidean else f"{100.0 * entry.difference:+.1f} points"
+        points = "best" if entry is board.euclidean else f"{100.0 * entry.difference:+.1f}"
         p = "" if entry.p_value != entry.p_value else p_text(entry.p_value).removeprefix("p ").removeprefix("= ")
-        seconds = f"{entry.seconds:.2g} s" if entry.learned else ""
+        seconds = f"{entry.seconds:.2f} s" if entry.learned else ""
         bar = _interval(entry.low, entry.error, entry.high, scale)
         grid.add_row(escape(entry.name), percent(entry.error), bar, points, p, seconds, style=style)
     console.print()

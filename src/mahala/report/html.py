@@ -72,13 +72,7 @@ def report(
 
 
 def _headline(board: Leaderboard, title: str, saved: str) -> str:
-    winner = board.winner
-    if board.beats_euclidean:
-        word = f"{winner.name} wins"
-    elif winner.learned:
-        word = "No clear winner"
-    else:
-        word = "Euclidean is good enough"
+    word = f"{board.winner.name} beats Euclidean" if board.beats_euclidean else "No learner beats Euclidean here"
     facts = f"{len(board.rows):,} rows · {board.n_features:,} features · {len(board.classes):,} classes"
     notes = "".join(f"<p class=note>{escape(note)}</p>" for note in board.notes)
     return (
@@ -104,7 +98,7 @@ def _table(board: Leaderboard) -> str:
     return (
         f"<table class=board><thead><tr><th>metric</th><th class=n>{board.k}-NN error</th>"
         f"<th class=wide>0 <span class=end>{percent(scale)}</span></th>"
-        "<th class=n>against Euclidean</th><th class=n>p</th></tr></thead><tbody>" + "".join(lines) + "</tbody></table>"
+        "<th class=n>to Euclidean</th><th class=n>p</th></tr></thead><tbody>" + "".join(lines) + "</tbody></table>"
     )
 
 
@@ -120,7 +114,7 @@ def _line(board: Leaderboard, entry: Entry, scale: float) -> str:
     dot = f'<i class=dot style="left:{middle:.2f}%"></i>' if entry.error <= scale else "<i class=beyond>›</i>"
     bar = f'<div class=track><i class=reach style="left:{low:.2f}%;width:{high - low:.2f}%"></i>{dot}</div>'
     if entry is board.euclidean:
-        difference = "<td class=n>the best Euclidean</td>"
+        difference = "<td class=n>the best</td>"
     else:
         ends = f"{_points(entry.difference_low)} to {_points(entry.difference_high)}"
         difference = f"<td class=n>{_points(entry.difference)} <small>{ends}</small></td>"
@@ -141,7 +135,7 @@ def _points(difference: float) -> str:
 def _table_note(board: Leaderboard) -> str:
     adjusted = sum(entry.learned for entry in board.ranked)
     return (
-        "Dot: mean error; line and small numbers: 95 % interval. Against Euclidean: points more or less than the best "
+        "Dot: mean error; line and small numbers: 95 % interval. To Euclidean: points more or less than the best "
         f"Euclidean distance, and the interval of that. p: of no difference, adjusted for {adjusted} learners (Holm)."
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from mahala.history import History
@@ -24,6 +24,7 @@ _CLASS_COLOURS = (
 )  # fmt: skip
 _MARKERS = "osD^vPXp*h"
 _GREY = "#888888"
+_PERCENT = FuncFormatter(lambda share, _: f"{100.0 * share:.3g} %")
 # More points than this add nothing to a picture.
 _MOST_POINTS = 1000
 
@@ -69,9 +70,15 @@ def curves(points: Mapping[str, Sequence[tuple[float, float, float]]], title: st
 
 
 def errors_by_k(lines: Mapping[str, NDArray[np.float64]], ks: NDArray[np.intp], k: int, plain: Sequence[str]) -> Figure:
-    """The mean error against the number of neighbours, a line for each name; those of `plain` are grey and dashed."""
+    """The mean error against the number of neighbours, a line for each name; those of `plain` are grey and dashed.
+
+    Of these the first is within the frame; others may run out of it, and are then named so.
+    """
     with _user_text():
-        figure, axes = _card(7.6, 3.9)
+        figure, axes = _card(5.8, 4.2)
+        # A line far above the others would flatten them.
+        framed = [float(errors.max()) for name, errors in lines.items() if name not in plain[1:]]
+        top = 1.5 * max(framed) or 0.01
         axes.axvline(k, color="#dddddd", linewidth=6.0, zorder=0)
         learned = [name for name in lines if name not in plain]
         for name, errors in lines.items():
@@ -79,16 +86,14 @@ def errors_by_k(lines: Mapping[str, NDArray[np.float64]], ks: NDArray[np.intp], 
                 style: dict[str, Any] = {"color": _GREY, "linestyle": ("-", "--", ":")[1 + plain.index(name) % 2]}
             else:
                 style = {"color": _COLOURS[learned.index(name) % len(_COLOURS)]}
-            axes.plot(ks, errors, label=_shown(name), linewidth=2.0, **style)
-        # Lines far above the others would flatten them: the frame is that of the better half, twice as high.
-        heights = sorted(float(errors.max()) for errors in lines.values())
-        top = min(heights[-1], 2.5 * heights[(len(heights) - 1) // 2]) or 0.01
-        axes.set_ylim(0.0, 1.05 * top)
+            above = " (above)" if errors.min() > top else ""
+            axes.plot(ks, errors, label=_shown(name) + above, linewidth=2.0, **style)
+        axes.set_ylim(0.0, min(top, 1.05 * max(float(errors.max()) for errors in lines.values())) or 0.01)
         axes.set_xlim(ks[0] - 0.5, ks[-1] + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        axes.yaxis.set_major_formatter(_PERCENT)
         axes.set(xlabel="neighbours k", ylabel="wrong test rows")
-        figure.legend(frameon=False, loc="outside right upper")
+        figure.legend(frameon=False, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -145,7 +150,7 @@ def plane(
 def spectrum(values: NDArray[np.float64]) -> Figure:
     """The share of each eigenvalue in their sum, largest first, and how much the first of them hold together."""
     with _user_text():
-        figure, axes = _card(7.6, 3.2)
+        figure, axes = _card(5.8, 3.4)
         shares = np.maximum(values, 0.0) / (float(np.maximum(values, 0.0).sum()) or 1.0)
         numbers = np.arange(1, len(shares) + 1)
         # Steps and lines, as hundreds of bars would be a blur.
@@ -157,9 +162,9 @@ def spectrum(values: NDArray[np.float64]) -> Figure:
         axes.set_ylim(0.0, 1.03)
         axes.set_xlim(0.4, len(shares) + 0.6)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.yaxis.set_major_formatter(_PERCENT)
         axes.set(xlabel="direction", ylabel="share of the eigenvalues")
-        figure.legend(frameon=False, loc="outside right upper")
+        figure.legend(frameon=False, loc="outside lower center", ncols=2)
     return figure
 
 
