@@ -27,6 +27,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/online_triplets.py
 
 # The site, in site/: open site/index.html, or for its search `python -m http.server --directory site`.
+docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.ready
 	$(BIN)/mkdocs build --strict --quiet
 
