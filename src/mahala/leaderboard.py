@@ -111,7 +111,7 @@ class Leaderboard:
         else:
             first = (
                 f"No learner beats Euclidean here: the best, {best.name}, has a {what} of {percent(best.error)} "
-                f"against {percent(base.error)} of {base.spoken} ({self._test(best)})."
+                f"against {percent(base.error)} for {base.spoken} ({self._test(best)})."
             )
             if best.difference < 0.0:
                 first += " That may be chance: only more rows could tell."

@@ -72,12 +72,16 @@ def report(
 
 
 def _headline(board: Leaderboard, title: str, saved: str) -> str:
-    word = f"{board.winner.name} beats Euclidean" if board.beats_euclidean else "No learner beats Euclidean here"
+    # The heading says the first words of the verdict already, where no learner wins.
+    plainly = "No learner beats Euclidean here"
+    word = f"{board.winner.name} beats Euclidean" if board.beats_euclidean else plainly
+    verdict = board.verdict().removeprefix(f"{plainly}: ")
+    verdict = verdict[0].upper() + verdict[1:].replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
     facts = f"{len(board.rows):,} rows · {board.n_features:,} features · {len(board.classes):,} classes"
     notes = "".join(f"<p class=note>{escape(note)}</p>" for note in board.notes)
     return (
         f"<header><p class=eyebrow>{escape(title)} · {facts}</p><h1>{escape(word)}</h1>"
-        f"<p class=verdict>{escape(board.verdict())}</p><p>{escape(saved)}</p>{notes}</header>"
+        f"<p class=verdict>{escape(verdict)}</p><p>{escape(saved)}</p>{notes}</header>"
     )
 
 
@@ -161,9 +165,7 @@ def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
     for number, (name, mapped) in enumerate(((f"before: {before_name}", before), (f"after: {after_name}", after))):
         pairs = _distances(mapped[rows], shown.codes[rows])
         histograms.append(_card(plots.distances_of_pairs(*pairs, name), f"pairs-{number}"))
-        # Before there are no leading directions but those of the rows themselves.
-        flat = _leading(before) if number == 0 else after
-        where, own, held_out = _two(flat)[points], shown.codes[points], shown.held_out[points]
+        where, own, held_out = _leading(mapped)[points], shown.codes[points], shown.held_out[points]
         planes.append(_card(plots.plane(where, own, board.classes, held_out, name), f"plane-{number}"))
     many = f" The {len(board.classes)} classes share ten colours and shapes." if len(board.classes) > 10 else ""
     names = shown.final.feature_names or [f"x{j}" for j in range(shown.final.n_features_in)]
@@ -177,8 +179,8 @@ def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
         _section(
             "The rows in a plane",
             f"<div class=pair>{''.join(planes)}</div>",
-            "Before: the two directions in which the rows vary most. After: the two leading directions of the learned "
-            f"metric. Strong: held-out rows; faint: rows it was fitted on.{many}",
+            "The two directions in which the rows vary most, as each distance sees them. Strong: held-out rows; faint: "
+            f"rows that {after_name} was fitted on.{many}",
         ),
         _section(
             f"Spectrum of {after_name}",
@@ -210,15 +212,11 @@ def _distances(rows: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[np.
 
 
 def _leading(rows: NDArray[Any]) -> NDArray[Any]:
-    """Rows in the directions in which they vary most."""
+    """Rows in the two directions in which they vary most; zeros where they have but one."""
     centred = rows - rows.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
-    return np.asarray(centred @ vectors[:, :-3:-1])
-
-
-def _two(rows: NDArray[Any]) -> NDArray[Any]:
-    """The first two columns, with zeros where there are fewer."""
-    return np.pad(rows[:, :2], ((0, 0), (0, max(0, 2 - rows.shape[1]))))
+    flat = centred @ vectors[:, :-3:-1]
+    return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
 
 
 def _shares(shown: Shown, names: Sequence[str]) -> list[tuple[str, float]]:
