@@ -17,7 +17,7 @@ from mahala.stream import Learned, Malformed, Stream, read_lines
 
 D = 5
 LEARNERS = {
-    "PA-": mahala.PA("LS", C=0.1),
+    "PA-": mahala.PA("LS", C=0.1, psd="end"),
     "PA+": mahala.PA("I", C=0.5, psd="every"),
     "PA 7": mahala.PA("II", C=0.5, psd=7),
     "PA kernel": mahala.PA("I", C=0.5, kernel="rbf", kernel_params={"gamma": 0.1}),
@@ -252,6 +252,25 @@ def test_blank_lines_are_counted_but_not_learned_from(path):
     _, results = learn_all(path, lines, fresh("PA-"))
     assert [result.line for result in results] == [2, 4]
     assert learn_all(path, lines)[0].skipped == 5
+
+
+def test_the_place_is_not_lost_to_an_input_that_teaches_nothing(path):
+    lines = lines_of("PA-", 5)
+    learn_all(path, lines, fresh("PA-"))
+    before = path.read_bytes()
+    stream, results = learn_all(path, [b"?\n"] * 200)
+    assert stream.began_anew
+    assert len(results) == 200
+    assert path.read_bytes() == before
+
+
+def test_the_end_is_known_where_the_last_lines_are_malformed(path):
+    lines = [*lines_of("PA-", 1), b"?\n", b"\n"]
+    stream = Stream(path, fresh("PA-"))
+    for _ in stream.learn(lines):
+        stream.save()
+    assert stream.save()
+    assert learn_all(path, lines_of("PA-", 1, seed=1))[0].began_anew
 
 
 def test_a_malformed_line_is_read_when_the_next_is_asked_for(path):

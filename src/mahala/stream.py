@@ -178,6 +178,7 @@ class Stream:
         self.began_anew = False  # whether the lines are others than those that the file had been read to the end of
         self._saved = Position()
         self._saved_line = 0  # in this input
+        self._is_known = False  # whether that position is one in this input
         self._saved_at = time.monotonic()
         self._progress = _Progress()
         self.learner: Any = _check_online(self._open(learner))
@@ -230,13 +231,17 @@ class Stream:
         )
 
     def save(self) -> bool:
-        """Write model and position in one step, unless nothing has changed; returns whether it was written."""
+        """Write model and position in one step, unless nothing has changed; returns whether it was written.
+
+        The position in another input is kept once something was learned from that.
+        """
         position, steps = self._progress.position(), getattr(self.learner, "n_steps_", 0)
-        changed = position.lines > 0 and steps > 0 and (position, steps) != (self._saved, self._saved_steps)
+        changed = steps > self._saved_steps or (self._is_known and position != self._saved)
         if changed:
             header, arrays = self.learner.to_parts()
             write_model(self.path, "learner", arrays, header | {"stream": asdict(position)})
             self._saved, self._saved_steps, self._saved_line = position, steps, position.lines
+            self._is_known = True
         self._saved_at = time.monotonic()
         return changed
 
@@ -244,6 +249,7 @@ class Stream:
         """The lines after those that the model has learned from, or all where they are another input's."""
         known = self._progress.position() if self._progress.lines else self._saved
         self._progress, progress = _Progress(), _Progress()
+        self._is_known = False
         if known.lines == 0 or self.new_input:
             return lines
         refusal = f"or learn from it all the same, from its first line, as a new input (--new-input): {self.path}"
@@ -266,7 +272,7 @@ class Stream:
                         f"the input was changed before line {known.lines}, up to which it has been learned from; give "
                         f"it as it was, {refusal}"
                     )
-                self._progress, self.skipped = progress, known.lines
+                self._progress, self.skipped, self._is_known = progress, known.lines, True
                 return lines
         if progress.lines or not known.ended:
             raise ValueError(
