@@ -1,0 +1,169 @@
+"""`mahala compare` as a person uses it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mahala import Metric, knn_error
+from mahala.cli.main import app
+from mahala.tables import read_table
+
+QUICK = ["--folds", "2", "--repeats", "1", "--learners", "LDA,RCA"]
+
+
+def mahala(*arguments):
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def cups(tmp_path):
+    """A table with a column of text labels and one of numbers that says nothing."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "cups of tea.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["number", "sugar", "milk", "<b>kind</b>"])
+        for i in range(60):
+            kind = i % 2
+            writer.writerow([i, *(rng.normal(size=2) + 3 * kind).round(3), ["green", "black & strong"][kind]])
+    return path
+
+
+def test_the_bundled_table(tmp_path):
+    result = mahala("wine", "--output", tmp_path / "out", *QUICK)
+    assert result.exit_code == 0, result.output
+    for text in ("LDA", "Euclidean, scaled", "3-NN error", "model.safetensors holds", "leaderboard.csv"):
+        assert text in words(result.output)
+    metric = Metric.load(tmp_path / "out" / "model.safetensors")
+    assert metric.feature_names[0] == "alcohol"
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "178 rows · 13 features · 3 classes" in page
+    assert "--folds" not in page  # sys.argv is the test runner's, not the command's
+
+
+def test_files_and_json_agree(cups, tmp_path):
+    out = tmp_path / "out"
+    result = mahala(cups, "--label", "<b>kind</b>", "--drop", "number", "--output", out, "--json", *QUICK)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["classes"] == ["black & strong", "green"]
+    assert (told["rows"], told["features"]) == (60, 2)
+    with (out / "leaderboard.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["name"] for line in lines] == [entry["name"] for entry in told["entries"]]
+    for line, entry in zip(lines, told["entries"], strict=True):
+        assert float(line["error"]) == entry["error"]
+        assert (line["p_value"] == "") == (entry["p_value"] is None)
+    metric = Metric.load(out / "model.safetensors")
+    rows = read_table(cups, label="<b>kind</b>", drop=["number"])
+    assert metric.feature_names == ("sugar", "milk")
+    assert knn_error(metric, rows.X, rows.labels).at(3) < 0.1
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "black &amp; strong" in page
+    assert "<b>kind</b>" not in page
+
+
+def test_no_report(cups, tmp_path):
+    result = mahala(cups, "--label", "<b>kind</b>", "--output", tmp_path / "out", "--no-report", *QUICK)
+    assert result.exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["leaderboard.csv", "model.safetensors"]
+
+
+def test_the_default_folder_is_named_after_the_table(cups, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = mahala(cups, "--label", "<b>kind</b>", "--no-report", *QUICK)
+    assert result.exit_code == 0
+    assert (tmp_path / "cups of tea-mahala" / "leaderboard.csv").exists()
+
+
+def test_a_data_set_by_name_and_learners_outside_of_the_panel(tmp_path):
+    result = mahala("iris", "--output", tmp_path, "--folds", 2, "--repeats", 1, "--learners", "pa, relief", "--json")
+    assert result.exit_code == 0, result.output
+    assert {entry["name"] for entry in json.loads(result.stdout)["entries"] if entry["learned"]} == {"PA-I", "Relief"}
+
+
+def test_a_failed_learner_is_said(tmp_path):
+    result = mahala("iris", "--output", tmp_path, "--no-report", "--folds", 2, "--repeats", 1, "--learners", "OASIS")
+    assert result.exit_code == 0, result.output
+    assert "OASIS could not be fitted: OASIS learns a bilinear similarity" in words(result.output)
+    assert "No learner could be fitted here" in words(result.output)
+    assert Metric.load(tmp_path / "model.safetensors").origin == {"learner": "Euclidean", "params": {}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "no data set 'nowhere'"),
+        (["nowhere.csv"], "nowhere.csv: No such file"),
+        (["wine", "--learners", "magic"], "magic"),
+        (["wine", "--learners", ","], "--learners must name some learners"),
+        (["iris", "--label", "x"], "--label and --drop go with files"),
+        (["wine", "-k", "1000"], "k must be at most"),
+    ],
+)
+def test_errors_are_words(tmp_path, arguments, message):
+    result = mahala(*arguments, "--output", tmp_path / "out")
+    assert result.exit_code == 2
+    assert message in words(result.stderr)
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_without_label(cups, tmp_path):
+    result = mahala(cups, "--output", tmp_path / "out", "--drop", "<b>kind</b>")
+    assert result.exit_code == 2
+    assert "--label must name the column of labels" in words(result.stderr)
+    file = tmp_path / "file"
+    file.write_text("mine")
+    result = mahala(cups, "--label", "<b>kind</b>", "--output", file)
+    assert result.exit_code == 2
+    assert "is a file" in words(result.stderr)
+    assert file.read_text() == "mine"
+
+
+def test_help_has_examples():
+    result = CliRunner().invoke(app, ["compare", "--help"])
+    assert result.exit_code == 0
+    assert "mahala compare wine" in result.output
+
+
+def test_what_is_there_stays_where_writing_fails(cups, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("before")
+
+    def fail(self, path):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(Metric, "save", fail)
+    result = mahala(cups, "--label", "<b>kind</b>", "--output", out, *QUICK)
+    assert result.exit_code == 2
+    assert "No space left" in words(result.stderr)
+    assert [(path.name, path.read_text()) for path in out.iterdir()] == [("report.html", "before")]
+
+
+def test_ctrl_c_leaves_nothing(tmp_path):
+    code = "from mahala.cli.main import app; app(['compare', 'digits', '--output', 'out', '--repeats', '50'])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=dict(os.environ, TERM="dumb")
+    )
+    time.sleep(6.0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.strip().endswith("interrupted")
+    assert list(tmp_path.iterdir()) == []

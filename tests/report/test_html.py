@@ -1,0 +1,171 @@
+"""The report says what the leaderboard says, and no text in it can do harm."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from mahala import LDA, RCA, Metric
+from mahala.compare import compare, held_out, refit
+from mahala.report.html import Shown, _distances, _leading, _shares, report
+
+EVIL = "<script>alert(1)</script>"
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, and the text outside of styles and pictures."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.words, self.inside = [], [], []
+        self.feed(text)
+        self.text = " ".join(" ".join(self.words).split()).replace("\u00a0", " ")
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.inside.append(tag)
+
+    def handle_endtag(self, tag):
+        while self.inside and self.inside.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if not {"style", "svg"} & set(self.inside):
+            self.words.append(data)
+
+
+def table(classes=2, d=4, spread=1.5, n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    return rng.normal(size=(n, d)) + spread * np.eye(classes, d)[y], y
+
+
+def make(X, y, names=None, learners=None, title="tea", **arguments):
+    learners = learners or {"LDA": LDA(), "RCA": RCA()}
+    board = compare(X, y, learners, folds=3, repeats=1, **arguments)
+    entry = board.best_learner
+    shown = None
+    if entry is not None:
+        metric, mask = held_out(X, y, learners[entry.name], board)
+        final = refit(X, y, learners[entry.name], feature_names=names)
+        shown = Shown(entry.name, metric, final, X, np.unique(y, return_inverse=True)[1], mask)
+    facts = {"Command": f"mahala compare {title}"}
+    return board, report(board, shown, title=title, saved="saved", commands=["mahala search x"], measured=facts)
+
+
+def test_sections_in_their_order():
+    board, text = make(*table())
+    page = Page(text)
+    titles = [
+        board.verdict().split(": ")[-1].split(" (")[0],
+        "Leaderboard",
+        "Error against k",
+        "Distances before and after",
+        "The rows in a plane",
+        f"Spectrum of {board.best_learner.name}",
+        "What the metric looks at",
+        "Time of a fit",
+        "What next",
+        "How this was measured",
+    ]
+    places = [page.text.index(title) for title in titles[1:]]
+    assert places == sorted(places)
+    assert titles[0] in page.text
+    for entry in board.entries:
+        assert entry.name in page.text
+        assert f"{100 * entry.error:.1f} %" in page.text
+    assert sum(tag == "svg" for tag, _ in page.elements) == 6
+    assert "mahala compare tea" in page.text
+    assert "mahala search x" in page.text
+
+
+def test_nothing_is_loaded_and_nothing_runs():
+    _, text = make(*table())
+    for tag, attributes in Page(text).elements:
+        assert tag not in ("script", "iframe", "object", "embed", "base", "form")
+        assert not any(name.startswith("on") for name in attributes)
+        for name in ("src", "href", "xlink:href"):
+            assert attributes.get(name, "#").startswith(("#", "data:"))
+    assert "default-src 'none'" in text
+    assert "url(http" not in text
+    assert "@import" not in text
+
+
+@pytest.mark.parametrize("evil", [EVIL, "\"&'", "]]>--><svg onload=alert(1)>", "_under $x^2$ \\frac", "名前\n\x07"])
+def test_names_are_text(evil):
+    X, y = table()
+    labels = np.array([evil, "other"], dtype=object)[y]
+    names = [evil, "b", "c", "d"]
+    _, text = make(X, labels, names, {evil: LDA(), "RCA": RCA()}, title=evil)
+    _, harmless = make(X, y, ["a", "b", "c", "d"], {"LDA": LDA(), "RCA": RCA()})
+    page = Page(text)
+    # A name may need a legend of other width, but brings in no element of a kind that was not there.
+    assert {tag for tag, _ in page.elements} == {tag for tag, _ in Page(harmless).elements}
+    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
+    assert " ".join(evil.split()) in page.text or "\x07" in evil
+
+
+def test_a_failure_and_no_learner_at_all():
+    class Broken(LDA):
+        def fit(self, X, y=None):
+            raise ValueError(f"not here: {EVIL}")
+
+    board, text = make(*table(), learners={"broken": Broken()})
+    page = Page(text)
+    assert board.best_learner is None
+    assert f"could not be fitted: not here: {EVIL}" in page.text
+    assert EVIL not in text
+    assert "Spectrum" not in page.text
+
+
+def test_the_heading_is_the_outcome():
+    rng = np.random.default_rng(0)
+    board, text = make(rng.normal(size=(90, 4)), np.arange(90) % 2)
+    assert "<h1>No learner beats Euclidean here</h1>" in text
+    X, y = table(d=30, n=400, spread=3.0)
+    X[:, 2:] *= 1.3
+    board, text = make(X, y, learners={"LDA": LDA()})
+    assert board.beats_euclidean
+    assert "<h1>LDA beats Euclidean</h1>" in text
+
+
+@pytest.mark.parametrize(("classes", "d"), [(2, 1), (12, 13), (3, 2)])
+def test_odd_shapes(classes, d):
+    X, y = table(classes, d, n=120)
+    _, text = make(X, y, learners={"RCA": RCA()})
+    assert ("share ten colours" in text) == (classes > 10)
+
+
+def test_constant_features_and_equal_rows():
+    X, y = table()
+    X[:, 1] = 5.0
+    X[40:] = X[0]
+    make(X, y, learners={"RCA": RCA()})
+
+
+def test_distances_are_those_of_the_pairs():
+    rows, codes = np.array([[0.0], [1.0], [3.0]]), np.array([0, 1, 0])
+    similar, dissimilar = _distances(rows, codes)
+    assert similar.tolist() == [3.0]
+    assert sorted(dissimilar.tolist()) == [1.0, 2.0]
+
+
+def test_leading_directions_are_the_principal_ones():
+    from sklearn.decomposition import PCA
+
+    rows = np.random.default_rng(0).normal(size=(50, 5)) * [1.0, 5.0, 2.0, 0.1, 1.0]
+    np.testing.assert_allclose(np.abs(_leading(rows)), np.abs(PCA(2).fit_transform(rows)), atol=1e-9)
+
+
+def test_shares_are_those_of_the_mean_squared_distance():
+    X, y = table()
+    X = X * [1.0, 10.0, 0.1, 3.0]
+    metric = Metric(np.diag([1.0, 2.0, 0.0, 4.0]), scales=[1.0, 5.0, 1.0, 2.0])
+    terms = [
+        np.mean((X[:, None, j] - X[None, :, j]) ** 2) * metric.matrix[j, j] / metric.scales[j] ** 2 for j in range(4)
+    ]
+    shown = Shown("m", metric, metric, X, y, y > 0)
+    found = dict(_shares(shown, ["a", "b", "c", "d"]))
+    np.testing.assert_allclose([found[name] for name in "abcd"], np.array(terms) / sum(terms))
