@@ -107,6 +107,8 @@ def distances_of_pairs(similar: NDArray[np.float64], dissimilar: NDArray[np.floa
         for name, distances, colour in (("same class", similar, _COLOURS[0]), ("other class", dissimilar, _COLOURS[1])):
             style: dict[str, Any] = {"bins": edges, "density": True, "color": colour}
             inside = np.minimum(distances / median, edges[-1])
+            if not len(inside):
+                continue  # with a held-out row of each class there are no pairs of one
             axes.hist(inside, histtype="stepfilled", alpha=0.25, **style)
             axes.hist(inside, histtype="step", linewidth=1.8, label=name, **style)
         axes.set_yticks([])
