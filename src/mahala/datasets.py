@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,3 +96,32 @@ def _fetch(name: str) -> Dataset:
             f"put {name}.npz with X and y into a folder and name that in MAHALA_DATA"
         ) from error
     return Dataset(np.asarray(X, dtype=np.float64), np.unique(y, return_inverse=True)[1].astype(np.intp))
+
+
+class Document(NamedTuple):
+    """A text and its topics, none or several."""
+
+    text: str
+    topics: frozenset[str]
+
+
+def load_reuters(folder: str | os.PathLike[str] | None = None, split: str = "train") -> list[Document]:
+    """The documents of a part of Reuters-21578, "train" or "test" of the ModApte split, in the order of time.
+
+    Read from `reuters21578.jsonl.gz` in the folder (default: MAHALA_DATA): a JSON object a line with id, split, title,
+    body and topics. A text is the title and the body.
+    """
+    place = data_folder(folder)
+    path = None if place is None else place / "reuters21578.jsonl.gz"
+    if path is None or not path.exists():
+        where = "MAHALA_DATA is not set" if path is None else f"{path} is not there"
+        raise FileNotFoundError(
+            f"Reuters-21578 is wanted as the file reuters21578.jsonl.gz of the data folder: {where}"
+        )
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        records = [record for record in map(json.loads, file) if record["split"] == split]
+    if not records:
+        raise ValueError(f"split must be one of those in {path}, 'train' or 'test', got {split!r}")
+    # Reuters numbered them as they came.
+    records.sort(key=lambda record: int(record["id"]))
+    return [Document(f"{record['title']} {record['body']}", frozenset(record["topics"])) for record in records]

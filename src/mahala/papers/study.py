@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Folder = str | os.PathLike[str] | None
 Numbers = dict[str, float]
 Measure = Callable[[str, str, int, Folder], Numbers]
-PAPERS = ("pa2013", "sors2015", "gml2014", "boostmetric2009")
+PAPERS = ("pa2013", "pola2004", "sors2015", "gml2014", "boostmetric2009")
 KEYS = ("dataset", "method", "run")
 
 
