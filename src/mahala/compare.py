@@ -131,6 +131,7 @@ def compare(
     classes = tuple(str(label) for label in np.unique(check_labels(y, X.shape[0])))
     notes: list[str] = []
     folds = _possible_folds(codes, classes, folds, notes)
+    n_rows = X.shape[0]
     rows = _sample(codes, folds, random_state, notes)
     X, codes = X[rows], codes[rows]
     if learners is None:
@@ -162,6 +163,7 @@ def compare(
         repeats=repeats,
         scaling=scaling,
         random_state=random_state,
+        n_rows=n_rows,
         n_features=X.shape[1],
         classes=classes,
         rows=rows,

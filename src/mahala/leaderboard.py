@@ -61,6 +61,7 @@ class Leaderboard:
     repeats: int
     scaling: str
     random_state: int
+    n_rows: int
     n_features: int
     classes: tuple[str, ...]
     rows: NDArray[np.intp]

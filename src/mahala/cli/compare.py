@@ -64,7 +64,7 @@ def compare(
     from rich.console import Console
 
     from mahala.compare import compare as cross_validate
-    from mahala.compare import default_panel, refit
+    from mahala.compare import MOST_ROWS, default_panel, refit
 
     name = Path(data).name.split(".")[0]
     folder = Path(f"{name}-mahala") if output is None else output
@@ -73,7 +73,7 @@ def compare(
     table = _read(data, label, drop or [])
     if table.labels is None:
         raise ValueError("--label must name the column of labels, which learners are compared by")
-    panel = default_panel(*table.X.shape)
+    panel = default_panel(min(table.X.shape[0], MOST_ROWS), table.X.shape[1])
     chosen = panel if learners is None else _chosen(learners, panel, seed)
     errors = Console(stderr=True)
     with ExitStack() as stack:
@@ -186,7 +186,7 @@ def _page(
         codes = class_codes(table.labels, table.X.shape[0])[board.rows]
         shown = Shown(entry.name, metric, final, table.X[board.rows], codes, mask)
     file = folder / "model.safetensors"
-    source = shlex.quote(data if Path(data).exists() else f"{name}.csv")
+    source = shlex.quote(data) if Path(data).exists() else "rows.csv"
     model_file = shlex.quote(str(file))
     option = "" if label is None else f" --label {shlex.quote(label)}"
     commands = [
@@ -214,7 +214,7 @@ def _page(
 
 def _saved(board: Leaderboard) -> str:
     """What the model file holds."""
-    rows = "all rows" if not any("sample" in note for note in board.notes) else f"the {len(board.rows):,} sampled rows"
+    rows = "all rows" if len(board.rows) == board.n_rows else f"the {len(board.rows):,} rows of the sample"
     winner = board.winner
     what = f"{winner.name}, fitted on {rows}" if winner.learned else f"the plain distance, {winner.name}"
     why = "" if board.beats_euclidean else ", as the lowest error of all"
