@@ -63,8 +63,8 @@ def compare(
     """
     from rich.console import Console
 
-    from mahala.compare import compare as cross_validate
     from mahala.compare import MOST_ROWS, default_panel, refit
+    from mahala.compare import compare as cross_validate
 
     name = Path(data).name.split(".")[0]
     folder = Path(f"{name}-mahala") if output is None else output
