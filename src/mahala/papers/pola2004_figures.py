@@ -53,6 +53,8 @@ def digits(
     axes = figure.subplots(3, 2)
     for place, (names, x, y) in zip(axes.flat, scatters, strict=False):
         scatter_against(place, x, y, names)
+    for place in axes[:2].flat[len(scatters) :]:
+        place.axis("off")
     for place, (name, points) in zip(axes[2], projections.items(), strict=True):
         for rows, label, colour, marker in ((is_first, classes[0], _BLUE, "o"), (~is_first, classes[1], _ORANGE, "x")):
             place.plot(*points[rows].T, marker, color=colour, label=label, markersize=4)

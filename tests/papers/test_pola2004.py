@@ -1,0 +1,197 @@
+"""The protocol of the POLA paper: each piece on small input, and a cell of each figure on real data."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from conftest import DATA
+from mahala.cli.main import app
+from mahala.datasets import Document, load_reuters
+from mahala.filtering.perceptron import Perceptron
+from mahala.papers import pola2004, pola2004_filtering
+from mahala.papers.pola2004 import COPIES, PROBLEMS, SIDE, WINS, noisy_images, prototypes, reconstruct
+from mahala.papers.pola2004_figures import digits, filters
+from mahala.papers.pola2004_filtering import TOPICS, rare_topics, word_weights
+from mahala.papers.study import Cell, studies
+
+needs_mnist = pytest.mark.skipif(not (DATA / "mnist.npz").exists(), reason=f"mnist.npz is not in {DATA}")
+needs_reuters = pytest.mark.skipif(
+    not (DATA / "reuters21578.jsonl.gz").exists(), reason=f"reuters21578.jsonl.gz is not in {DATA}"
+)
+
+
+def test_the_noise_is_on_the_odd_lines_and_as_strong_as_the_image():
+    odd = np.arange(SIDE) % 2 == 0  # the first line is the odd one
+    energies = {}
+    for run in range(200):
+        X, y = noisy_images(run)
+        assert X.shape == (64, SIDE * SIDE)
+        noise = X.reshape(2, 2, COPIES, SIDE, SIDE) - prototypes()[:, None, None]
+        assert y.reshape(2, -1).tolist() == [[0] * 32, [1] * 32]
+        assert np.all(noise[:, 0, :, :, ~odd] == 0.0)
+        assert np.all(noise[:, 0, :, :, odd] != 0.0)
+        assert np.all(noise[:, 1, :, ~odd, :] == 0.0)
+        assert np.all(noise[:, 1, :, odd, :] != 0.0)
+        for digit, pattern in itertools.product(range(2), range(2)):
+            energies.setdefault((digit, pattern), []).append(np.square(noise[digit, pattern]).sum(axis=(1, 2)).mean())
+            # One number an image.
+            lines = noise[digit, pattern][:, :, odd] if pattern == 0 else noise[digit, pattern][:, odd]
+            np.testing.assert_allclose(lines, np.broadcast_to(lines[:, :1, :1], lines.shape), atol=1e-12)
+    for (digit, _), found in energies.items():
+        # 3,200 squares of Gaussian numbers: their mean has a standard deviation of 2.5 %.
+        assert np.mean(found) == pytest.approx(np.square(prototypes()[digit]).sum(), rel=0.1)
+
+
+@pytest.mark.parametrize("method", ["PCA", "POLA"])
+def test_reconstructions_lie_on_one_line_through_the_mean(method):
+    X, y = noisy_images(0)
+    seen = reconstruct(X, y, method, 0)
+    values = np.linalg.svd(seen - X.mean(axis=0), compute_uv=False)
+    assert values[1] < 1e-10 * values[0]
+    if method == "PCA":
+        _, _, directions = np.linalg.svd(X - X.mean(axis=0))
+        expected = X.mean(axis=0) + (X - X.mean(axis=0)) @ np.outer(directions[0], directions[0])
+        np.testing.assert_allclose(seen, expected, atol=1e-8)
+
+
+def test_pola_sees_the_digits_and_pca_the_noise():
+    study = studies("pola2004")["figure2"]
+    found = {method: study.measure("2 and 5", method, 0, None) for method in study.methods}
+    assert found["POLA"]["error"] == 0.0
+    assert found["PCA"]["error"] > 25.0
+    assert found["POLA"]["ratio"] > 10.0 > 2.0 > found["Euclidean"]["ratio"] > 1.0
+    X, y = noisy_images(0)
+    pairs = [(np.linalg.norm(X[i] - X[j]), y[i] == y[j]) for i, j in itertools.combinations(range(64), 2)]
+    means = [np.mean([distance for distance, same in pairs if same == kind]) for kind in (False, True)]
+    assert found["Euclidean"]["ratio"] == pytest.approx(means[0] / means[1])
+
+
+def test_the_figure_of_images(tmp_path):
+    arguments = ["reproduce", "pola2004", "--figure", "2", "--quick", "--runs", "1", "--output", str(tmp_path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    written = tmp_path / "quick" / "pola2004" / "figure2.svg"
+    assert 10_000 < written.stat().st_size < 1_000_000
+
+
+def test_45_problems():
+    assert len(PROBLEMS) == len(set(PROBLEMS)) == 45
+    assert PROBLEMS[0] == "0-1"
+    assert PROBLEMS[-1] == "8-9"
+    study = studies("pola2004")["figure3"]
+    assert {key for key in study.cells(study.datasets, study.methods, 1) if key[0] == "k = 1"} == {
+        ("k = 1", method, 0) for method in ("Euclidean", "RCA", "RCA PCA-40", "FDA")
+    }
+
+
+def test_problems_won_are_counted_as_a_loop_counts_them(monkeypatch):
+    errors = {
+        ("0-1", "POLA"): 1.0, ("0-1", "FDA"): 3.0, ("0-1", "POLA 1"): 2.0, ("0-1", "Euclidean"): 1.0,
+        ("0-2", "POLA"): 1.0, ("0-2", "FDA"): 2.5, ("0-2", "POLA 1"): 2.6, ("0-2", "Euclidean"): 1.1,
+    }  # fmt: skip
+    monkeypatch.setattr(pola2004, "_errors", lambda problem, method, *_: dict.fromkeys((1, 3), errors[problem, method]))
+    for method, expected in {"Euclidean": 1.0, "FDA": 1.0}.items():  # a tie is no win; FDA meets POLA's first direction
+        assert pola2004._measure_digits(("0-1", "0-2"), "k = 3", method, 0, None) == {"wins": expected}
+
+
+@needs_mnist
+def test_a_pair_of_digits():
+    (X, y), (X_test, y_test) = pola2004._problem("4-9", 0, DATA)
+    assert set(y) == set(y_test) == {4, 9}
+    assert len(y_test) == 982 + 1009
+    assert 1_800 < len(y) < 2_100  # a fifth of 10,000
+    assert (X.min(), X.max(), X_test.max()) == (0.0, pola2004.BRIGHTEST, pola2004.BRIGHTEST)
+    measure = studies("pola2004")["figure3"].measure
+    found = {method: measure("4-9", method, 0, DATA) for method in studies("pola2004")["figure3"].methods}
+    assert found["POLA"]["error"] < found["Euclidean"]["error"] < 5.0
+    assert found["FDA"]["error"] > found["POLA"]["error"]
+    assert found["RCA"]["error"] > 10.0 > found["RCA PCA-40"]["error"]
+    nearest = [int(np.argmin(np.square(X - row).sum(axis=1))) for row in X_test[:300]]
+    assert np.mean(y[nearest] != y_test[:300]) == pytest.approx(found["Euclidean"]["error1"] / 100.0, abs=0.03)
+
+
+def test_topics_by_a_plain_count():
+    rng = np.random.default_rng(0)
+    shares = {"all": 0.9, "often": 0.2, "some": 0.08, "few": 0.03, "edge": 0.011, "rare": 0.002}
+    topics = [frozenset(name for name, share in shares.items() if rng.random() < share) for _ in range(5000)]
+    expected = {}
+    for name in shares:
+        relevant = sum(name in own for own in topics)
+        if 0.01 <= relevant / (5000 - relevant) <= 0.1:
+            expected[name] = relevant
+    assert rare_topics(topics) == sorted(expected, key=expected.get, reverse=True)
+    assert "some" in expected
+    assert "often" not in expected
+
+
+def test_rows_of_words_have_length_one():
+    X = word_weights(["the wheat and wheat", "corn prices of corn", "and of the"])
+    assert X.shape == (3, 3)  # stop words are left out
+    np.testing.assert_allclose(np.sqrt(np.square(X.toarray()).sum(axis=1)), [1.0, 1.0, 0.0])
+
+
+def test_reading_reuters(tmp_path, monkeypatch):
+    monkeypatch.delenv("MAHALA_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="MAHALA_DATA is not set"):
+        load_reuters()
+    with pytest.raises(FileNotFoundError, match=r"reuters21578\.jsonl\.gz is not there"):
+        load_reuters(tmp_path)
+    records = [
+        {"id": "10", "split": "train", "title": "Later", "body": "text", "topics": ["b", "a"]},
+        {"id": "9", "split": "train", "title": "Earlier", "body": "", "topics": []},
+        {"id": "1", "split": "unused", "title": "Never", "body": "", "topics": ["a"]},
+    ]
+    with gzip.open(tmp_path / "reuters21578.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+    expected = [Document("Earlier ", frozenset()), Document("Later text", frozenset({"a", "b"}))]
+    assert load_reuters(tmp_path) == expected
+    with pytest.raises(ValueError, match="split must be one of"):
+        load_reuters(tmp_path, "Train")
+
+
+@needs_reuters
+def test_the_stream_of_reuters(monkeypatch):
+    X, topics = pola2004_filtering._documents(DATA)
+    assert X.shape == (9603, 500)
+    lengths = np.sqrt(X.multiply(X).sum(axis=1))
+    assert np.all((np.abs(lengths - 1.0) < 1e-12) | (lengths == 0.0))
+    assert tuple(rare_topics(topics)[:13]) == TOPICS
+    # The error of a stream, by a plain loop over what was predicted.
+    relevant = np.array(["wheat" in own for own in topics])
+    predicted = Perceptron().fit(X, relevant).predictions_
+    wrong = {kind: [said != truth for said, truth in zip(predicted, relevant, strict=True) if truth == kind]
+             for kind in (False, True)}  # fmt: skip
+    measure = studies("pola2004")["figure4"].measure
+    found = measure("wheat", "Perceptron", 0, DATA)
+    assert found["error"] == pytest.approx(50.0 * (np.mean(wrong[False]) + np.mean(wrong[True])))
+    assert found["false_negatives"] == pytest.approx(100.0 * np.mean(wrong[True]))
+    # All the methods, on the first documents.
+    monkeypatch.setattr(pola2004_filtering, "_documents", lambda _: (X[:1500], topics[:1500]))
+    assert all(0.0 < measure("wheat", method, 0, DATA)["error"] < 40.0 for method in ("POLA", "1-NN", "PAUM"))
+
+
+def test_pictures_of_what_there_is():
+    cells = [Cell(topic, method, 0, {"error": 10.0}) for topic in TOPICS[:3] for method in ("POLA", "1-NN")]
+    bars, scatter = pola2004_filtering._draw_filters(cells, None).axes
+    assert len(bars.patches) == 6
+    assert scatter.get_title() == "POLA better in 0 of 3"
+    assert len(filters({"PAUM": {"corn": 3.0}}, ("1-NN", "POLA")).axes[0].patches) == 1
+    points = np.arange(8.0).reshape(4, 2)
+    first = np.array([True, False, True, False])
+    figure = digits([(("FDA", "POLA 1"), [3.0, 1.0], [2.0, 2.0])], {"PCA": points, "POLA": points}, first, ("0", "8"))
+    assert figure.axes[0].get_title() == "POLA 1 better in 1 of 2"
+
+
+def test_quick_versions_are_part_of_the_whole():
+    for study in studies("pola2004").values():
+        assert study.quick is not None
+        assert set(study.quick.datasets) <= set(study.datasets)
+        assert replace(study.quick, quick=None).name == study.name
+    assert set(WINS) <= set(studies("pola2004")["figure3"].quick.datasets)
