@@ -41,12 +41,11 @@ def test_the_noise_is_on_the_odd_lines_and_as_strong_as_the_image():
         assert np.all(noise[:, 1, :, odd, :] != 0.0)
         for digit, pattern in itertools.product(range(2), range(2)):
             energies.setdefault((digit, pattern), []).append(np.square(noise[digit, pattern]).sum(axis=(1, 2)).mean())
-            # One number an image.
-            lines = noise[digit, pattern][:, :, odd] if pattern == 0 else noise[digit, pattern][:, odd]
-            np.testing.assert_allclose(lines, np.broadcast_to(lines[:, :1, :1], lines.shape), atol=1e-12)
+            along = 1 if pattern == 0 else 2  # one number a line
+            np.testing.assert_allclose(np.ptp(noise[digit, pattern], axis=along), 0.0, atol=1e-12)
     for (digit, _), found in energies.items():
-        # 3,200 squares of Gaussian numbers: their mean has a standard deviation of 2.5 %.
-        assert np.mean(found) == pytest.approx(np.square(prototypes()[digit]).sum(), rel=0.1)
+        # 19,200 squares of Gaussian numbers: their mean has a standard deviation of 1 %.
+        assert np.mean(found) == pytest.approx(np.square(prototypes()[digit]).sum(), rel=0.04)
 
 
 @pytest.mark.parametrize("method", ["PCA", "POLA"])
@@ -65,7 +64,7 @@ def test_pola_sees_the_digits_and_pca_the_noise():
     study = studies("pola2004")["figure2"]
     found = {method: study.measure("2 and 5", method, 0, None) for method in study.methods}
     assert found["POLA"]["error"] == 0.0
-    assert found["PCA"]["error"] > 25.0
+    assert found["PCA"]["error"] > 20.0
     assert found["POLA"]["ratio"] > 10.0 > 2.0 > found["Euclidean"]["ratio"] > 1.0
     X, y = noisy_images(0)
     pairs = [(np.linalg.norm(X[i] - X[j]), y[i] == y[j]) for i, j in itertools.combinations(range(64), 2)]

@@ -1,7 +1,7 @@
 """Online and batch learning of pseudo-metrics (Shalev-Shwartz, Singer, Ng, 2004): Figures 2, 3 and 4.
 
 Figure 2: 16 noisy images of each of two digits and two patterns of noise; POLA learns from all pairs until none has a
-hinge loss above 0.1. The noise is a stripe pattern with one random strength an image.
+hinge loss above 0.1. The noise is a random number for each odd column, or each odd row, of an image.
 
 Figure 3: the 45 pairs of digits of MNIST, 10,000 random training rows and all test rows; POLA makes one pass over 1,000
 random pairs, and RCA gets the same pairs, of which it uses the similar ones. FDA gets the labels.
@@ -75,16 +75,17 @@ def prototypes() -> Floats:
 def noisy_images(run: int) -> tuple[Floats, NDArray[np.intp]]:
     """64 images as rows, and whether each is of a 5; the 2s come first, and of each the noise on odd columns.
 
-    The noise of an image is one Gaussian number on all its odd columns, or rows, so strong that its mean energy is that
-    of the image: 0 dB.
+    Each odd column, or row, gets a Gaussian number of its own, so strong that the mean energy of the noise is that of
+    the image: 0 dB.
     """
     rng = np.random.default_rng(run)
     rows = []
     for image in prototypes():
-        stripes = np.zeros((SIDE, SIDE))
-        stripes[:, ::2] = np.sqrt(np.square(image).sum() / (SIDE * SIDE / 2))  # the first column is odd
-        for pattern in (stripes, stripes.T):
-            rows += [(image + rng.normal() * pattern).ravel() for _ in range(COPIES)]
+        scale = np.sqrt(np.square(image).sum() / (SIDE * SIDE / 2))
+        for on_columns, _ in itertools.product((True, False), range(COPIES)):
+            lines = np.zeros((1, SIDE))
+            lines[0, ::2] = scale * rng.normal(size=SIDE // 2)  # the first line is odd
+            rows.append((image + (lines if on_columns else lines.T)).ravel())
     return np.array(rows), np.repeat(np.arange(2), 2 * COPIES)
 
 
