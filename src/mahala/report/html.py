@@ -137,10 +137,11 @@ def _points(difference: float) -> str:
 
 
 def _table_note(board: Leaderboard) -> str:
-    adjusted = sum(entry.learned for entry in board.ranked)
+    n = sum(entry.learned for entry in board.ranked)
+    adjusted = f", adjusted for {n} learners (Holm)" if n > 1 else ""
     return (
         "Dot: mean error; line and small numbers: 95 % interval. To Euclidean: points more or less than the best "
-        f"Euclidean distance, and the interval of that. p: of no difference, adjusted for {adjusted} learners (Holm)."
+        f"Euclidean distance, and the interval of that. p: of no difference{adjusted}."
     )
 
 
@@ -190,7 +191,7 @@ def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
         ),
         _section(
             "What the metric looks at",
-            _bars(_shares(shown, names), "{:.1%}"),
+            _bars([(name, 100.0 * share) for name, share in _shares(shown, names)], "{:.1f} %"),
             "The share of each feature's own term in the mean squared distance"
             + (f"; the {_MOST_FEATURES} largest of {len(names)}." if len(names) > _MOST_FEATURES else "."),
         ),
