@@ -65,7 +65,7 @@ def _load(file: BinaryIO) -> Any:
 
 
 def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | None]:
-    """X, or the CSR matrix whose parts the file holds, and the labels: the array y, or that of the key `label`."""
+    """X, or the only array, or the CSR matrix whose parts the file holds; and the labels, y or the array `label`."""
     with open(path, "rb") as file:
         arrays = _load(file)
         if not isinstance(arrays, np.lib.npyio.NpzFile):
@@ -75,8 +75,8 @@ def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | N
         key = label or ("y" if "y" in arrays else None)
         try:
             labels = None if key is None else arrays[key]
-            if "X" in arrays:
-                return arrays["X"], labels
+            if "X" in arrays or len(arrays.files) == 1:
+                return arrays["X" if "X" in arrays else arrays.files[0]], labels
             if "format" in arrays:  # what scipy.sparse.save_npz writes
                 return sp.csr_array(sp.load_npz(path)), labels
             if {"data", "indices", "indptr", "shape"} <= set(arrays):

@@ -303,20 +303,9 @@ class Stream:
 
     def _step(self, comparison: Pairs | Triplets) -> dict[str, Any]:
         """Learn from one comparison; what was predicted before, and whether that was right."""
-        noted: list[Any] = []
-
-        def note(y: Any, steps: Any) -> None:
-            noted[:] = y, *steps
-            type(self.learner)._note(self.learner, y, steps)
-
-        # What the step saw is caught on its way to the history, as a stream without end keeps none.
-        self.learner._note = note
-        try:
-            self.learner.partial_fit(comparison)
-        finally:
-            del self.learner._note
+        self.learner.partial_fit(comparison)
         self._reader.widths = self._widths()
-        y, p, _, predicted = (column[0].item() for column in noted)
+        y, p, predicted = self.learner._last_step
         result: dict[str, Any] = {"right": predicted == y}
         if isinstance(comparison, Pairs):
             result = {"similar": y == 1, "predicted": predicted == 1, **result}

@@ -109,7 +109,7 @@ def test_items_that_are_none(run, tmp_path):
     (tmp_path / "broken.npy").write_bytes(b"hello")
     np.save(tmp_path / "flat.npy", np.ones(3))
     for name, message in {
-        "two.npz": "it has the arrays a, b: one is to be called X",
+        "two.npz": "should hold X, or data, indices, indptr and shape, but holds a, b",
         "broken.npy": "cannot be read",
         "flat.npy": "items must be rows of numbers, got float64 of shape (3,)",
         "there.csv": "--items must be a .npy or .npz file",

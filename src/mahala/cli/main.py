@@ -42,5 +42,6 @@ def main(
 ) -> None:
     """Learn what "similar" means: metric and similarity learning, online first.
 
-    Exit codes: 0 done, 1 a fault of ours, 2 something in the input or the options to mend, 130 interrupted.
+    Exit codes: 0 done, 1 a fault of ours, 2 something in the input or the options to mend, 3 (stream) done but for
+    malformed lines, 130 interrupted, 143 (stream) ended by SIGTERM.
     """

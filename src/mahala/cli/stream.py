@@ -215,23 +215,17 @@ def _open_input(path: Path | None) -> Iterator[Any]:
 
 
 def _read_items(path: Path) -> Any:
-    """Rows of a .npy file, which stays on the disk, or of an .npz file: X, its only array, or CSR."""
+    """Rows of a .npy file, which stays on the disk, or those of an .npz file."""
     import numpy as np
-    import scipy.sparse as sp
 
-    if path.suffix not in (".npy", ".npz"):
+    from mahala.array_files import read_npz
+
+    if path.suffix == ".npz":
+        return read_npz(str(path))[0]
+    if path.suffix != ".npy":
         raise ValueError(f"--items must be a .npy or .npz file, got {path}")
     try:
-        if path.suffix == ".npy":
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-        with np.load(path, allow_pickle=False) as arrays:
-            names = list(arrays)
-            if {"data", "indices", "indptr", "shape"} <= set(names):
-                parts = arrays["data"], arrays["indices"], arrays["indptr"]
-                return sp.csr_matrix(parts, shape=tuple(arrays["shape"]))
-            if "X" not in names and len(names) != 1:
-                raise ValueError(f"it has the arrays {', '.join(names)}: one is to be called X")
-            return arrays["X" if "X" in names else names[0]]
+        return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ValueError(f"--items {path} cannot be read: {error}") from error
 

@@ -40,6 +40,7 @@ class OnlineLearner(Learner):
     _recorder: Recorder
     _metrics: dict[int, Metric]  # the last one asked for, by the number of steps it had seen
     _fixed: dict[str, Any]  # parameters that cannot change while a stream runs
+    _last_step: tuple[int, float, int]  # its label, signed loss p, and the label predicted before
 
     @abstractmethod
     def _check_params(self) -> None:
@@ -107,6 +108,8 @@ class OnlineLearner(Learner):
         hinge = np.maximum(p, 0.0)
         self.loss_ += float(hinge.sum())
         self.squared_loss_ += float(hinge @ hinge)
+        if len(y):
+            self._last_step = int(y[-1]), float(p[-1]), int(predicted[-1])
         if self.record:
             self._recorder.add(y, predicted, p, tau)
         tell_stream(self, self.n_steps_, self.n_mistakes_)
