@@ -297,13 +297,13 @@ def test_npz(tmp_path):
     assert read_table(path, label="other").labels.tolist() == [1, 2, 3]
     with pytest.raises(ValueError, match=r"label names the array 'z', but .* holds X, y, other"):
         read_table(path, label="z")
-    np.savez(path, X=X)
+    np.savez(path, X)  # the only array, whatever its name
     assert read_table(path).labels is None
     for arrays, words in (
         ({"X": X, "y": y[:2]}, r"3 rows, but labels of shape \(2,\)"),
         ({"X": X, "y": [0.0, np.nan, 1.0]}, "labels that are missing"),
         ({"X": X, "y": np.array([None] * 3)}, "cannot be read"),
-        ({"Z": X}, "should hold X, or data, indices, indptr and shape, but holds Z"),
+        ({"Z": X, "y": y}, "should hold X, or data, indices, indptr and shape, but holds Z, y"),
         ({"data": [1.0], "indices": [7], "indptr": [0, 1], "shape": [1, 2]}, "cannot be read"),
     ):
         np.savez(path, **arrays)
