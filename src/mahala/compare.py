@@ -42,7 +42,7 @@ MOST_FEATURES = 5_000
 Progress = Callable[[int, int, str], object]
 
 
-def default_panel(n_rows: int, n_features: int) -> dict[str, Learner]:
+def default_panel(n_rows: int, n_features: int, random_state: int = 0) -> dict[str, Learner]:
     """Learners with settings that suit many tables of about this size, by name.
 
     Up to 100 features PA keeps its matrix positive semi-definite in every step, above that only at the end. NCA has
@@ -56,24 +56,24 @@ def default_panel(n_rows: int, n_features: int) -> dict[str, Learner]:
     'PA-I, LDA, RCA, NCA, LMNN, BoostMetric'
     """
     work = n_rows**2 * n_features
-    nca = NCA(n_components=None if n_features <= 32 else 32, max_iter=50, random_state=0)
+    nca = NCA(n_components=None if n_features <= 32 else 32, max_iter=50, random_state=random_state)
     if n_features > 1000:
         panel: dict[str, Learner] = {"PCA": PCA(n_components=min(64, n_rows // 2)), "LDA": LDA(shrinkage="auto")}
         return panel | ({"NCA": nca} if n_rows <= 10_000 else {})
     psd: Any = "every" if n_features <= 100 else "end"
     panel = {
-        "PA-I": PA("I", C="auto", psd=psd, record=False, random_state=0),
+        "PA-I": PA("I", C="auto", psd=psd, record=False, random_state=random_state),
         "LDA": LDA(shrinkage="auto"),
         "RCA": RCA(),
     }
     if n_rows <= 10_000:
         panel |= {"NCA": nca, "LMNN": LMNN(max_iter=100 if work <= 2e9 else 30)}
     if n_features <= 128:
-        panel["ITML"] = ITML(max_iter=200, random_state=0)
+        panel["ITML"] = ITML(max_iter=200, random_state=random_state)
     if work <= 2e9 or n_features <= 128:
         n_pairs = None if work <= 2e9 else 100_000
-        panel["GML"] = GML(n_pairs=n_pairs, random_state=0)
-        panel["GML weights"] = GML(diagonal=True, n_pairs=n_pairs, random_state=0)
+        panel["GML"] = GML(n_pairs=n_pairs, random_state=random_state)
+        panel["GML weights"] = GML(diagonal=True, n_pairs=n_pairs, random_state=random_state)
     panel["BoostMetric"] = BoostMetric(max_iter=100)
     return panel
 
@@ -135,7 +135,7 @@ def compare(
     rows = _sample(codes, folds, random_state, notes)
     X, codes = X[rows], codes[rows]
     if learners is None:
-        learners = default_panel(*X.shape)
+        learners = default_panel(*X.shape, random_state)
     _check_learners(learners)
 
     parts = _parts(codes, folds, repeats, random_state)

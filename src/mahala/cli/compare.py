@@ -73,7 +73,7 @@ def compare(
     table = _read(data, label, drop or [])
     if table.labels is None:
         raise ValueError("--label must name the column of labels, which learners are compared by")
-    panel = default_panel(min(table.X.shape[0], MOST_ROWS), table.X.shape[1])
+    panel = default_panel(min(table.X.shape[0], MOST_ROWS), table.X.shape[1], seed)
     chosen = panel if learners is None else _chosen(learners, panel, seed)
     errors = Console(stderr=True)
     with ExitStack() as stack:
