@@ -135,7 +135,7 @@ def compare(
     rows = _sample(codes, folds, random_state, notes)
     X, codes = X[rows], codes[rows]
     if learners is None:
-        learners = default_panel(*X.shape, random_state)
+        learners = default_panel(X.shape[0], X.shape[1], random_state)
     _check_learners(learners)
 
     parts = _parts(codes, folds, repeats, random_state)
