@@ -9,7 +9,7 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(shell cat src/mahala/kernels/
 .PHONY: demo test lint bench docs clean
 
 demo: $(VENV)/.ready
-	$(BIN)/python examples/demo.py
+	$(BIN)/mahala compare balance --output demo-output
 
 # Two test processes on two cores: more BLAS threads would only get in each other's way.
 test: export OPENBLAS_NUM_THREADS = 1

@@ -52,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
-    """Entries from the lowest error to the highest, those that failed last; see :func:`mahala.compare.compare`."""
+    """Entries from the lowest error to the highest, those that failed last; see :func:`mahala.compare`."""
 
     entries: tuple[Entry, ...]
     ks: NDArray[np.intp]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mahala.tables import Table
 
 # Tables that come with mahala, and the column of their labels.
-BUNDLED = {"wine": "cultivar"}
+BUNDLED = {"balance": "tips", "wine": "cultivar"}
 
 
 def compare(
@@ -51,11 +51,11 @@ def compare(
 
     Writes report.html (a page to look at), model.safetensors (the winner, fitted on all rows, for raw features) and
     leaderboard.csv. Where no learner beats Euclidean that is said, and the entry with the lowest error is saved. DATA
-    may also be the name of a data set, such as wine, iris or digits.
+    may also be the name of a data set, such as balance, wine or digits.
 
     Examples:
 
-        mahala compare wine
+        mahala compare balance
 
         mahala compare customers.csv --label churned --drop id --jobs 2
 
@@ -63,8 +63,8 @@ def compare(
     """
     from rich.console import Console
 
-    from mahala.compare import MOST_ROWS, default_panel, refit
-    from mahala.compare import compare as cross_validate
+    from mahala.cross_validation import MOST_ROWS, default_panel, refit
+    from mahala.cross_validation import compare as cross_validate
 
     name = Path(data).name.split(".")[0]
     folder = Path(f"{name}-mahala") if output is None else output
@@ -173,7 +173,7 @@ def _page(
     import sklearn
 
     import mahala
-    from mahala.compare import held_out
+    from mahala.cross_validation import held_out
     from mahala.report.html import Shown, report
     from mahala.validation import class_codes
 

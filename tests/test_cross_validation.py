@@ -12,7 +12,7 @@ from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 from mahala import GML, LDA, OASIS, RCA, Relief
-from mahala.compare import compare, corrected_t, default_panel, held_out, refit
+from mahala.cross_validation import compare, corrected_t, default_panel, held_out, refit
 from mahala.evaluation.statistics import holm
 from mahala.learner import Learner
 
@@ -230,7 +230,7 @@ def test_small_classes():
 
 
 def test_large_tables_are_sampled(monkeypatch):
-    monkeypatch.setattr("mahala.compare.MOST_ROWS", 60)
+    monkeypatch.setattr("mahala.cross_validation.MOST_ROWS", 60)
     X, y = table(300)
     y[:295] = np.arange(295) % 2
     y[295:] = 2
