@@ -42,7 +42,7 @@ def test_code_in_the_documents_runs(block, tmp_path, monkeypatch):
 
 def test_learners_of_the_readme_are_the_learners_there_are():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"^\| `(\w+)", readme, re.MULTILINE))
+    named = set(re.findall(r"^\| `([A-Z]\w+)", readme, re.MULTILINE))
     from contract.learners import LEARNERS
 
     assert named == {kind.__name__ for kind in LEARNERS}
