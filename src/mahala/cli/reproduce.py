@@ -174,14 +174,17 @@ def _write(study: Study, cells: list[Cell], path: Path, folder: Path, data: Path
         comparison = ranks(study, quantity, summarise(study, quantity, cells))
         if comparison is not None:
             pictures[f"{study.name}-ranks-{quantity.name}"] = critical_difference(comparison)
-    files = [folder / f"{study.name}.csv", folder / f"{study.name}.md"]
-    write_table(files[0], study, cells)
+    page = folder / f"{study.name}.md"
+    files = [path, page]
+    if study.quantities:
+        files.append(folder / f"{study.name}.csv")
+        write_table(files[-1], study, cells)
     for name, figure in pictures.items():
         files.append(folder / f"{name}.{image}")
         figure.savefig(files[-1], dpi=150)
-    names = [file.name for file in files[2:]]
-    files[1].write_text(markdown(study, cells, read_origin(path.with_suffix(".json")), names), encoding="utf-8")
-    return [path, *files]
+    names = [f"{name}.{image}" for name in pictures]
+    page.write_text(markdown(study, cells, read_origin(path.with_suffix(".json")), names), encoding="utf-8")
+    return files
 
 
 def _print(study: Study, cells: list[Cell], console: Console) -> None:
