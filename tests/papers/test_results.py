@@ -57,7 +57,7 @@ def test_table_page_and_file(tmp_path):
     assert header == ["data set", "m", "n"]
     assert rows == [["a", "12.00 ± 1.00 / 12 (+0.00)", "-"], ["bb", "20.00", "21.00"]]
     page = markdown(STUDY, CELLS, None, ["table1.svg"])
-    assert "| a | 12.00 ± 1.00<br>12 (+0.00) | - |" in page
+    assert "| a | 12.00 ± 1.00<br>12 (+0.00) | - |" in page.replace("\u00a0", " ")
     assert "| bb | - | 0.5 |" in page
     assert "![Errors](table1.svg)" in page
     write_table(tmp_path / "t.csv", STUDY, CELLS)

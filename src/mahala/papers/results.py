@@ -185,4 +185,7 @@ def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, picture
 
 
 def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("*", "\\*").replace("|", "\\|") for cell in cells) + " |"
+    # Numbers that belong together stay on one line.
+    return (
+        "| " + " | ".join(cell.replace("*", "\\*").replace("|", "\\|").replace(" ", "\u00a0") for cell in cells) + " |"
+    )
