@@ -88,6 +88,15 @@ def test_features_of_a_model(tmp_path):
     assert read_table(odd, features=("a=c=d", "a=b")).X.tolist() == [[1, 1], [0, 2]]
 
 
+def test_a_label_may_be_a_feature_of_the_model(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("size,colour\n1,red\n2,blue\n")
+    for label, labels in (("size", [1, 2]), ("colour", ["red", "blue"])):
+        table = read_table(path, label=label, features=["size", "colour=red"])
+        assert table.labels.tolist() == labels
+        assert table.X.tolist() == [[1.0, 1.0], [2.0, 0.0]]
+
+
 def test_features_round_trip(tmp_path):
     path = written(tmp_path, WINE)
     table = read_table(path, label="maker")

@@ -184,10 +184,11 @@ def _from_columns(source: _Source, label: str | None, drop: Sequence[str], featu
         if name is not None and name not in source.columns:
             raise ValueError(f"{argument} names the column {name!r}, {_unknown(name, source)}")
     labels = None if label is None else _labels(source, label)
-    left_out = {*drop, label}
-    names = [name for name in source.columns if name not in left_out]
+    names = [name for name in source.columns if name not in drop]
     if features is not None:
+        # The label may be one of them: a column to show beside what was found.
         return Table(_known_features(source, names, features), labels, tuple(features))
+    names = [name for name in names if name != label]
     if not names:
         raise ValueError(f"{source.path} has no columns left to be features")
     if "" in names:
