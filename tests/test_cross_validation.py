@@ -184,6 +184,13 @@ def test_a_tie_goes_to_euclidean():
     assert not board.beats_euclidean
 
 
+def test_rounding_is_no_difference():
+    ours, theirs = np.array([0.1, 0.2, 0.4]), np.array([0.2, 0.4, 0.1])
+    assert (ours - theirs).mean() != 0.0
+    mean, low, high, p_value = corrected_t(ours - theirs, 2, 0.1)
+    assert (mean, low, p_value) == (0.0, -high, 1.0)
+
+
 def test_scaling_that_matters_is_said():
     X, y = table(spread=3.0)
     board = compare(X * [1.0, 1.0, 1.0, 1000.0], y, PANEL)

@@ -211,6 +211,7 @@ def corrected_t(values: NDArray[np.float64], folds: int, step: float) -> tuple[f
     rounding to such steps gives, step/√12, tells nothing.
     """
     mean, n = float(values.mean()), len(values)
+    mean = 0.0 if abs(mean) < 1e-12 else mean  # a tie, but for rounding
     deviation = max(float(values.std(ddof=1)), step / math.sqrt(12.0)) * math.sqrt(1.0 / n + 1.0 / (folds - 1))
     reach = float(stats.t.ppf(0.975, n - 1)) * deviation
     return mean, mean - reach, mean + reach, float(2.0 * stats.t.sf(abs(mean) / deviation, n - 1))
