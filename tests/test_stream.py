@@ -393,6 +393,12 @@ def test_malformed_lines_say_what_is_wrong_and_leave_the_model(line, path):
     assert all(np.array_equal(array, after[key]) for key, array in before.items())
 
 
+def test_a_byte_order_mark_is_no_part_of_a_line(path):
+    lines = lines_of("PA-", 3)
+    marked = [b"\xef\xbb\xbf" + lines[0], *lines[1:]]
+    assert learn_all(path, marked, fresh("PA-"))[1] == learn_all(f"{path}2", lines, fresh("PA-"))[1]
+
+
 def test_the_first_line_says_how_many_features_there_are(path):
     bad = b'{"x": [1, 2], "x2": [1, 2, 3], "similar": true}\n'
     good = b'{"x": [1, 2], "x2": [1, 3], "similar": true}\n'

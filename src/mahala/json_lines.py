@@ -174,7 +174,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
 
 def _decode(line: bytes) -> dict[str, Any]:
     try:
-        given = _DECODER.decode(line.rstrip().decode("utf-8"))
+        # Some editors begin a file with a mark of its encoding.
+        given = _DECODER.decode(line.rstrip().decode("utf-8-sig"))
     except LineError:
         raise
     except json.JSONDecodeError as error:
