@@ -68,6 +68,7 @@ def test_without_a_paper_all_are_listed():
     assert result.exit_code == 0
     assert "--table 2" in result.output
     assert "boostmetric2009" in result.output
+    assert "table2" in json.loads(mahala("--json").stdout)["papers"]["pa2013"]
 
 
 @pytest.mark.parametrize(

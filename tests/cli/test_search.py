@@ -94,6 +94,8 @@ def test_table_and_csv(files):
     assert (query, rank) == ("1", "2")
     assert label == "xyz"[int(row) % 3]
     assert float(distance) == pytest.approx(np.sort(metric.pairwise(queries, items)[1])[1])
+    told = json.loads(run(*base, "--output", folder / "o.csv", "--json").stdout)
+    assert told == {"queries": 4, "file": str(folder / "o.csv")}
 
 
 def test_bilinear(tmp_path):

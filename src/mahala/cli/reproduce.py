@@ -60,7 +60,11 @@ def reproduce(
 
     console, errors = Console(), Console(stderr=True)
     if paper is None:
-        _list(console, PAPERS)
+        if as_json:
+            titles = {name: {study.name: study.title for study in studies(name).values()} for name in PAPERS}
+            print_json({"papers": titles})
+        else:
+            _list(console, PAPERS)
         return
     known = studies(paper)
     names = [f"table{n}" for n in table or []] + [f"figure{n}" for n in figure or []]

@@ -69,7 +69,10 @@ def search(
     found = _find(metric, asked, numbers, table.X, table.labels, k, own)
     if output is not None:
         _write(output, found, score)
-        typer.echo(f"The results of {len(numbers):,} queries are in {output}")
+        if as_json:
+            print_json({"queries": len(numbers), "file": str(output)})
+        else:
+            typer.echo(f"The results of {len(numbers):,} queries are in {output}")
     elif as_json:
         plural = "similarities" if score == "similarity" else "distances"
         for one in found:
