@@ -54,7 +54,19 @@ def test_words(files):
     assert "75%" in text
     assert "w[1]" in text
     assert "1 smaller ones are not shown" in run(files, "t.csv", 0, 1, "--top", "1").stdout
-    assert "is 0, squared 0" in " ".join(run(files, "t.csv", 1, 1).stdout.split())
+    same = " ".join(run(files, "t.csv", 1, 1).stdout.split())
+    assert "is 0, squared 0" in same
+    assert same.endswith("There is nothing that sets them apart.")
+
+
+@pytest.mark.parametrize("width", ["40", "60", "80"])
+def test_no_number_is_lost_in_a_narrow_terminal(files, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    text = run(files, "t.csv", 0, 1).stdout
+    for word in ("feature", "contribution", "share", "13.5", "75%", "w[1]"):
+        assert word in text
+    assert ("row 1" in text.splitlines()[-6]) == (width != "40")
+    assert ("█" in text) == (width == "80")
 
 
 def test_bilinear_sparse(tmp_path):

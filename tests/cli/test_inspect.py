@@ -59,6 +59,14 @@ def test_a_metric(tmp_path):
         assert words in shown
 
 
+def test_no_number_is_lost_in_a_narrow_terminal(tmp_path, monkeypatch):
+    mahala.Metric(np.diag([1.25, 4.5]), feature_names=["sugar", "milk"]).save(tmp_path / "m.safetensors")
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = run(tmp_path / "m.safetensors")
+    assert "1 4.5 2 1.25" in shown
+    assert "milk 4.5 sugar 1.25" in shown
+
+
 def test_online_state(tmp_path, labelled):
     path = tmp_path / "s.safetensors"
     learner = mahala.PA(n_pairs=40, n_steps=40, random_state=0).fit(*labelled)

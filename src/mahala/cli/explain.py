@@ -14,8 +14,8 @@ from mahala.cli.output import Json, print_json
 if TYPE_CHECKING:
     from mahala.metric import Metric
 
-# Characters of the longest bar.
-_BAR = 24
+# Characters of the longest bar, and of a line without bars; in a narrower terminal the rows' values are left out too.
+_BAR, _BARE = 24, 60
 
 
 def explain(
@@ -107,27 +107,29 @@ def _show(told: dict[str, Any]) -> None:
             word = "similar" if told["similar"] else "dissimilar"
             console.print(f"The model calls them {word}: up to {told['threshold']:.4g} squared counts as similar.")
     lines = told["contributions"]
-    if not lines:
+    if not any(line["contribution"] for line in lines):
         console.print("There is nothing that sets them apart.")
         return
     with_values = "values" in lines[0]
     table = Table(box=SIMPLE_HEAD)
     table.add_column("feature" if with_values else "direction", overflow="fold")
-    for number in (one, other) if with_values else ():
-        table.add_column(f"row {number}", justify="right")
-    table.add_column("contribution", justify="right")
+    numbers = (one, other) if with_values and console.width >= _BARE else ()
+    for number in numbers:
+        table.add_column(f"row {number}", justify="right", no_wrap=True)
+    table.add_column("contribution", justify="right", no_wrap=True)
     # Parts of a similarity cancel each other out: as shares of what is left they would say nothing.
     with_shares = told["kind"] != "bilinear" and total > 0.0
     if with_shares:
-        table.add_column("share", justify="right")
-    table.add_column("", min_width=_BAR, no_wrap=True)
+        table.add_column("share", justify="right", no_wrap=True)
+    width = min(_BAR, max(0, console.width - _BARE))
+    table.add_column("", no_wrap=True)
     largest = max(abs(line["contribution"]) for line in lines)
     for line in lines:
         value = line["contribution"]
         share = [f"{value / total:.0%}"] if with_shares else []
         name = line["name"] if with_values else line["name"].removeprefix("direction ")
-        values = [f"{number:.4g}" for number in line.get("values", ())]
-        table.add_row(escape(name), *values, f"{value:.4g}", *share, bar(value, largest, _BAR))
+        values = [f"{number:.4g}" for number in line["values"]] if numbers else []
+        table.add_row(escape(name), *values, f"{value:.4g}", *share, bar(value, largest, width))
     console.print(table)
     if told["left_out"]:
         console.print(f"[dim]{told['left_out']:,} smaller ones are not shown; --top shows more.[/dim]")

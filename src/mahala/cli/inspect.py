@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mahala.learner import Learner
     from mahala.metric import Metric
 
-# Characters of the longest bar.
-_BAR = 40
+# Characters of the longest bar, and of a line without bars.
+_BAR, _BARE = 40, 40
 
 
 def inspect(
@@ -124,10 +124,11 @@ def _bars(console: Console, title: str, lines: list[tuple[str, float]]) -> None:
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", overflow="fold", max_width=40)
-    grid.add_column(justify="right")
+    grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True)
+    width = min(_BAR, max(0, console.width - _BARE))
     largest = max(abs(value) for _, value in lines)
     for name, value in lines:
-        grid.add_row(escape(name), f"{value:.4g}", bar(value, largest, _BAR))
+        grid.add_row(escape(name), f"{value:.4g}", bar(value, largest, width))
     console.print(f"\n[bold]{title}[/bold]")
     console.print(grid)

@@ -127,8 +127,8 @@ def _show(found: Iterator[Found], score: str, labelled: bool) -> None:
     for name in ("query", "rank", "item"):
         table.add_column(name, justify="right")
     if labelled:
-        table.add_column("label")
-    table.add_column(score, justify="right")
+        table.add_column("label", overflow="fold")
+    table.add_column(score, justify="right", no_wrap=True)
     for one in found:
         for place, (item, value) in enumerate(zip(one.rows, one.scores, strict=True)):
             kept = [escape(str(one.labels[place]))] if one.labels else []
