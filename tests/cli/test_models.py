@@ -80,10 +80,13 @@ def test_files_appear_whole_or_not_at_all(tmp_path):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link.csv", "t.csv"]
 
 
-def test_outputs_are_checked(tmp_path):
+def test_outputs_are_checked(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"--output must end in \.csv, \.npy, got .*t\.xls"):
         check_output(tmp_path / "t.xls", ".csv", ".npy")
     with pytest.raises(ValueError, match="there is no folder"):
         check_output(tmp_path / "no" / "t.csv", ".csv")
     with pytest.raises(ValueError, match="is a folder"):
         check_output(tmp_path)
+    monkeypatch.setattr("mahala.cli.models.os.access", lambda path, mode: False)
+    with pytest.raises(ValueError, match="may not be written to"):
+        check_output(tmp_path / "t.csv")

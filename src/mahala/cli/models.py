@@ -107,6 +107,8 @@ def check_output(path: Path, *suffixes: str) -> Path:
         raise ValueError(f"--output must name a file, but {path} is a folder")
     if not path.parent.is_dir():
         raise ValueError(f"--output is {path}, but there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"--output is {path}, but the folder {path.parent} may not be written to")
     return path
 
 
