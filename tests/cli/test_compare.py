@@ -88,6 +88,18 @@ def test_the_default_folder_is_named_after_the_table(cups, tmp_path, monkeypatch
     result = mahala(cups, "--label", "<b>kind</b>", "--no-report", *QUICK)
     assert result.exit_code == 0
     assert (tmp_path / "cups of tea-mahala" / "leaderboard.csv").exists()
+    cups.rename(tmp_path / "tea.2024.csv")
+    assert mahala("tea.2024.csv", "--label", "<b>kind</b>", "--no-report", *QUICK).exit_code == 0
+    assert (tmp_path / "tea.2024-mahala" / "leaderboard.csv").exists()
+
+
+def test_no_number_is_lost_in_a_narrow_terminal(cups, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    result = mahala(cups, "--label", "<b>kind</b>", "--output", tmp_path / "out", "--no-report", "--json", *QUICK)
+    errors = [f"{100 * entry['error']:.1f}\u00a0%" for entry in json.loads(result.stdout)["entries"]]
+    shown = mahala(cups, "--label", "<b>kind</b>", "--output", tmp_path / "out", "--no-report", *QUICK).output
+    assert all(error in shown for error in errors)
+    assert "…" not in shown
 
 
 def test_a_data_set_by_name_and_learners_outside_of_the_panel(tmp_path):
@@ -132,13 +144,23 @@ def test_a_table_without_label(cups, tmp_path):
     result = mahala(cups, "--label", "<b>kind</b>", "--output", file)
     assert result.exit_code == 2
     assert "is a file" in words(result.stderr)
+    assert "is a file" in words(mahala(cups, "--label", "<b>kind</b>", "--output", file / "deeper").stderr)
     assert file.read_text() == "mine"
+    np.save(tmp_path / "rows.npy", np.eye(3))
+    assert "use an .npz file of X and y" in words(mahala(tmp_path / "rows.npy").stderr)
+
+
+def test_a_folder_that_may_not_be_written_to_is_refused_before_the_work(cups, tmp_path, monkeypatch):
+    monkeypatch.setattr("mahala.cli.compare.os.access", lambda path, mode: path != tmp_path)
+    result = mahala(cups, "--label", "<b>kind</b>", "--output", tmp_path / "new" / "out")
+    assert result.exit_code == 2
+    assert f"{tmp_path} may not be written to" in words(result.stderr)
 
 
 def test_help_has_examples():
     result = CliRunner().invoke(app, ["compare", "--help"])
     assert result.exit_code == 0
-    assert "mahala compare wine" in result.output
+    assert "mahala compare balance" in result.output
 
 
 def test_what_is_there_stays_where_writing_fails(cups, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import platform
 import shlex
 import sys
@@ -66,11 +67,12 @@ def compare(
     from mahala.cross_validation import MOST_ROWS, default_panel, refit
     from mahala.cross_validation import compare as cross_validate
 
-    name = Path(data).name.split(".")[0]
+    name = Path(data.removesuffix(".gz")).stem
     folder = Path(f"{name}-mahala") if output is None else output
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--output must name a folder, but {folder} is a file")
+    _check_folder(folder)
     table = _read(data, label, drop or [])
+    if table.labels is None and Path(data).suffix in (".npy", ".npz"):
+        raise ValueError(f"{data} holds no labels, which learners are compared by: use an .npz file of X and y")
     if table.labels is None:
         raise ValueError("--label must name the column of labels, which learners are compared by")
     panel = default_panel(min(table.X.shape[0], MOST_ROWS), table.X.shape[1], seed)
@@ -105,6 +107,15 @@ def compare(
         print_json(_plain(board, data, files_written))
     else:
         _show(board, files_written, Console(highlight=False))
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuses a folder that cannot be written to, before the long work."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise ValueError(f"--output must name a folder, but {there} is a file")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"--output is {folder}, but {there} may not be written to")
 
 
 def _read(data: str, label: str | None, drop: Sequence[str]) -> Table:
@@ -264,11 +275,14 @@ def _show(board: Leaderboard, paths: list[Path], console: Console) -> None:
     highs = sorted(entry.high for entry in board.ranked)
     scale = max(min(highs[-1], 2.0 * highs[len(highs) // 2]), 1e-9)
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    grid.add_column("metric", no_wrap=True)
-    grid.add_column(f"{board.k}-NN error", justify="right", no_wrap=True)
-    grid.add_column(f"0 {percent(scale):>18}", no_wrap=True)
+    # In a narrow terminal the numbers are worth more than their picture.
+    with_bars = console.width >= 80
+    grid.add_column("metric", overflow="fold")
+    grid.add_column(f"{board.k}-NN error", justify="right")
+    if with_bars:
+        grid.add_column(f"0 {percent(scale):>18}", no_wrap=True)
     for title in ("to Euclidean", "p", "fit"):
-        grid.add_column(title, justify="right", no_wrap=True)
+        grid.add_column(title, justify="right", overflow="fold")
     failed = []
     for entry in board.entries:
         if entry.failure is not None:
@@ -278,8 +292,9 @@ def _show(board: Leaderboard, paths: list[Path], console: Console) -> None:
         points = "best" if entry is board.euclidean else f"{100.0 * entry.difference:+.1f}"
         p = "" if entry.p_value != entry.p_value else p_text(entry.p_value).removeprefix("p ").removeprefix("= ")
         seconds = f"{entry.seconds:.2f} s" if entry.learned else ""
-        bar = _interval(entry.low, entry.error, entry.high, scale)
-        grid.add_row(escape(entry.name), percent(entry.error), bar, points, p, seconds, style=style)
+        bar = [_interval(entry.low, entry.error, entry.high, scale)] if with_bars else []
+        error = percent(entry.error).replace(" ", "\u00a0")
+        grid.add_row(escape(entry.name), error, *bar, points, p, seconds.replace(" ", "\u00a0"), style=style)
     console.print()
     console.print(grid)
     console.print()
