@@ -9,7 +9,7 @@ import pytest
 
 from mahala import LDA, RCA, Metric
 from mahala.cross_validation import compare, held_out, refit
-from mahala.report.html import Shown, _distances, _leading, _shares, report
+from mahala.report.html import Shown, _distances, _leading, _shares, _spread, report
 
 EVIL = "<script>alert(1)</script>"
 
@@ -158,6 +158,32 @@ def test_leading_directions_are_the_principal_ones():
 
     rows = np.random.default_rng(0).normal(size=(50, 5)) * [1.0, 5.0, 2.0, 0.1, 1.0]
     np.testing.assert_allclose(np.abs(_leading(rows)), np.abs(PCA(2).fit_transform(rows)), atol=1e-9)
+
+
+def test_points_that_coincide_are_spread_a_little():
+    grid = np.array([[i, j] for i in range(5) for j in range(5)], dtype=float)
+    rng = np.random.default_rng(0)
+    assert not _spread(grid, rng)[1]
+    twice, spread = _spread(np.repeat(grid, 2, axis=0), rng)
+    assert not spread  # half of the points are distinct
+    assert twice.tolist() == np.repeat(grid, 2, axis=0).tolist()
+    many = np.repeat(grid, 3, axis=0) + 1e-12 * rng.normal(size=(75, 2))
+    moved, spread = _spread(many, rng)
+    assert spread
+    assert len(np.unique(moved.round(6), axis=0)) == 75
+    assert 0.1 < np.abs(moved - many).max() < 0.2  # points of the grid are 1 apart
+
+
+def test_the_page_says_that_points_are_spread():
+    X, y = table()
+    assert "spread a little" not in make(X, y)[1]
+    grid, first = make(np.column_stack([X[:, :2].round(), y]), y), make(np.column_stack([X[:, :2].round(), y]), y)
+    assert "Many rows fall on the same points: they are spread a little around them." in grid[1]
+    assert _without_seconds(grid[1]) == _without_seconds(first[1])
+
+
+def _without_seconds(text):
+    return text[: text.index("Time of a fit")]
 
 
 def test_shares_are_those_of_the_mean_squared_distance():

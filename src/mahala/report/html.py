@@ -162,13 +162,16 @@ def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
     rng = np.random.default_rng(board.random_state)
     rows = _some(np.flatnonzero(shown.held_out), _MOST_ROWS_OF_PAIRS, rng)
     points = _some(np.arange(len(before)), _MOST_POINTS, rng)
-    histograms, planes = [], []
+    histograms, planes, spreads = [], [], []
     for number, (name, mapped) in enumerate(((f"before: {before_name}", before), (f"after: {after_name}", after))):
         pairs = _distances(mapped[rows], shown.codes[rows])
         histograms.append(_card(plots.distances_of_pairs(*pairs, name), f"pairs-{number}"))
-        where, own, held_out = _leading(mapped)[points], shown.codes[points], shown.held_out[points]
+        where, spread = _spread(_leading(mapped)[points], rng)
+        spreads.append(spread)
+        own, held_out = shown.codes[points], shown.held_out[points]
         planes.append(_card(plots.plane(where, own, board.classes, held_out, name), f"plane-{number}"))
     many = f" The {len(board.classes)} classes share ten colours and shapes." if len(board.classes) > 10 else ""
+    coincide = " Many rows fall on the same points: they are spread a little around them." if any(spreads) else ""
     names = shown.final.feature_names or [f"x{j}" for j in range(shown.final.n_features_in)]
     return [
         _section(
@@ -181,7 +184,7 @@ def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
             "The rows in a plane",
             f"<div class=pair>{''.join(planes)}</div>",
             "The two directions in which the rows vary most, as each distance sees them. Strong: held-out rows; faint: "
-            f"rows that {after_name} was fitted on.{many}",
+            f"rows that {after_name} was fitted on.{coincide}{many}",
         ),
         _section(
             f"Spectrum of {after_name}",
@@ -220,6 +223,16 @@ def _leading(rows: NDArray[Any]) -> NDArray[Any]:
     return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
 
 
+def _spread(points: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], bool]:
+    """Points, and whether they had to be spread a little, as most of them coincide and would hide each other."""
+    extent = float(np.ptp(points, axis=0).max()) or 1.0
+    distinct = len(np.unique((points / extent).round(6), axis=0))
+    if 2 * distinct >= len(points):
+        return points, False
+    reach = 0.2 * extent / distinct**0.5  # of the cells of a grid less than a half, so that it stays one
+    return points + rng.uniform(-reach, reach, points.shape), True
+
+
 def _shares(shown: Shown, names: Sequence[str]) -> list[tuple[str, float]]:
     scales = np.ones(len(names)) if shown.final.scales is None else shown.final.scales
     # A constant feature has a scale of one, but no share.
@@ -251,8 +264,9 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
         "each feature divided by its standard deviation in the training part" if board.scaling == "standard" else "none"
     )
     facts = {
-        "Protocol": f"{board.folds}-fold cross-validation with the classes' shares kept, repeated {board.repeats} "
-        "times, the same parts for all",
+        "Protocol": f"{board.folds}-fold cross-validation with the classes' shares kept, "
+        + ("done once" if board.repeats == 1 else f"repeated {board.repeats} times")
+        + ", the same parts for all",
         "Error": f"share of test rows that the majority of their {board.k} nearest training rows takes for "
         "another class",
         "Scaling": scaling,
