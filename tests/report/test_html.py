@@ -174,11 +174,19 @@ def test_points_that_coincide_are_spread_a_little():
     assert 0.1 < np.abs(moved - many).max() < 0.2  # points of the grid are 1 apart
 
 
+def test_a_line_is_spread_across_itself():
+    line = np.column_stack([np.arange(20.0), np.zeros(20)])
+    moved, spread = _spread(line, np.random.default_rng(0))
+    assert spread
+    assert moved[:, 0].tolist() == line[:, 0].tolist()
+    assert 1.0 < np.abs(moved[:, 1]).max() <= 1.9
+
+
 def test_the_page_says_that_points_are_spread():
     X, y = table()
-    assert "spread a little" not in make(X, y)[1]
+    assert "spread a little" not in make(X, y, learners={"RCA": RCA()})[1]
     grid, first = make(np.column_stack([X[:, :2].round(), y]), y), make(np.column_stack([X[:, :2].round(), y]), y)
-    assert "Many rows fall on the same points: they are spread a little around them." in grid[1]
+    assert "Rows that would hide each other are spread a little." in grid[1]
     assert _without_seconds(grid[1]) == _without_seconds(first[1])
 
 

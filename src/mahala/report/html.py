@@ -171,7 +171,7 @@ def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
         own, held_out = shown.codes[points], shown.held_out[points]
         planes.append(_card(plots.plane(where, own, board.classes, held_out, name), f"plane-{number}"))
     many = f" The {len(board.classes)} classes share ten colours and shapes." if len(board.classes) > 10 else ""
-    coincide = " Many rows fall on the same points: they are spread a little around them." if any(spreads) else ""
+    coincide = " Rows that would hide each other are spread a little." if any(spreads) else ""
     names = shown.final.feature_names or [f"x{j}" for j in range(shown.final.n_features_in)]
     return [
         _section(
@@ -224,8 +224,10 @@ def _leading(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _spread(points: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], bool]:
-    """Points, and whether they had to be spread a little, as most of them coincide and would hide each other."""
+    """Points, and whether they had to be spread, as they are on one line or most of them coincide."""
     extent = float(np.ptp(points, axis=0).max()) or 1.0
+    if np.ptp(points[:, 1]) <= 1e-9 * extent:  # one direction only, as of LDA with two classes
+        return points + np.array([0.0, 0.1 * extent]) * rng.uniform(-1.0, 1.0, (len(points), 1)), True
     distinct = len(np.unique((points / extent).round(6), axis=0))
     if 2 * distinct >= len(points):
         return points, False
