@@ -95,10 +95,10 @@ def test_nothing_to_show_yet(tmp_path):
 
 
 def test_help_is_light():
-    """Neither Numba nor scikit-learn is loaded to show it."""
+    """None of the large libraries is loaded to show it."""
     code = (
         "import sys; from typer.testing import CliRunner; from mahala.cli.main import app; "
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
-        "assert not {'numba', 'sklearn', 'matplotlib'} & set(sys.modules)"
+        "assert not {'numpy', 'scipy', 'numba', 'sklearn', 'matplotlib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

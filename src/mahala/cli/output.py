@@ -6,7 +6,6 @@ import json
 import math
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables, for scripts.")]
@@ -20,12 +19,10 @@ def print_json(value: Any) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
+    if hasattr(value, "tolist"):  # NumPy's arrays and numbers; to import it for their types would slow down --help
+        return _plain(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value
