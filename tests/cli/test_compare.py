@@ -96,7 +96,7 @@ def test_the_default_folder_is_named_after_the_table(cups, tmp_path, monkeypatch
 def test_no_number_is_lost_in_a_narrow_terminal(cups, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
     result = mahala(cups, "--label", "<b>kind</b>", "--output", tmp_path / "out", "--no-report", "--json", *QUICK)
-    errors = [f"{100 * entry['error']:.1f}\u00a0%" for entry in json.loads(result.stdout)["entries"]]
+    errors = [f"{100 * entry['error']:.1f} %" for entry in json.loads(result.stdout)["entries"]]
     shown = mahala(cups, "--label", "<b>kind</b>", "--output", tmp_path / "out", "--no-report", *QUICK).output
     assert all(error in shown for error in errors)
     assert "…" not in shown
@@ -121,7 +121,7 @@ def test_a_failed_learner_is_said(tmp_path):
     [
         (["nowhere"], "no data set 'nowhere'"),
         (["nowhere.csv"], "nowhere.csv: No such file"),
-        (["wine", "--learners", "magic"], "magic"),
+        (["wine", "--learners", "magic"], "--learners is 'magic', which is no learner"),
         (["wine", "--learners", ","], "--learners must name some learners"),
         (["iris", "--label", "x"], "--label and --drop go with files"),
         (["wine", "-k", "1000"], "k must be at most"),

@@ -143,7 +143,7 @@ def _chosen(names: str, panel: dict[str, Learner], seed: int) -> dict[str, Learn
         if exact is not None:
             chosen[exact] = panel[exact]
         else:
-            learner = learner_named(name, [], seed)
+            learner = learner_named(name, [], seed, "--learners")
             chosen[type(learner).__name__] = learner
     if not chosen:
         raise ValueError(f"--learners must name some learners, such as {','.join(list(panel)[:3])}, got {names!r}")
@@ -278,7 +278,7 @@ def _show(board: Leaderboard, paths: list[Path], console: Console) -> None:
     # In a narrow terminal the numbers are worth more than their picture.
     with_bars = console.width >= 80
     grid.add_column("metric", overflow="fold")
-    grid.add_column(f"{board.k}-NN error", justify="right")
+    grid.add_column(f"{board.k}-NN error", justify="right", no_wrap=True)
     if with_bars:
         grid.add_column(f"0 {percent(scale):>18}", no_wrap=True)
     for title in ("to Euclidean", "p", "fit"):
@@ -293,8 +293,7 @@ def _show(board: Leaderboard, paths: list[Path], console: Console) -> None:
         p = "" if entry.p_value != entry.p_value else p_text(entry.p_value).removeprefix("p ").removeprefix("= ")
         seconds = f"{entry.seconds:.2f} s" if entry.learned else ""
         bar = [_interval(entry.low, entry.error, entry.high, scale)] if with_bars else []
-        error = percent(entry.error).replace(" ", "\u00a0")
-        grid.add_row(escape(entry.name), error, *bar, points, p, seconds.replace(" ", "\u00a0"), style=style)
+        grid.add_row(escape(entry.name), percent(entry.error), *bar, points, p, seconds, style=style)
     console.print()
     console.print(grid)
     console.print()

@@ -26,7 +26,7 @@ Model = Annotated[
 _LARGEST_DECOMPOSED = 3000
 
 
-def learner_named(name: str, settings: Sequence[str], seed: int | None = None) -> Learner:
+def learner_named(name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner") -> Learner:
     """A learner by its name in any case, with settings such as "C=0.1"; `seed` is its random_state where it has one."""
     import mahala
     from mahala.learner import Learner
@@ -35,7 +35,7 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None) -
     kind: Any = getattr(mahala, exact, None)
     if not _is_learner(kind, Learner):
         names = [known for known in mahala.__all__ if _is_learner(getattr(mahala, known), Learner)]
-        raise ValueError(f"--learner is {name!r}, which is no learner{_nearest(name, names)}; there are {_list(names)}")
+        raise ValueError(f"{option} is {name!r}, which is no learner{_nearest(name, names)}; there are {_list(names)}")
     learner: Learner = kind()
     known = learner.get_params(deep=False)
     given = {}
