@@ -315,12 +315,12 @@ def _parts(
 def _possible_folds(codes: NDArray[np.intp], classes: Sequence[str], folds: int, notes: list[str]) -> int:
     counts = np.bincount(codes)
     if len(counts) < 2:
-        raise ValueError(f"y must have at least two classes, got only {classes[0]!r}")
+        raise ValueError(f"the labels y must have at least two classes, got only {classes[0]!r}")
     single = [name for name, count in zip(classes, counts, strict=True) if count < 2]
     if single:
         named = ", ".join(map(repr, single[:5])) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
         raise ValueError(
-            f"y must have at least two rows of each class, to train and to test, but has one of {named}: "
+            f"the labels y must have at least two rows of each class, to train and to test, but have one of {named}: "
             "drop these rows or join classes"
         )
     least = int(counts.min())
