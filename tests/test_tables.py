@@ -310,8 +310,8 @@ def test_npz(tmp_path):
     assert read_table(path).labels is None
     for arrays, words in (
         ({"X": X, "y": y[:2]}, r"3 rows, but labels of shape \(2,\)"),
-        ({"X": X, "y": [0.0, np.nan, 1.0]}, "labels that are missing"),
-        ({"X": X, "y": np.array([None] * 3)}, "cannot be read"),
+        ({"X": X, "y": [0.0, np.nan, 1.0]}, "labels that are missing in row 1: drop"),
+        ({"X": X, "y": np.array([None] * 3)}, r"save them as text, with y\.astype"),
         ({"Z": X, "y": y}, "should hold X, or data, indices, indptr and shape, but holds Z, y"),
         ({"data": [1.0], "indices": [7], "indptr": [0, 1], "shape": [1, 2]}, "cannot be read"),
     ):

@@ -39,7 +39,8 @@ def read_arrays(path: str, suffix: str, label: str | None, n_features: int | Non
     if labels is not None and labels.shape != (X.shape[0],):
         raise ValueError(f"{path} has {X.shape[0]} rows, but labels of shape {labels.shape}")
     if labels is not None and (labels != labels).any():
-        raise ValueError(f"{path} has labels that are missing: drop those rows")
+        rows = np.flatnonzero(labels != labels)
+        raise ValueError(f"{path} has labels that are missing in {places('row', rows)}: drop those rows")
     return X if X.dtype == np.float32 else X.astype(np.float64, copy=False), labels
 
 
@@ -85,7 +86,8 @@ def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | N
                 X.check_format(full_check=True)
                 return X, labels
         except (ValueError, EOFError, TypeError, zlib.error, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} holds arrays that cannot be read ({error})") from None
+            hint = ": save them as text, with y.astype(str)" if "Object arrays" in str(error) else ""
+            raise ValueError(f"{path} holds arrays that cannot be read ({error}){hint}") from None
         raise ValueError(f"{path} should hold X, or data, indices, indptr and shape, but holds {listed(arrays)}")
 
 
