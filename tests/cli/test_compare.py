@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -179,13 +178,22 @@ def test_what_is_there_stays_where_writing_fails(cups, tmp_path, monkeypatch):
 
 
 def test_ctrl_c_leaves_nothing(tmp_path):
-    code = "from mahala.cli.main import app; app(['compare', 'digits', '--output', 'out', '--repeats', '50'])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=dict(os.environ, TERM="dumb")
+    # A test run in the background may have Ctrl-C switched off, and hands that on.
+    code = (
+        "import signal, mahala.cross_validation; from mahala.cli.main import app; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); print('ready', flush=True); "
+        "app(['compare', 'digits', '--output', 'out', '--repeats', '50'])"
     )
-    time.sleep(6.0)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(1.0)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130, errors
     assert errors.strip().endswith("interrupted")
     assert list(tmp_path.iterdir()) == []
