@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 DATA = Path(os.environ.get("MAHALA_DATA") or Path(__file__).parents[2] / "shared" / "data")
+
+# A run in the background begins with Ctrl-C switched off, and hands that on; some tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
