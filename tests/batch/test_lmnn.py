@@ -70,7 +70,7 @@ def test_the_objective_of_triplets_is_that_of_their_list(case, mu, seed):
     case=labelled_rows(max_n=20),
     dtype=st.sampled_from([np.float32, np.float64]),
     n_components=st.sampled_from([None, 1]),
-    scale=st.sampled_from([1e-60, 1.0, 1e60]),
+    scale=st.sampled_from([1e-60, 1.0, 9e59]),
 )
 def test_whatever_the_rows_the_objective_is_that_of_the_metric(case, dtype, n_components, scale):
     X, codes = case
