@@ -70,6 +70,24 @@ def test_a_killed_run_goes_on(tmp_path):
     assert [cell.method for *_, cell in measure_cells(STUDY, path)] == ["n"]
 
 
+def test_a_line_that_was_cut_off_is_measured_again(tmp_path):
+    path = tmp_path / "table1.csv"
+    list(measure_cells(STUDY, path))
+    whole, cells = path.read_bytes(), read_cells(path)
+    last = whole.rindex(b"\r\n", 0, -2) + 2
+    for end in range(last, len(whole)):
+        path.write_bytes(whole[:end])
+        assert read_cells(path) == cells[:-1]
+        assert [cell.method for *_, cell in measure_cells(STUDY, path)] == ["n"]
+        assert path.read_bytes() == whole
+
+
+def test_a_folder_that_cannot_be_made_costs_no_cell(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        list(measure_cells(replace(STUDY, measure=failing, datasets=("bb",), methods=("n",)), tmp_path / "file" / "t"))
+
+
 def test_a_part_of_the_table_with_processes(tmp_path):
     cells = list(measure_cells(STUDY, tmp_path / "t.csv", datasets=["a"], methods=["m"], runs=2, jobs=2))
     assert sorted(cell.run for *_, cell in cells) == [0, 1]

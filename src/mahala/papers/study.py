@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,25 +122,25 @@ class Study:
 
 def read_cells(path: Path) -> list[Cell]:
     """The cells of a CSV file, or none where there is no such file; of a cell that is there twice, the last."""
-    if not path.exists():
-        return []
     found = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            key = row.pop("dataset"), row.pop("method"), int(row.pop("run"))
-            found[key] = Cell(*key, {name: float(value) for name, value in row.items() if value not in ("", None)})
+    for row in csv.DictReader(io.StringIO(_whole_lines(path), newline="")):
+        key = row.pop("dataset"), row.pop("method"), int(row.pop("run"))
+        found[key] = Cell(*key, {name: float(value) for name, value in row.items() if value not in ("", None)})
     return list(found.values())
+
+
+def _whole_lines(path: Path) -> str:
+    """The lines that were written to their ends; one that was cut off, by a kill or a full disk, counts for nothing."""
+    data = path.read_bytes() if path.exists() else b""
+    return data[: data.rfind(b"\n") + 1].decode()
 
 
 def append_cell(path: Path, cell: Cell) -> None:
     """Add a line to the CSV file; where the cell has numbers that those before had not, the file gets new columns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    header: list[str] = []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            header = next(csv.reader(file), [])
+    lines = _whole_lines(path)
+    header = next(csv.reader(io.StringIO(lines, newline="")), [])
     new = [name for name in cell.numbers if name not in header]
-    if new or not header:
+    if new or not header or len(lines.encode()) < path.stat().st_size:
         _write_cells(path, read_cells(path), [*(header or KEYS), *new])
     with path.open("a", newline="", encoding="utf-8") as file:
         csv.DictWriter(file, [*(header or KEYS), *new]).writerow(_row(cell))
@@ -177,6 +178,7 @@ def measure_cells(
     known = {(cell.dataset, cell.method, cell.run) for cell in read_cells(path)}
     missing = [key for key in wanted if key not in known]
     done = len(wanted) - len(missing)
+    path.parent.mkdir(parents=True, exist_ok=True)  # at once, so that a folder that cannot be costs no cell
     tasks = (delayed(_measure)(study, *key, folder) for key in missing)
     for cell in Parallel(jobs, return_as="generator_unordered")(tasks):
         append_cell(path, cell)
