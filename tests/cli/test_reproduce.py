@@ -76,9 +76,10 @@ def test_without_a_paper_all_are_listed():
     [
         (["nothing1999"], "PAPER must be one of"),
         (["gml2014", "--table", "9"], "--table or --figure must name some of"),
-        (["gml2014", "--table", "2", "--datasets", "moon"], "--datasets must name some of"),
-        (["gml2014", "--table", "2", "--methods", "magic"], "--methods must name some of"),
-        (["boostmetric2009", "--table", "1", "--datasets", "Twin Peaks", "--data", "nowhere"], "no data set"),
+        (["gml2014", "--table", "2", "--datasets", "moon"], "--datasets of table2 must name some of"),
+        (["gml2014", "--table", "2", "--methods", "magic"], "--methods of table2 must name some of"),
+        (["gml2014", "--table", "2", "--datasets", "iris", "--data", "nowhere"], "there is no folder nowhere"),
+        (["boostmetric2009", "--table", "1", "--datasets", "Twin Peaks", "--data", "."], "no data set"),
     ],
 )
 def test_errors_are_words(tmp_path, arguments, message):
@@ -86,6 +87,31 @@ def test_errors_are_words(tmp_path, arguments, message):
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
+
+
+def test_a_wrong_choice_is_found_before_anything_is_measured(tmp_path):
+    """Table 1 has Wine, Table 2 has not."""
+    result = mahala("boostmetric2009", "--datasets", "Wine", "--runs", "1", "--output", str(tmp_path))
+    assert result.exit_code == 2
+    assert "--datasets of table2 must name some of" in " ".join(result.stderr.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):
+    """A figure that cannot be written leaves the one before it."""
+    arguments = ["boostmetric2009", "--figure", "1", "--datasets", "50", "--runs", "1", "--methods", "BoostMetric"]
+    assert mahala(*arguments, "--output", str(tmp_path)).exit_code == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+
+    def full_disk(self, path, **options):
+        path.write_bytes(b"<svg")
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full_disk)
+    result = mahala(*arguments, "--output", str(tmp_path))
+    assert result.exit_code == 2
+    assert "No space left on device" in result.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
 def test_nothing_to_show_yet(tmp_path):

@@ -66,24 +66,30 @@ def reproduce(
         else:
             _list(console, PAPERS)
         return
+    if data is not None and not data.is_dir():
+        raise FileNotFoundError(f"--data must name a folder, but there is no folder {data}")
     known = studies(paper)
     names = [f"table{n}" for n in table or []] + [f"figure{n}" for n in figure or []]
-    results = {}
+    chosen = []
     for name in _subset(names, known, "--table or --figure") or known:
         study = known[name]
-        folder = output / paper
         if quick:
             if study.quick is None:
                 raise ValueError(f"{paper} {name} has no quick version; leave out --quick")
-            study, folder = study.quick, output / "quick" / paper
+            study = study.quick
+        # All are looked through before the first is measured, which can take an hour.
+        part = {
+            "datasets": _subset(_split(datasets), study.datasets, f"--datasets of {name}"),
+            "methods": _subset(_split(methods), study.methods, f"--methods of {name}"),
+            "runs": runs,
+        }
+        chosen.append((name, study, part))
+    folder = output / "quick" / paper if quick else output / paper
+    results = {}
+    for name, study, part in chosen:
         path = folder / study.cells_file
         if not show:
-            chosen = {
-                "datasets": _subset(_split(datasets), study.datasets, "--datasets"),
-                "methods": _subset(_split(methods), study.methods, "--methods"),
-                "runs": runs,
-            }
-            _measure(study, path, chosen, quick, jobs, data, errors)
+            _measure(study, path, part, quick, jobs, data, errors)
         cells = [cell for cell in read_cells(path) if cell.dataset in study.datasets]
         if not cells:
             errors.print(f"Nothing has been measured of {paper} {name} yet.")
@@ -168,6 +174,7 @@ def _lines(study: Study, cells: list[Cell]) -> dict[str, list[dict[str, object]]
 
 def _write(study: Study, cells: list[Cell], path: Path, folder: Path, data: Path | None, image: str) -> list[Path]:
     """The table as CSV and as a page, and the figures; which files these are."""
+    from mahala.cli.models import whole_file
     from mahala.papers.results import markdown, ranks, read_origin, summarise, write_table
     from mahala.report.ranks import critical_difference
 
@@ -182,12 +189,15 @@ def _write(study: Study, cells: list[Cell], path: Path, folder: Path, data: Path
     files = [path, page]
     if study.quantities:
         files.append(folder / f"{study.name}.csv")
-        write_table(files[-1], study, cells)
+        with whole_file(files[-1]) as file:
+            write_table(file, study, cells)
     for name, figure in pictures.items():
         files.append(folder / f"{name}.{image}")
-        figure.savefig(files[-1], dpi=150)
+        with whole_file(files[-1]) as file:
+            figure.savefig(file, dpi=150)
     names = [f"{name}.{image}" for name in pictures]
-    page.write_text(markdown(study, cells, read_origin(path.with_suffix(".json")), names), encoding="utf-8")
+    with whole_file(page) as file:
+        file.write_text(markdown(study, cells, read_origin(path.with_suffix(".json")), names), encoding="utf-8")
     return files
 
 
