@@ -58,7 +58,8 @@ def digits(
     for place, (name, points) in zip(axes[2], projections.items(), strict=True):
         for rows, label, colour, marker in ((is_first, classes[0], _BLUE, "o"), (~is_first, classes[1], _ORANGE, "x")):
             place.plot(*points[rows].T, marker, color=colour, label=label, markersize=4)
-        place.set(title=f"Two leading directions of {name}", xticks=[], yticks=[])
+        place.set_title(f"Two leading directions of {name}", fontsize="medium")
+        place.set(xticks=[], yticks=[])
         place.legend(frameon=False)
     return figure
 

@@ -16,7 +16,8 @@ Lines = Mapping[str, Sequence[tuple[float, float]]]
 def line_panels(panels: Mapping[str, Lines], x: str, y: str) -> Figure:
     """A panel for each name, with a line through the points of each of its lines; one legend for all of them.
 
-    Lines whose names differ in a last "-I" and "-II" share a colour, the second is dashed.
+    Lines whose names differ in a last "-I" and "-II" share a colour, the second is dashed. Through a single point goes
+    a dotted line, by which others can be compared with it.
     """
     columns = min(3, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
@@ -27,9 +28,12 @@ def line_panels(panels: Mapping[str, Lines], x: str, y: str) -> Figure:
     for ax, (title, lines) in zip(axes.flat, panels.items(), strict=False):
         for name, points in lines.items():
             number = families.index(_family(name))
+            colour = _COLOURS[number % len(_COLOURS)]
+            if len(points) == 1:
+                ax.axhline(points[0][1], color=colour, linestyle=":", linewidth=1.2)
             (handles[name],) = ax.plot(
                 *zip(*points, strict=True),
-                color=_COLOURS[number % len(_COLOURS)],
+                color=colour,
                 marker=_MARKERS[number % len(_MARKERS)],
                 markersize=4,
                 linestyle="--" if name.endswith("-II") else "-",
