@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +90,9 @@ def _fetch(name: str) -> Dataset:
 
     on_openml, version = _OPENML[name]
     try:
-        X, y = fetch_openml(on_openml, version=version, as_frame=False, return_X_y=True, parser="auto")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of every try; what came of the last one is said below
+            X, y = fetch_openml(on_openml, version=version, as_frame=False, return_X_y=True, parser="auto")
     except OSError as error:
         raise FileNotFoundError(
             f"data set {name!r} could not be fetched from OpenML ({error}); "

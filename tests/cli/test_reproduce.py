@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from conftest import DATA
 from mahala.cli.main import app
+from mahala.papers.study import Cell, append_cell, studies
 
 needs_data = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not there; set MAHALA_DATA to the data sets")
 
@@ -61,6 +62,21 @@ def test_a_figure_is_drawn(tmp_path):
     result = mahala("boostmetric2009", *arguments, "--output", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "<svg" in (tmp_path / "quick" / "boostmetric2009" / "figure1.svg").read_text()
+
+
+def test_in_a_narrow_terminal_nothing_is_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    study, folder = studies("gml2014")["table4"], tmp_path / "gml2014"
+    folder.mkdir()
+    for method in study.methods:
+        for run, error in enumerate((40.0, 41.0)):
+            append_cell(folder / study.cells_file, Cell("parkinsons", method, run, {"error": error}))
+    shown = mahala("gml2014", "--table", "4", "--show", "--output", str(tmp_path))
+    assert shown.exit_code == 0, shown.output
+    lines = [" ".join(line.split()) for line in shown.output.splitlines()]
+    assert "data set method ours paper difference" in lines
+    assert "parkinsons MDM 40.50 ± 0.71 10.00 +30.50*" in lines
+    assert "GML weights 40.50 ± 0.71 8.78 +31.72*" in lines
 
 
 def test_without_a_paper_all_are_listed():

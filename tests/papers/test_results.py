@@ -55,9 +55,9 @@ def test_lines():
 def test_table_page_and_file(tmp_path):
     header, rows = table(STUDY, ERROR, summarise(STUDY, ERROR, CELLS), newline=" / ")
     assert header == ["data set", "m", "n"]
-    assert rows == [["a", "12.00 ± 1.00 / 12 (+0.00)", "-"], ["bb", "20.00", "21.00"]]
+    assert rows == [["a", "12.00 ± 1.00 / 12.00 (+0.00)", "-"], ["bb", "20.00", "21.00"]]
     page = markdown(STUDY, CELLS, None, ["table1.svg"])
-    assert "| a | 12.00 ± 1.00<br>12 (+0.00) | - |" in page.replace("\u00a0", " ")
+    assert "| a | 12.00 ± 1.00<br>12.00 (+0.00) | - |" in page.replace("\u00a0", " ")
     assert "| bb | - | 0.5 |" in page
     assert "![Errors](table1.svg)" in page
     write_table(tmp_path / "t.csv", STUDY, CELLS)
@@ -72,7 +72,7 @@ def test_table_page_and_file(tmp_path):
 
 def test_stars():
     far = Line("a", "m", 3, 10.0, 1.0, Published(20.0))
-    assert in_words(ERROR, far) == ("10.00 ± 1.00", "20", "-10.00*")
+    assert in_words(ERROR, far) == ("10.00 ± 1.00", "20.00", "-10.00*")
     assert in_words(SECONDS, far) == ("10", "20", "-10")
     assert in_words(SECONDS, Line("a", "m", 1, 0.01234, 0.0, Published(2993.64))) == ("0.012", "2993.64", "-2994")
 

@@ -237,14 +237,18 @@ def _wide_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
 
 def _long_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
     """A row for each data set and method, for narrow terminals."""
+    from rich import box
     from rich.table import Table
 
     from mahala.papers.results import in_words
 
     caption = "* over two standard deviations apart" if quantity.spread else None
-    shown = Table(study.axis, "method", title=quantity.title, caption=caption)
+    # Without lines between the columns it fits into 60 characters.
+    shown = Table(title=quantity.title, caption=caption, box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in (study.axis, "method"):
+        shown.add_column(name, overflow="fold")
     for name in ("ours", "paper", "difference"):
-        shown.add_column(name, justify="right")
+        shown.add_column(name, justify="right", no_wrap=True)
     for at, line in enumerate(lines):
         first = at == 0 or lines[at - 1].dataset != line.dataset
         last = at + 1 == len(lines) or lines[at + 1].dataset != line.dataset

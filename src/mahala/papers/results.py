@@ -85,7 +85,9 @@ def in_words(quantity: Quantity, line: Line) -> tuple[str, str, str]:
     if line.published is None:
         return ours, "", ""
     star = "*" if quantity.spread and line.off else ""
-    return ours, f"{line.published.mean:.8g}", f"{_number(line.difference, quantity.form, '+')}{star}"
+    # With the digits of ours, unless those are two only.
+    theirs = f"{line.published.mean:{'.8g' if quantity.form == 'g' else quantity.form}}"
+    return ours, theirs, f"{_number(line.difference, quantity.form, '+')}{star}"
 
 
 def _number(value: float, form: str, sign: str = "") -> str:
