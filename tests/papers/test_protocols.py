@@ -75,6 +75,8 @@ def test_sors2015():
     learned = tables["table2"].measure("caltech10_surf", "OASIS", 0, DATA)
     assert plain["map"] < learned["map"] < 100.0
     assert plain["precision@20"] < learned["precision@20"] < 1.0
+    monkeypatch.setattr("mahala.papers.sors2015.N_ITML_PAIRS", 500)
+    assert tables["table2"].measure("protein_val", "ITML", 0, DATA)["map"] > 40.0
     curve = tables["figure1"].measure("caltech10_surf", "OASIS", 0, DATA)
     # Whole and in parts a stream is the same.
     assert curve["map@5000"] == pytest.approx(learned["map"], abs=1e-6)
