@@ -67,7 +67,7 @@ def test_what_the_2013_paper_prints():
 
 
 @needs_data
-def test_sors2015():
+def test_sors2015(monkeypatch):
     from mahala.papers.sors2015 import _measure_queries, tune
 
     tables = {name: study.quick for name, study in studies("sors2015").items()}

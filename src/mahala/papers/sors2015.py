@@ -204,7 +204,7 @@ def _measure(n: int, dataset: str, method: str, run: int, folder: Folder) -> Num
     metric, seconds, sparsity = None, 0.0, 1.0 - 1.0 / trial.n_features
     if method != "Euclidean":
         # A short fit first, so that the time below is not that of compiling.
-        trial.learner.fit(*(part[:WARM_UP] for part in trial.given))
+        trial.learner.fit(*(part[:: max(1, len(part) // WARM_UP)] for part in trial.given))
         start = time.process_time()
         trial.learner.fit(*trial.given)
         seconds = time.process_time() - start
