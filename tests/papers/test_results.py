@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +117,9 @@ def test_ranks_over_the_data_sets_that_have_all_methods():
     assert "x 1.00, y 2.00, z 3.00" in ranks_in_words(found)
     higher = Quantity("error", "MAP", better="higher")
     assert ranks(study, higher, summarise(study, higher, cells)).ranks.tolist() == [3.0, 2.0, 1.0]
+    rare = replace(study, methods=("x", "y", "z", "w"))
+    more = [*cells, Cell("a", "w", 0, {"error": 0.0})]  # of four data sets only one has it
+    assert ranks(rare, ERROR, summarise(rare, ERROR, more)).methods == ("x", "y", "z")
     assert ranks(study, SECONDS, summarise(study, ERROR, cells)) is None
     assert ranks(study, ERROR, summarise(study, ERROR, cells[:6])) is None
 

@@ -97,10 +97,14 @@ def _number(value: float, form: str, sign: str = "") -> str:
 
 
 def ranks(study: Study, quantity: Quantity, lines: Sequence[Line]) -> Comparison | None:
-    """Friedman's test and Holm's over the data sets that have all methods; None where it has nothing to compare."""
+    """Friedman's test and Holm's; None where there is nothing to compare.
+
+    Of the methods that at least half of the data sets have, over the data sets that have all of these.
+    """
     by_cell = {(line.dataset, line.method): line.mean for line in lines}
-    methods = [method for method in study.methods if any(own == method for _, own in by_cell)]
-    whole = [dataset for dataset in study.datasets if all((dataset, method) in by_cell for method in methods)]
+    there = list(dict.fromkeys(line.dataset for line in lines))
+    methods = [m for m in study.methods if 2 * sum((dataset, m) in by_cell for dataset in there) >= len(there)]
+    whole = [dataset for dataset in there if all((dataset, method) in by_cell for method in methods)]
     if quantity.better is None or len(methods) < 3 or len(whole) < 3:
         return None
     sign = 1.0 if quantity.better == "lower" else -1.0
