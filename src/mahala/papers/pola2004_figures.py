@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from mahala.report.plots import COLOURS
 from mahala.run import Floats
 
-_BLUE, _ORANGE, _GREEN, _PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+_BLUE, _ORANGE, _GREEN, _PINK = COLOURS[:4]
 
 
 def images_and_distances(columns: Mapping[str, tuple[Floats, Floats]], side: int) -> Figure:

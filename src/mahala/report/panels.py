@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+from mahala.report.plots import COLOURS
+
 _MARKERS = "osv^DPX"
 
 Lines = Mapping[str, Sequence[tuple[float, float]]]
@@ -28,7 +29,7 @@ def line_panels(panels: Mapping[str, Lines], x: str, y: str) -> Figure:
     for ax, (title, lines) in zip(axes.flat, panels.items(), strict=False):
         for name, points in lines.items():
             number = families.index(_family(name))
-            colour = _COLOURS[number % len(_COLOURS)]
+            colour = COLOURS[number % len(COLOURS)]
             if len(points) == 1:
                 ax.axhline(points[0][1], color=colour, linestyle=":", linewidth=1.2)
             (handles[name],) = ax.plot(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mahala.history import History
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # Ten such colours for classes (Tol, "muted"), and shapes that tell them apart without colours.
 _CLASS_COLOURS = (
     "#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#666666",
@@ -41,7 +41,7 @@ def error_curves(histories: Mapping[str, History], title: str = "Predictive erro
             steps,
             history.error_curve()[steps - 1],
             label=name,
-            color=_COLOURS[family % len(_COLOURS)],
+            color=COLOURS[family % len(COLOURS)],
             linestyle="--" if name.endswith("-") else "-",
         )
     axes.set_xscale("log")
@@ -60,7 +60,7 @@ def curves(points: Mapping[str, Sequence[tuple[float, float, float]]], title: st
     axes = figure.subplots()
     for number, (name, own) in enumerate(points.items()):
         xs, means, deviations = zip(*sorted(own), strict=True)
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = COLOURS[number % len(COLOURS)]
         axes.errorbar(xs, means, deviations, label=name, color=colour, marker="o", markersize=4, capsize=3)
     axes.set_ylim(bottom=0.0)
     axes.set(xlabel=x, ylabel=y, title=title)
@@ -85,7 +85,7 @@ def errors_by_k(lines: Mapping[str, NDArray[np.float64]], ks: NDArray[np.intp], 
             if name in plain:
                 style: dict[str, Any] = {"color": _GREY, "linestyle": ("-", "--", ":")[1 + plain.index(name) % 2]}
             else:
-                style = {"color": _COLOURS[learned.index(name) % len(_COLOURS)]}
+                style = {"color": COLOURS[learned.index(name) % len(COLOURS)]}
             above = " (above)" if errors.min() > top else ""
             axes.plot(ks, errors, label=_shown(name) + above, linewidth=2.0, **style)
         axes.set_ylim(0.0, min(top, 1.05 * max(float(errors.max()) for errors in lines.values())) or 0.01)
@@ -104,7 +104,7 @@ def distances_of_pairs(similar: NDArray[np.float64], dissimilar: NDArray[np.floa
         both = np.concatenate([similar, dissimilar])
         median = float(np.median(both)) or 1.0
         edges = np.linspace(0.0, max(float(np.quantile(both, 0.995)) / median, 1e-9), 41)
-        for name, distances, colour in (("same class", similar, _COLOURS[0]), ("other class", dissimilar, _COLOURS[1])):
+        for name, distances, colour in (("same class", similar, COLOURS[0]), ("other class", dissimilar, COLOURS[1])):
             style: dict[str, Any] = {"bins": edges, "density": True, "color": colour}
             inside = np.minimum(distances / median, edges[-1])
             if not len(inside):
@@ -156,9 +156,9 @@ def spectrum(values: NDArray[np.float64]) -> Figure:
         shares = np.maximum(values, 0.0) / (float(np.maximum(values, 0.0).sum()) or 1.0)
         numbers = np.arange(1, len(shares) + 1)
         # Steps and lines, as hundreds of bars would be a blur.
-        axes.bar(numbers, shares, width=0.8 if len(shares) <= 60 else 1.0, color=_COLOURS[0], label="one direction")
+        axes.bar(numbers, shares, width=0.8 if len(shares) <= 60 else 1.0, color=COLOURS[0], label="one direction")
         axes.plot(
-            numbers, np.cumsum(shares), color=_COLOURS[1], linewidth=2.0, marker="o" if len(shares) <= 30 else "",
+            numbers, np.cumsum(shares), color=COLOURS[1], linewidth=2.0, marker="o" if len(shares) <= 30 else "",
             markersize=4, label="up to this one",
         )  # fmt: skip
         axes.set_ylim(0.0, 1.03)

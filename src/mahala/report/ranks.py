@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mahala.evaluation.statistics import Comparison
+from mahala.report.plots import COLOURS
 
 
 def critical_difference(comparison: Comparison) -> Figure:
@@ -48,7 +49,7 @@ def critical_difference(comparison: Comparison) -> Figure:
         axes.text(edge - 0.05 if left else edge + 0.05, height, text, ha="right" if left else "left", va="center")
     for number, (first, last) in enumerate(groups):
         height = 0.45 + 0.28 * number
-        axes.plot([ranks[first] - 0.04, ranks[last] + 0.04], [height, height], color="#0072B2", linewidth=4.0)
+        axes.plot([ranks[first] - 0.04, ranks[last] + 0.04], [height, height], color=COLOURS[0], linewidth=4.0)
     return figure
 
 
