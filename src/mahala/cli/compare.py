@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mahala.cli.models import learner_named, whole_file
+from mahala.cli.models import check_labels, learner_named, whole_file
 from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
@@ -71,17 +71,14 @@ def compare(
     folder = Path(f"{name}-mahala") if output is None else output
     _check_folder(folder)
     table = _read(data, label, drop or [])
-    if table.labels is None and Path(data).suffix in (".npy", ".npz"):
-        raise ValueError(f"{data} holds no labels, which learners are compared by: use an .npz file of X and y")
-    if table.labels is None:
-        raise ValueError("--label must name the column of labels, which learners are compared by")
+    labels = check_labels(table, data, "which learners are compared by")
     panel = default_panel(min(table.X.shape[0], MOST_ROWS), table.X.shape[1], seed)
     chosen = panel if learners is None else _chosen(learners, panel, seed)
     errors = Console(stderr=True)
     with ExitStack() as stack:
         board = cross_validate(
             table.X,
-            table.labels,
+            labels,
             chosen,
             folds=folds,
             repeats=repeats,
@@ -95,7 +92,7 @@ def compare(
     with errors.status("Fitting the winner on all rows…"):
         winner = chosen.get(board.winner.name)
         how = "none" if board.winner.name == "Euclidean" else scaling
-        model = refit(table.X[rows], table.labels[rows], winner, how, table.feature_names)
+        model = refit(table.X[rows], labels[rows], winner, how, table.feature_names)
         files_written = [folder / "model.safetensors", folder / "leaderboard.csv"]
         page = None
         if report:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mahala.cli.models import check_output, learner_named, spectrum
+from mahala.cli.models import check_labels, check_output, learner_named, spectrum
 from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def fit(
 
         mahala fit clicks.npz --learner oasis --state --output state.safetensors
     """
+    from sklearn.utils import get_tags
+
     from mahala.progress import show_progress
     from mahala.scaling import divided, feature_scales
     from mahala.tables import read_table
@@ -59,7 +61,8 @@ def fit(
     check_output(output)
     chosen = learner_named(learner, settings or [], seed)
     table = read_table(data, label=label, drop=drop or ())
-    _check_labels(table, chosen, data)
+    if get_tags(chosen).target_tags.required:
+        check_labels(table, data, f"which {type(chosen).__name__} learns from")
     how = _scaling(scaling, chosen, table, state)
     scales = feature_scales(table.X, how)
     X = divided(table.X, scales)
@@ -84,16 +87,6 @@ def fit(
         print_json(told)
     else:
         _show(told, settings or [], state)
-
-
-def _check_labels(table: Table, learner: Learner, data: Path) -> None:
-    from sklearn.utils import get_tags
-
-    if table.labels is None and get_tags(learner).target_tags.required:
-        name = type(learner).__name__
-        if table.feature_names is None:
-            raise ValueError(f"{data} holds no labels, which {name} learns from: use an .npz file of X and y")
-        raise ValueError(f"--label must name the column of labels, which {name} learns from")
 
 
 def _scaling(

@@ -99,6 +99,15 @@ def check_row_number(row: int, n_rows: int, what: str) -> int:
     return row
 
 
+def check_labels(table: Table, data: Path | str, purpose: str) -> Any:
+    """The labels of a table, which must have such."""
+    if table.labels is not None:
+        return table.labels
+    if table.feature_names is None:
+        raise ValueError(f"{data} holds no labels, {purpose}: use an .npz file of X and y")
+    raise ValueError(f"--label must name the column of labels, {purpose}")
+
+
 def check_output(path: Path, *suffixes: str) -> Path:
     """A path that can be written to, with one of the suffixes where some are named; checked before long work."""
     if suffixes and path.suffix.lower() not in suffixes:

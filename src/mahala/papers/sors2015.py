@@ -4,9 +4,9 @@
 scaled to unit length, as is usual; the paper does not say what it did. LEGO and RDML learn from as many pairs, half of
 them similar, ITML from 10,000 such pairs, LMNN from the labelled rows; these two have their default parameters. AROMA
 has full covariances up to 1,000 features. All else is chosen by `tune`, on the training part of the first run, and kept
-for all runs; what was found is below. Several of the paper's data sets are not to be had: protein_val is a part of
-Protein, caltech10_surf stands in for Caltech50, gisette_like for Gisette, rcv1_mc holds ten classes of a part of RCV1,
-news20_counts stands in for Sector.
+for all runs; what was found is in `sors2015_numbers.py`. Several of the paper's data sets are not to be had:
+protein_val is a part of Protein, caltech10_surf stands in for Caltech50, gisette_like for Gisette, rcv1_mc holds ten
+classes of a part of RCV1, news20_counts stands in for Sector.
 """
 
 from __future__ import annotations
@@ -33,16 +33,14 @@ from mahala.online.lego import LEGO
 from mahala.online.oasis import OASIS
 from mahala.online.rdml import RDML
 from mahala.online.sors import SORS, AdaSORS
-from mahala.papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, published_table
+from mahala.papers.sors2015_numbers import MAP, METHODS, PARAMETERS, SPARSITY, TIME
+from mahala.papers.study import Cell, Folder, Numbers, Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Integers = NDArray[np.intp]
 
-METHODS = (
-    "Euclidean", "LMNN", "ITML", "LEGO", "RDML", "OASIS", "AROMA", "SORS-I", "SORS-II", "AdaSORS-I", "AdaSORS-II"
-)  # fmt: skip
 BATCH = METHODS[1:3]
 SIMILARITIES = METHODS[5:]
 KINDS: dict[str, Any] = {
@@ -56,53 +54,6 @@ GRIDS: dict[str, dict[str, list[float]]] = {
     "AROMA": {"r": [0.01, 0.1, 1.0, 10.0, 60.0]},
     "SORS": {"eta": [0.1, 1.0], "lam": [1e-6, 1e-5, 1e-4]},
     "AdaSORS": {"eta": [0.1, 0.5], "lam": [1e-6, 1e-4], "delta": [0.1, 1.0]},
-}
-# What `tune` found; of each pair of methods both have the same, as in the paper. Not tuned: SORS and AdaSORS on
-# gisette_like, SORS, AdaSORS and AROMA on news20_counts, which have those of rcv1_mc or near them.
-PARAMETERS: dict[str, dict[str, dict[str, float]]] = {
-    "protein_val": {
-        "LEGO": {"eta": 0.08},
-        "RDML": {"lam": 0.01},
-        "OASIS": {"C": 0.1},
-        "AROMA": {"r": 10.0},
-        "SORS": {"eta": 0.1, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
-    },
-    "caltech10_surf": {
-        "LEGO": {"eta": 0.08},
-        "RDML": {"lam": 0.1},
-        "OASIS": {"C": 0.1},
-        "AROMA": {"r": 1.0},
-        "SORS": {"eta": 0.1, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
-    },
-    "gisette_like": {
-        "LEGO": {"eta": 0.32},
-        "RDML": {"lam": 0.1},
-        "OASIS": {"C": 1.0},
-        "SORS": {"eta": 1.0, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
-    },
-    "bbc": {
-        "LEGO": {"eta": 0.32},
-        "RDML": {"lam": 0.01},
-        "OASIS": {"C": 1.0},
-        "AROMA": {"r": 0.01},
-        "SORS": {"eta": 1.0, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
-    },
-    "rcv1_mc": {
-        "OASIS": {"C": 1.0},
-        "AROMA": {"r": 0.01},
-        "SORS": {"eta": 1.0, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
-    },
-    "news20_counts": {
-        "OASIS": {"C": 1.0},
-        "AROMA": {"r": 1.0},
-        "SORS": {"eta": 1.0, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
-    },
 }
 N_TRIPLETS = 100_000
 N_ITML_PAIRS = 10_000
@@ -291,61 +242,6 @@ def _draw_trade_off(cells: Sequence[Cell], folder: Folder) -> Figure:
     return line_panels({"caltech10_surf": lines}, "zeros in M, per cent", "MAP, per cent")
 
 
-MAP = Quantity(
-    "map",
-    "MAP in per cent",
-    published_table(
-        METHODS,
-        protein_val="36.93(0.01) 45.91(0.01) 37.13(0.01) 37.44(0.01) 38.96(0.01) 43.91(0.16) 44.58(0.22) "
-        "45.66(0.16) 45.69(0.06) 47.02(0.41) 46.45(0.39)",
-        caltech10_surf="10.05(0.21) 8.07(1.1) 10.29(0.2) 10.15(0.01) 10.1(0.22) 12.93(0.2) 13.39(0.1) "
-        "13.28(0.14) 13.29(0.18) 13.82(0.14) 13.83(0.15)",
-        gisette_like="62.05(0.01) 87.01(0.24) 62.09(0.32) 78.38(0.36) 82.49(0.32) 83.49(0.22) 83.57(1.82) "
-        "88.89(2.49) 89.89(1.22) 90.92(0.71) 90.99(0.53)",
-        bbc="32.91(0.01) - 31.78(0.47) 30.29(0.01) 70.79(2.35) 79.36(0.41) 79.68(0.43) "
-        "91.03(1.12) 92.2(1.28) 92.43(0.62) 94.09(0.61)",
-        rcv1_mc="58.28(0.01) - - - - 92.37(0.01) 92.54(0.01) 92.62(0.01) 92.62(0.01) 92.82(0.01) 92.86(0.01)",
-        news20_counts="19.4(0.01) - - - - 65.18(0.01) 65.47(0.01) 66.22(1.02) 66.89(1.02) 67.18(0.01) 67.1(0.01)",
-    ),
-    better="higher",
-)
-SPARSITY = Quantity(
-    "sparsity",
-    "Zeros in M, per cent",
-    published_table(
-        METHODS,
-        protein_val="99.9(0) 0.56(0.01) 0.56(0.01) 0.56(0.01) 0.58(0.01) "
-        "0.56(0.01) 0.56(0.01) 1.02(0.04) 0.81(0.03) 0.97(0.05) 0.99(0.04)",
-        caltech10_surf="99.9(0) 5.91(0.01) 6.83(0.57) 5.52(0.01) 7.5(0.1) "
-        "5.94(0.1) 5.93(0.12) 13.82(0.14) 13.83(0.18) 14.1(1.21) 14.1(1.26)",
-        gisette_like="99.9(0) 1.75(0.01) 28.64(0.01) 6.45(0.01) 20.73(0.01) "
-        "4.72(0.01) 3.89(0.18) 4.01(1.62) 4.08(1.61) 4.4(1.1) 4.2(1.12)",
-        bbc="99.9(0) - 10.86(1.43) 3.44(0.26) 83.75(0.01) "
-        "61.62(0.24) 60.83(1.23) 78.67(3.56) 78.41(3.21) 82.15(2.68) 81.24(2.35)",
-        rcv1_mc="99.9(0) - - - - 97.14(0.01) 97.11(0.01) 99.84(0.01) 99.84(0.01) 99.64(0.01) 99.64(0.01)",
-        # Of Sector the paper prints 1, which must be a share.
-        news20_counts="100(0) - - - - 86.98(0.01) 87.91(0.01) 98.12(0.01) 98.12(0.01) 98.2(0.01) 98.2(0.01)",
-    ),
-    spread=False,
-)
-TIME = replace(
-    SECONDS,
-    published=published_table(
-        METHODS,
-        protein_val="0 78088.84(219.14) 50(0.01) 60(0.01) 108.9(8.2) 86.51(15.18) 822.93(71.38) "
-        "217.83(0.54) 239.62(1.18) 400.11(9.21) 423.27(10.91)",
-        caltech10_surf="0 106884.06(894.25) 1124.88(26.01) 531.94(4.62) 623.78(12.13) 673.43(89.74) 1294.66(147.32) "
-        "895.79(27.87) 958.97(20.19) 2552.17(169.52) 2993.64(282.13)",
-        gisette_like="0 78994.68(141.21) 750.82(23.12) 5410.54(30.94) 2090.51(7.88) 2316.77(469.77) 26097.59(27.4) "
-        "16839.32(101.85) 22578.96(1028.02) 31256.19(1206.14) 35471.63(848.63)",
-        bbc="0 - 109687.28(633.54) 31827.25(59.46) 8189.38(188.18) 8881.26(475.22) 9723.02(381.83) "
-        "90370.71(519.35) 135376.85(678.71) 303718.57(643.43) 364976.73(1485.68)",
-        rcv1_mc="0 - - - - 30222.26(792.28) 40407.61(149.85) "
-        "71473.62(1370.12) 100543.28(4981.78) 148260.37(3411.35) 162515.32(9431.53)",
-        news20_counts="0 - - - - 196561.51(1862.72) 275107.98(4295.58) "
-        "311849.83(3976.32) 381573.25(10874.97) 632147.31(21041.49) 687947.24(15972.15)",
-    ),
-)
 TABLE2 = Study(
     paper="sors2015",
     name="table2",
