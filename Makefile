@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 # Numba's cache does not see an edit in a file that a kernel only calls: a change in any kernel starts a new one.
-export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(shell cat src/mahala/kernels/*.py | cksum | cut -d' ' -f1)
+export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(shell cat src/mahala/compiled/*.py | cksum | cut -d' ' -f1)
 
 .PHONY: demo test lint bench docs clean
 

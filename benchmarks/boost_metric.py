@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from mahala import Triplets
 from mahala.batch.boost_metric import BoostMetric
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
-from mahala.kernels.edges import weights
+from mahala.compiled.edges import weights
 
 DATA = Path(os.environ.get("MAHALA_DATA", Path(__file__).parents[2] / "shared" / "data"))
 CONSOLE = Console(width=120)

@@ -25,8 +25,8 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from mahala import Pairs
-from mahala.kernels.pairs import stream_dual
-from mahala.online.pair_model import PairModel, sparse_is_cheaper
+from mahala.compiled.pairs import stream_dual
+from mahala.online.storage.pair_model import PairModel, sparse_is_cheaper
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from reference.online_pairs import RULES, project

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import mahala
-from mahala.json_lines import PAIR, TRIPLET, LineError, LineReader
+from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
 from mahala.stream import Learned, Malformed, Stream, read_lines
 
 D = 5
@@ -340,7 +340,7 @@ def test_goes_on_with_a_learner_that_was_saved(path):
 def test_a_damaged_position_is_refused(wrong, path):
     stream, _ = learn_all(path, lines_of("PA-", 3), fresh("PA-"))
     header, arrays = stream.learner.to_parts()
-    mahala.files.write_model(path, "learner", arrays, header | {"stream": wrong})
+    mahala.support.model_files.write_model(path, "learner", arrays, header | {"stream": wrong})
     with pytest.raises(mahala.ModelFileError, match="does not say how far it has read"):
         Stream(path)
 

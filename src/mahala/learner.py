@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import mahala
 from mahala.comparisons import Pairs, Triplets
-from mahala.files import ModelFileError, header_value, read_model, write_model
+from mahala.comparisons.sampling import check_seed
 from mahala.metric import Metric
-from mahala.rollback import Rollback
-from mahala.sampling import check_seed
-from mahala.validation import check_scale, class_codes
+from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
+from mahala.support.rollback import Rollback
+from mahala.support.validation import check_scale, class_codes
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.kernels.neighbors import leave_one_out_errors
+from mahala.comparisons.sampling import draw_pairs
+from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.learner import CHUNK_ELEMENTS, SCORE_NEIGHBORS, Learner, n_axes
-from mahala.sampling import draw_pairs
 
 
 class PairLearner(Learner):

@@ -14,13 +14,13 @@ from itertools import chain
 from typing import Any, Protocol
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.files import ModelFileError, header_value, number_value, read_model, write_model
-from mahala.json_lines import PAIR, TRIPLET, LineError, LineReader
+from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
 from mahala.learner import load_learner
 from mahala.online.lego import LEGO
 from mahala.online.online_learner import OnlineLearner, OnlinePairLearner
 from mahala.online.rdml import RDML
-from mahala.validation import check_count, check_tolerance
+from mahala.support.model_files import ModelFileError, header_value, number_value, read_model, write_model
+from mahala.support.validation import check_count, check_tolerance
 
 # Lines by which an input is known again.
 HEAD = 100

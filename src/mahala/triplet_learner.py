@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.kernels.ranking import retrieval
+from mahala.comparisons.sampling import draw_triplets
+from mahala.compiled.ranking import retrieval
 from mahala.learner import CHUNK_ELEMENTS, Learner, n_axes
 from mahala.metric import scores_in_blocks
-from mahala.sampling import draw_triplets
 
 
 class TripletLearner(Learner):

@@ -12,7 +12,7 @@ from mahala import Triplets
 from mahala.batch import triplet_edges
 from mahala.batch.boost_metric import BoostMetric
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
-from mahala.kernels.edges import best_step, log_loss, weights
+from mahala.compiled.edges import best_step, log_loss, weights
 from reference.boosting import (
     bisection,
     boost,

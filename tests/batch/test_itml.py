@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from mahala import ITML, Metric, Pairs
-from mahala.files import ModelFileError, read_model, write_model
-from mahala.kernels.rank_one import LARGEST_CONDITION, LEAST_SHARE
+from mahala.compiled.rank_one import LARGEST_CONDITION, LEAST_SHARE
+from mahala.support.model_files import ModelFileError, read_model, write_model
 from reference.itml import divergence, itml, objective
 from strategies import streams
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from mahala import Metric, knn_error
 from mahala.cli.main import app
-from mahala.tables import read_table
+from mahala.data.tables import read_table
 
 QUICK = ["--folds", "2", "--repeats", "1", "--learners", "LDA,RCA"]
 
@@ -179,7 +179,7 @@ def test_what_is_there_stays_where_writing_fails(cups, tmp_path, monkeypatch):
 
 def test_ctrl_c_leaves_nothing(tmp_path):
     code = (
-        "import mahala.cross_validation; from mahala.cli.main import app; print('ready', flush=True); "
+        "import mahala.evaluation.cross_validation; from mahala.cli.main import app; print('ready', flush=True); "
         "app(['compare', 'digits', '--output', 'out', '--repeats', '50'])"
     )
     with subprocess.Popen(

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.tables import read_table
+from mahala.data.tables import read_table
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.tables import read_table
+from mahala.data.tables import read_table
 
 TEXT = "kind,b,a,extra\nu,10,1,?\nv,25,0.5,?\nu,-3,2,?\n"
 ROWS = np.array([[1, 10], [0.5, 25], [2, -3]])

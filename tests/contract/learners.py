@@ -12,11 +12,11 @@ from sklearn.base import clone
 
 import mahala
 from mahala import Pairs, Triplets
-from mahala.batch_learner import BatchLearner
-from mahala.files import read_model, write_model
+from mahala.batch.batch_learner import BatchLearner
 from mahala.learner import Learner
 from mahala.online.online_learner import OnlineLearner
 from mahala.pair_learner import PairLearner
+from mahala.support.model_files import read_model, write_model
 from mahala.triplet_learner import TripletLearner
 
 NAMES = ["ash", "beech", "elm", "fir", "oak"]  # of the features, where they have any

@@ -13,7 +13,7 @@ from sklearn.base import clone
 import mahala
 from contract.learners import case, dense, draw, every_batch_learner, needs_labels, rewritten, same_model
 from mahala import Pairs, Triplets
-from mahala.files import ModelFileError
+from mahala.support.model_files import ModelFileError
 from strategies import labelled_rows
 
 STOP_REASONS = {

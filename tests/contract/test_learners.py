@@ -29,9 +29,9 @@ from contract.learners import (
     tolerance,
 )
 from mahala import Metric
-from mahala.batch_learner import BatchLearner
-from mahala.files import ModelFileError
+from mahala.batch.batch_learner import BatchLearner
 from mahala.online.online_learner import OnlineLearner
+from mahala.support.model_files import ModelFileError
 
 
 def int64_csr(X):

@@ -14,10 +14,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import mahala
 from contract.learners import PAIR_LEARNERS, feed_one_by_one, models_agree, parametrize, rewritten
 from mahala import Metric, Pairs
-from mahala.files import ModelFileError
 from mahala.online.margin_learner import MarginLearner
-from mahala.online.pair_model import PairModel
 from mahala.online.passive_aggressive import C_GRID
+from mahala.online.storage.pair_model import PairModel
+from mahala.support.model_files import ModelFileError
 
 every_learner = parametrize(PAIR_LEARNERS)
 

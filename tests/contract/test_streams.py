@@ -31,7 +31,7 @@ from contract.learners import (
     tolerance,
 )
 from mahala import Pairs
-from mahala.files import ModelFileError
+from mahala.support.model_files import ModelFileError
 
 
 def same_record(one, other):

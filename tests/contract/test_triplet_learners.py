@@ -17,8 +17,8 @@ from sklearn.model_selection import GridSearchCV
 import mahala
 from contract.learners import TRIPLET_LEARNERS, case, dense, models_agree, parametrize, rewritten, tolerance
 from mahala import Metric, Triplets
-from mahala.files import ModelFileError, read_model
-from mahala.online.similarity_model import SimilarityModel
+from mahala.online.storage.similarity_model import SimilarityModel
+from mahala.support.model_files import ModelFileError, read_model
 
 every_learner = parametrize(TRIPLET_LEARNERS)
 every_stream = parametrize([learner for learner in TRIPLET_LEARNERS if learner.storage != "gram"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.metrics import average_precision_score
 
-import mahala.matrices
+import mahala.metric.matrices
 from mahala import PA, Metric, mean_average_precision, precision_at_k
 
 
@@ -130,7 +130,7 @@ def test_neither_the_order_of_rows_nor_the_size_of_blocks_matters(metric, sparse
     form = sp.csr_array if sparse else np.asarray
     average, precision = mean_average_precision(metric, form(X), y), precision_at_k(metric, form(X), y).precision
     for size in (1, 5000, 2**25):
-        monkeypatch.setattr(mahala.matrices, "BLOCK_BYTES", size)
+        monkeypatch.setattr(mahala.metric.matrices, "BLOCK_BYTES", size)
         order = rng.permutation(101)
         assert mean_average_precision(metric, form(X[order]), y[order]) == pytest.approx(average, rel=1e-12)
         np.testing.assert_allclose(precision_at_k(metric, form(X[order]), y[order]).precision, precision, rtol=1e-12)

@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 
 import mahala
 from mahala import LEGO, Pairs
-from mahala.files import ModelFileError, read_model, write_model
-from mahala.kernels.rank_one import LARGEST_CONDITION, LEAST_SHARE, lego_step
+from mahala.compiled.rank_one import LARGEST_CONDITION, LEAST_SHARE, lego_step
+from mahala.support.model_files import ModelFileError, read_model, write_model
 from reference.lego_rdml import lego, lego_tau
 from strategies import streams
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import mahala
 from mahala import RDML, Pairs
-from mahala.files import ModelFileError, read_model, write_model
-from mahala.kernels.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
+from mahala.compiled.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
+from mahala.support.model_files import ModelFileError, read_model, write_model
 from reference.lego_rdml import rdml
 from strategies import streams
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import mahala
 from mahala import Metric, Triplets
-from mahala.online.gram import fit_gram
-from mahala.online.similarity_model import SimilarityModel
-from mahala.online.sparse_model import SparseModel
+from mahala.online.storage.gram import fit_gram
+from mahala.online.storage.similarity_model import SimilarityModel
+from mahala.online.storage.sparse_model import SparseModel
 from reference import online_triplets as reference
 
 # Step lengths with few digits: where the values are whole numbers all sums are then exact, and ties are ties.
@@ -186,7 +186,7 @@ def test_the_clock_of_float32_starts_again_before_it_loses_steps(monkeypatch):
         def __init__(self, dtype):
             self.nmant = 2
 
-    monkeypatch.setattr("mahala.online.similarity_model.np.finfo", Short)
+    monkeypatch.setattr("mahala.online.storage.similarity_model.np.finfo", Short)
     settled = []
     monkeypatch.setattr(SimilarityModel, "settle", _counting(SimilarityModel.settle, settled))
     learners = [
@@ -194,7 +194,7 @@ def test_the_clock_of_float32_starts_again_before_it_loses_steps(monkeypatch):
         for storage in ("dense", "sparse")
         for a in (False, True)
     ]
-    monkeypatch.setattr("mahala.online.similarity_model.np.finfo", finfo)
+    monkeypatch.setattr("mahala.online.storage.similarity_model.np.finfo", finfo)
     assert len(settled) == 4 * (100 // 7)
     M, mean, _ = reference.sors(spelled_out(triplets), np.eye(6), 0.1, 0.05, False)
     for learner in learners:
@@ -241,8 +241,8 @@ def test_known_and_open_streams_are_the_same(name):
 
 
 def test_small_rooms_grow(monkeypatch):
-    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 4)
-    monkeypatch.setattr("mahala.online.sparse_model.FIRST_TABLE", 4)
+    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 4)
+    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_TABLE", 4)
     X, y = sparse_text(seed=1)
     triplets = Triplets.from_labels(X, y, 150, random_state=0)
     opened = mahala.AdaSORS(0.1, 0.01, storage="sparse").partial_fit(triplets)
@@ -261,7 +261,7 @@ def test_memory_is_refused_in_words():
 
 
 def test_a_stream_that_runs_out_of_memory_stands_at_its_last_step(monkeypatch):
-    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 3000, random_state=0)
     learner = mahala.OASIS(storage="sparse", max_memory=2**22 + 60_000)
@@ -278,7 +278,7 @@ def test_a_stream_that_runs_out_of_memory_stands_at_its_last_step(monkeypatch):
 
 
 def test_sors_forgets_zeros_rather_than_run_out_of_memory(monkeypatch):
-    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 3000, random_state=0)
     dropped = []
@@ -346,8 +346,8 @@ def test_sums_that_cancel_are_zero_through_inner_products_too():
 
 def test_what_was_fitted_within_max_memory_can_be_copied_and_loaded(tmp_path, monkeypatch):
     """Blocks of 33 columns leave room: a copy needs as much as the fit reserved, and no more."""
-    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 64)
-    monkeypatch.setattr("mahala.online.sparse_model.FIRST_TABLE", 16)
+    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_TABLE", 16)
     rng = np.random.default_rng(0)
     columns = np.concatenate([np.arange(64 * block, 64 * block + 33) for block in range(20)])
     X = sp.csr_matrix((rng.random(30 * len(columns)), np.tile(columns, 30), np.arange(31) * len(columns)), (30, 1280))
@@ -365,8 +365,8 @@ def test_what_was_fitted_within_max_memory_can_be_copied_and_loaded(tmp_path, mo
 
 
 def test_a_full_store_keeps_its_entries_when_memory_runs_out(monkeypatch):
-    monkeypatch.setattr("mahala.online.sparse_model.FIRST_PAYLOAD", 64)
-    monkeypatch.setattr("mahala.online.sparse_model.FIRST_TABLE", 1024)
+    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_TABLE", 1024)
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 3000, random_state=0)
     learner = mahala.SORS(0.1, 1e-9, storage="sparse", max_memory=150_000).partial_fit(triplets[:1])

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from conftest import DATA
 from mahala.cli.main import app
-from mahala.datasets import Document, load_reuters
+from mahala.data.datasets import Document, load_reuters
 from mahala.filtering.perceptron import Perceptron
 from mahala.papers import pola2004, pola2004_filtering
 from mahala.papers.pola2004 import COPIES, PROBLEMS, SIDE, WINS, noisy_images, prototypes, reconstruct

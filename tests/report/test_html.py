@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mahala import LDA, RCA, Metric
-from mahala.cross_validation import compare, held_out, refit
+from mahala.evaluation.cross_validation import compare, held_out, refit
 from mahala.report.html import Shown, _distances, _leading, _shares, _spread, report
 
 EVIL = "<script>alert(1)</script>"

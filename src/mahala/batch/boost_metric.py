@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from mahala.batch.batch_learner import BatchLearner, Given, Rows
+from mahala.batch.run import Callback, Model, Run
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
-from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.comparisons import Triplets
-from mahala.kernels.edges import best_step, log_loss, weights
+from mahala.compiled.edges import best_step, log_loss, weights
 from mahala.metric import Metric
-from mahala.run import Callback, Model, Run
-from mahala.validation import check_count, check_positive, is_count, is_number
+from mahala.support.validation import check_count, check_positive, is_count, is_number
 
 # exp(-36) is below the rounding of 1: where a triplet's loss has fallen by so much, more is the same.
 FALL = -float(np.log(np.finfo(np.float64).eps))

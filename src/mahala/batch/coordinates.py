@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.batch.pair_costs import Scatter
+from mahala.batch.run import Floats, Model
 from mahala.batch.starts import Init, first_components
 from mahala.metric import Metric
-from mahala.run import Floats, Model
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
-from mahala.run import Floats, Model, Run
+from mahala.batch.run import Floats, Model, Run
 
 Objective = Callable[[Floats], tuple[float, Floats]]
 

@@ -7,15 +7,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mahala.batch.batch_learner import BatchLearner, Given, Rows
 from mahala.batch.coordinates import Coordinates, standardised, whitened
 from mahala.batch.descent import Objective, descend
 from mahala.batch.pair_costs import drawn, pair_costs
+from mahala.batch.run import Callback, Floats, Model, Run
 from mahala.batch.starts import Init, check_start
-from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.comparisons import Pairs
-from mahala.kernels.vsgd import N_MEANS, vsgd
-from mahala.run import Callback, Floats, Model, Run
-from mahala.validation import check_count, check_flag, is_number
+from mahala.compiled.vsgd import N_MEANS, vsgd
+from mahala.support.validation import check_count, check_flag, is_number
 
 # The cost (1 - d)² of a dissimilar pair at a distance d < 1, as the coefficients of 1, d and d².
 TOO_CLOSE = (1.0, -2.0, 1.0)

@@ -11,17 +11,17 @@ from scipy.linalg import lapack
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from mahala.batch.batch_learner import BatchLearner, Given, Rows
 from mahala.batch.covariance import covariances, whitening
-from mahala.batch_learner import BatchLearner, Given, Rows
+from mahala.batch.run import Callback, Model, Run
 from mahala.comparisons import Pairs
-from mahala.files import ModelFileError, array_value
-from mahala.kernels.itml import sweep
+from mahala.comparisons.sampling import draw_pairs
+from mahala.comparisons.target_distances import Target, check_targets, squared_distances, targets_for
+from mahala.compiled.itml import sweep
 from mahala.learner import CHUNK_ELEMENTS, Arrays
 from mahala.metric import Metric
-from mahala.run import Callback, Model, Run
-from mahala.sampling import draw_pairs
-from mahala.targets import Target, check_targets, squared_distances, targets_for
-from mahala.validation import check_positive, is_count
+from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.validation import check_positive, is_count
 
 Floats = NDArray[np.float64]
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mahala.batch.batch_learner import BatchLearner, Given, Rows
 from mahala.batch.descent import descend
 from mahala.batch.margins import RowsLoss, TripletsLoss, targets
+from mahala.batch.run import Callback, Floats, Model, Run
 from mahala.batch.starts import Init, check_start, first_components
 from mahala.batch.whitening import whiten
-from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.comparisons import Triplets
-from mahala.run import Callback, Floats, Model, Run
-from mahala.validation import check_count, is_number
+from mahala.support.validation import check_count, is_number
 
 # Hinges are rounded off within half of this about their kink: L-BFGS needs a continuous gradient, and with it gets
 # lower than with the kinks. From there a smaller one gets the rest, where many triplets have come to lie on a kink.

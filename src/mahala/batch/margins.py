@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mahala.batch.run import Floats
 from mahala.comparisons import Triplets
-from mahala.kernels.lmnn import add_laplacian, find_near, hinges_of_rows, hinges_of_triplets, squared_edges
-from mahala.kernels.neighbors import nearest
-from mahala.run import Floats
+from mahala.compiled.lmnn import add_laplacian, find_near, hinges_of_rows, hinges_of_triplets, squared_edges
+from mahala.compiled.neighbors import nearest
 
 # Entries of one block of products, for the processor's cache; and the least rows that make a product fast.
 BLOCK_ENTRIES = 2**18

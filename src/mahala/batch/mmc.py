@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from mahala.batch.batch_learner import BatchLearner, Given
 from mahala.batch.coordinates import standardised, whitened
 from mahala.batch.descent import descend
 from mahala.batch.pair_costs import drawn, pair_costs
+from mahala.batch.run import Callback, Floats, Model, Run
 from mahala.batch.starts import Init, check_start
-from mahala.batch_learner import BatchLearner, Given
 from mahala.comparisons import Pairs
-from mahala.run import Callback, Floats, Model, Run
-from mahala.validation import check_count, check_flag, check_tolerance
+from mahala.support.validation import check_count, check_flag, check_tolerance
 
 
 class MMC(BatchLearner):

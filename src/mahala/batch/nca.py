@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mahala.batch.batch_learner import BatchLearner, Given, Rows
 from mahala.batch.descent import descend
+from mahala.batch.run import Callback, Floats, Model, Run
 from mahala.batch.starts import Init, check_start, first_components
-from mahala.batch_learner import BatchLearner, Given, Rows
-from mahala.kernels.softmax_sums import sum_softmax
-from mahala.run import Callback, Floats, Model, Run
+from mahala.compiled.softmax_sums import sum_softmax
 
 
 class NCA(BatchLearner):

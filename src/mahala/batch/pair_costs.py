@@ -7,12 +7,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.batch_learner import Given, Rows
+from mahala.batch.batch_learner import Given, Rows
+from mahala.batch.run import Floats
 from mahala.comparisons import Pairs, Triplets
-from mahala.kernels.pair_sums import sum_between, sum_edges
+from mahala.comparisons.sampling import draw_pairs
+from mahala.compiled.pair_sums import sum_between, sum_edges
 from mahala.learner import CHUNK_ELEMENTS
-from mahala.run import Floats
-from mahala.sampling import draw_pairs
 
 Cost = tuple[float, Floats]  # a sum, and its pull on the rows: half of its gradient
 Scatter = NDArray[np.float64]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.decomposition import PCA as Decomposition
 
-from mahala.batch_learner import BatchLearner, Given, Rows
-from mahala.run import Model, Run
-from mahala.validation import check_flag, is_count, is_number
+from mahala.batch.batch_learner import BatchLearner, Given, Rows
+from mahala.batch.run import Model, Run
+from mahala.support.validation import check_flag, is_count, is_number
 
 
 class PCA(BatchLearner):

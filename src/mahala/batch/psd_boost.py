@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from mahala.batch.batch_learner import BatchLearner, Given, Rows
+from mahala.batch.run import Callback, Model, Run
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
-from mahala.batch_learner import BatchLearner, Given, Rows
 from mahala.comparisons import Triplets
-from mahala.run import Callback, Model, Run
-from mahala.validation import check_count, is_number
+from mahala.support.validation import check_count, is_number
 
 Floats = NDArray[np.float64]
 

@@ -7,11 +7,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from mahala.batch.batch_learner import BatchLearner, Given
 from mahala.batch.covariance import covariances, whitening
-from mahala.batch_learner import BatchLearner, Given
+from mahala.batch.run import Model, Run
 from mahala.comparisons import Pairs, Triplets
-from mahala.run import Model, Run
-from mahala.validation import is_count, is_number
+from mahala.support.validation import is_count, is_number
 
 
 class RCA(BatchLearner):

@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
-from mahala.batch_learner import BatchLearner
+from mahala.batch.run import Floats, Model
 from mahala.metric import Metric
-from mahala.run import Floats, Model
-from mahala.validation import is_count
+from mahala.support.validation import is_count
 
 Init = Literal["auto", "identity", "pca", "lda", "random"] | Metric
 INITS = ("auto", "identity", "pca", "lda", "random")

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from mahala.batch.run import Floats
 from mahala.comparisons import Triplets
-from mahala.kernels.neighbors import nearest
-from mahala.run import Floats
+from mahala.compiled.neighbors import nearest
 
 # Up to this dimension LAPACK's leading pair takes less time than Lanczos' method.
 LAPACK_DIMENSION = 256

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.run import Floats
+from mahala.batch.run import Floats
 
 # Added to all variances, as a share of the largest: directions of less are mostly noise, and are whitened less.
 RIDGE = 1e-2

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from mahala.leaderboard import Leaderboard
+    from mahala.data.tables import Table
+    from mahala.evaluation.leaderboard import Leaderboard
     from mahala.learner import Learner
     from mahala.metric import Metric
-    from mahala.tables import Table
 
 # Tables that come with mahala, and the column of their labels.
 BUNDLED = {"balance": "tips", "wine": "cultivar"}
@@ -64,8 +64,8 @@ def compare(
     """
     from rich.console import Console
 
-    from mahala.cross_validation import MOST_ROWS, default_panel, refit
-    from mahala.cross_validation import compare as cross_validate
+    from mahala.evaluation.cross_validation import MOST_ROWS, default_panel, refit
+    from mahala.evaluation.cross_validation import compare as cross_validate
 
     name = Path(data.removesuffix(".gz")).stem
     folder = Path(f"{name}-mahala") if output is None else output
@@ -117,8 +117,8 @@ def _check_folder(folder: Path) -> None:
 
 def _read(data: str, label: str | None, drop: Sequence[str]) -> Table:
     """A file; or, where there is no such file, a bundled table or a data set by its name."""
-    from mahala.datasets import load
-    from mahala.tables import Table, read_table
+    from mahala.data.datasets import load
+    from mahala.data.tables import Table, read_table
 
     if Path(data).exists() or Path(data).suffix:
         return read_table(data, label=label, drop=drop)
@@ -181,9 +181,9 @@ def _page(
     import sklearn
 
     import mahala
-    from mahala.cross_validation import held_out
+    from mahala.evaluation.cross_validation import held_out
     from mahala.report.html import Shown, report
-    from mahala.validation import class_codes
+    from mahala.support.validation import class_codes
 
     # Pictures of Euclidean alone would say little: where it wins, they are of the best learner, under its name.
     entry = board.winner if board.winner.learned else board.best_learner
@@ -267,7 +267,7 @@ def _show(board: Leaderboard, paths: list[Path], console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table as Grid
 
-    from mahala.leaderboard import p_text, percent
+    from mahala.evaluation.leaderboard import p_text, percent
 
     highs = sorted(entry.high for entry in board.ranked)
     scale = max(min(highs[-1], 2.0 * highs[len(highs) // 2]), 1e-9)

@@ -15,9 +15,9 @@ from mahala.cli.models import check_labels, check_output, learner_named, spectru
 from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
+    from mahala.data.tables import Table
     from mahala.learner import Learner
     from mahala.metric import Metric
-    from mahala.tables import Table
 
 # Comparing every row with every other one takes longer than many a fit; beyond this a sample says as much.
 _MOST_MEASURED = 10_000
@@ -54,9 +54,9 @@ def fit(
     """
     from sklearn.utils import get_tags
 
-    from mahala.progress import show_progress
-    from mahala.scaling import divided, feature_scales
-    from mahala.tables import read_table
+    from mahala.data.scaling import divided, feature_scales
+    from mahala.data.tables import read_table
+    from mahala.support.progress import show_progress
 
     check_output(output)
     chosen = learner_named(learner, settings or [], seed)
@@ -92,7 +92,7 @@ def fit(
 def _scaling(
     asked: Literal["standard", "none"] | None, learner: Learner, table: Table, state: bool
 ) -> Literal["standard", "none"]:
-    from mahala.kernel_map import is_sparse
+    from mahala.support.validation import is_sparse
     from mahala.triplet_learner import TripletLearner
 
     bilinear = isinstance(learner, TripletLearner)

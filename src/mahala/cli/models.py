@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from mahala.data.tables import Table
     from mahala.learner import Learner
     from mahala.metric import Metric
-    from mahala.tables import Table
 
 Model = Annotated[
     Path, typer.Option("--model", help="A model file: what `mahala fit` wrote, or the state of a learner.")
@@ -59,9 +59,9 @@ def load_metric(path: Path) -> Metric:
 
 def load_model(path: Path) -> tuple[Metric, Learner | None]:
     """The metric of a model file, and the learner where the file holds the whole state of one."""
-    from mahala.files import ModelFileError, read_model
     from mahala.learner import load_learner
     from mahala.metric import Metric
+    from mahala.support.model_files import ModelFileError, read_model
 
     header, _ = read_model(path)
     if "learner" not in header:
@@ -75,7 +75,7 @@ def load_model(path: Path) -> tuple[Metric, Learner | None]:
 
 def read_rows(path: Path, metric: Metric, label: str | None = None, *, items: bool = False) -> Table:
     """The rows of a table that a metric can compare: as queries, or as items of a bilinear one."""
-    from mahala.tables import read_table
+    from mahala.data.tables import read_table
 
     n_features = metric.matrix.shape[1] if items and metric.kind == "bilinear" else metric.n_features_in
     # The names are those of the queries; items of other features have none.
@@ -85,7 +85,7 @@ def read_rows(path: Path, metric: Metric, label: str | None = None, *, items: bo
 
 def spectrum(metric: Metric) -> Any:
     """The eigenvalues (bilinear: singular values), or None where they are not to be had in reasonable time."""
-    from mahala.kernel_map import is_sparse
+    from mahala.support.validation import is_sparse
 
     if is_sparse(metric.matrix) or (metric.kind == "bilinear" and max(metric.matrix.shape) > _LARGEST_DECOMPOSED):
         return None

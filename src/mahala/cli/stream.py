@@ -218,7 +218,7 @@ def _read_items(path: Path) -> Any:
     """Rows of a .npy file, which stays on the disk, or those of an .npz file."""
     import numpy as np
 
-    from mahala.array_files import read_npz
+    from mahala.data.array_files import read_npz
 
     if path.suffix == ".npz":
         return read_npz(str(path))[0]

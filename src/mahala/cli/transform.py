@@ -53,7 +53,7 @@ def transform(
 def _write(path: Path, rows: Any, label: str, labels: Any) -> None:
     import numpy as np
 
-    from mahala.kernel_map import is_sparse
+    from mahala.support.validation import is_sparse
 
     suffix = path.suffix.lower()
     if suffix == ".npz":

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.kernels.neighbors import nearest, vote
+from mahala.compiled.neighbors import nearest, vote
 from mahala.metric import Metric
-from mahala.validation import check_counts, check_labels, check_rows
+from mahala.support.validation import check_counts, check_labels, check_rows
 
 DEFAULT_K = range(1, 26)
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.kernels.ranking import retrieval
+from mahala.compiled.ranking import retrieval
 from mahala.metric import Metric, scores_in_blocks
-from mahala.validation import check_counts, check_labels, check_rows, class_codes
+from mahala.support.validation import check_counts, check_labels, check_rows, class_codes
 
 DEFAULT_K = range(1, 51)
 

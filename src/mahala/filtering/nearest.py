@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mahala.filtering.online_filter import Bools, Floats, OnlineFilter
-from mahala.kernels.filtering import (
+from mahala.compiled.filtering import (
     closest_under,
     distances_under,
     largest_entry,
@@ -20,7 +19,8 @@ from mahala.kernels.filtering import (
     squared_norms,
     stream_nearest,
 )
-from mahala.kernels.triplets import Rows
+from mahala.compiled.triplets import Rows
+from mahala.filtering.online_filter import Bools, Floats, OnlineFilter
 from mahala.online.margin_learner import MarginLearner
 from mahala.online.online_learner import OnlinePairLearner
 

@@ -14,10 +14,10 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mahala.kernels.triplets import Rows
-from mahala.rollback import Rollback
-from mahala.signals import uninterrupted
-from mahala.validation import check_labels, check_row, check_scale
+from mahala.compiled.triplets import Rows
+from mahala.support.rollback import Rollback
+from mahala.support.signals import uninterrupted
+from mahala.support.validation import check_labels, check_row, check_scale
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

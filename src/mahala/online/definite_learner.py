@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from scipy.linalg import qr
 
 from mahala.comparisons import Pairs
-from mahala.files import finite_array
 from mahala.learner import CHUNK_ELEMENTS, Arrays
-from mahala.memory import check_room
 from mahala.metric import Metric
 from mahala.online.online_learner import OnlinePairLearner, Signs, signs
-from mahala.online.pair_model import Floats, Steps, one_blas_thread
-from mahala.signals import uninterrupted
-from mahala.validation import is_count, is_number
+from mahala.online.storage.pair_model import Floats, Steps, one_blas_thread
+from mahala.support.memory import check_room
+from mahala.support.model_files import finite_array
+from mahala.support.signals import uninterrupted
+from mahala.support.validation import is_count, is_number
 
 
 class DefiniteLearner(OnlinePairLearner):

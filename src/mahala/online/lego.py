@@ -7,13 +7,13 @@ from typing import Any, Literal
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
-from mahala.files import ModelFileError, number_value
-from mahala.kernels.rank_one import stream_lego
+from mahala.comparisons.target_distances import check_targets, squared_distances, targets_for
+from mahala.compiled.rank_one import stream_lego
 from mahala.learner import Arrays
 from mahala.online.definite_learner import DefiniteLearner, empty_steps, is_positive, writeable
 from mahala.online.online_learner import Signs
-from mahala.online.pair_model import Floats, Steps
-from mahala.targets import check_targets, squared_distances, targets_for
+from mahala.online.storage.pair_model import Floats, Steps
+from mahala.support.model_files import ModelFileError, number_value
 
 
 class LEGO(DefiniteLearner):

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
-from mahala.files import ModelFileError, finite_array, header_value, number_value
-from mahala.kernel_map import KernelMap
-from mahala.kernels.psd import SIGMA
+from mahala.compiled.psd import SIGMA
 from mahala.learner import CHUNK_ELEMENTS, Arrays
 from mahala.metric import Metric
+from mahala.metric.kernel_map import KernelMap
 from mahala.online.online_learner import OnlinePairLearner, Signs, signs
-from mahala.online.pair_model import (
+from mahala.online.storage.pair_model import (
     PairModel,
     Rule,
     check_memory,
@@ -25,8 +24,9 @@ from mahala.online.pair_model import (
     padded,
     sparse_is_cheaper,
 )
-from mahala.signals import uninterrupted
-from mahala.validation import is_count
+from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
+from mahala.support.signals import uninterrupted
+from mahala.support.validation import is_count
 
 
 class MarginLearner(OnlinePairLearner):

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from mahala.metric import Metric
 from mahala.online.similarity_learner import SimilarityLearner, Storage
-from mahala.online.similarity_model import Rule
-from mahala.validation import check_positive
+from mahala.online.storage.similarity_model import Rule
+from mahala.support.validation import check_positive
 
 
 class OASIS(SimilarityLearner):

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from mahala.metric import Metric
 from mahala.online.similarity_learner import LONGEST_STEP, SimilarityLearner, Storage
-from mahala.online.similarity_model import Rule
-from mahala.validation import check_positive
+from mahala.online.storage.similarity_model import Rule
+from mahala.support.validation import check_positive
 
 
 class OGD(SimilarityLearner):

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
-from mahala.files import ModelFileError, array_value, header_value, number_value
-from mahala.history import History, Recorder
 from mahala.learner import Arrays, Learner
 from mahala.metric import Metric
+from mahala.online.history import History, Recorder
 from mahala.pair_learner import PairLearner
-from mahala.progress import tell_stream
-from mahala.validation import check_row, check_sign
+from mahala.support.model_files import ModelFileError, array_value, header_value, number_value
+from mahala.support.progress import tell_stream
+from mahala.support.validation import check_row, check_sign
 
 Signs = NDArray[np.int8]
 

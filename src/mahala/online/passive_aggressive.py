@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
-from mahala.files import header_value, number_value
-from mahala.kernels.neighbors import leave_one_out_errors
+from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.learner import Arrays
 from mahala.metric import Metric
 from mahala.online.margin_learner import MarginLearner
-from mahala.online.pair_model import PairModel, Rule
-from mahala.validation import is_count, is_number
+from mahala.online.storage.pair_model import PairModel, Rule
+from mahala.support.model_files import header_value, number_value
+from mahala.support.validation import is_count, is_number
 
 # The paper's range for the aggressiveness, a value for each power of ten.
 C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))

@@ -10,13 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
-from mahala.files import header_value
 from mahala.learner import Arrays
 from mahala.metric import Metric
 from mahala.online.margin_learner import MarginLearner
 from mahala.online.online_learner import signs
-from mahala.online.pair_model import PairModel, Rule
-from mahala.validation import is_count, is_number
+from mahala.online.storage.pair_model import PairModel, Rule
+from mahala.support.model_files import header_value
+from mahala.support.validation import is_count, is_number
 
 
 class POLA(MarginLearner):

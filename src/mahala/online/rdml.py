@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import lapack
 
-from mahala.files import finite_array, number_value
-from mahala.kernels.rank_one import DONE, stream_rdml
+from mahala.compiled.rank_one import DONE, stream_rdml
 from mahala.learner import Arrays
 from mahala.online.definite_learner import DefiniteLearner, empty_steps, is_positive, symmetric, writeable
 from mahala.online.online_learner import Signs
-from mahala.online.pair_model import Floats, Steps
+from mahala.online.storage.pair_model import Floats, Steps
+from mahala.support.model_files import finite_array, number_value
 
 
 class RDML(DefiniteLearner):

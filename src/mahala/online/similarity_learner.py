@@ -10,20 +10,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.comparisons import Triplets
-from mahala.files import ModelFileError, header_value
-from mahala.kernel_map import is_sparse
-from mahala.kernels.triplets import LARGEST_CHANGE
+from mahala.compiled.triplets import LARGEST_CHANGE
 from mahala.learner import CHUNK_ELEMENTS, Arrays
-from mahala.memory import memory_limit
 from mahala.metric import Metric
-from mahala.online.dense_model import DenseModel, dense_bytes
-from mahala.online.gram import fit_gram, gram_is_cheaper
 from mahala.online.online_learner import OnlineLearner
-from mahala.online.similarity_model import Rule, SimilarityModel, Steps
-from mahala.online.sparse_model import SparseModel
-from mahala.signals import uninterrupted
+from mahala.online.storage.dense_model import DenseModel, dense_bytes
+from mahala.online.storage.gram import fit_gram, gram_is_cheaper
+from mahala.online.storage.similarity_model import Rule, SimilarityModel, Steps
+from mahala.online.storage.sparse_model import SparseModel
+from mahala.support.memory import memory_limit
+from mahala.support.model_files import ModelFileError, header_value
+from mahala.support.signals import uninterrupted
+from mahala.support.validation import check_row, check_rows, is_number, is_sparse
 from mahala.triplet_learner import TripletLearner
-from mahala.validation import check_row, check_rows, is_number
 
 Storage = Literal["auto", "dense", "sparse", "gram"]
 

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.boost_metric import BoostMetric
 from mahala.batch.lmnn import LMNN
 from mahala.batch.mmc import MMC
 from mahala.batch.nca import NCA
 from mahala.batch.rca import RCA
-from mahala.batch_learner import BatchLearner
-from mahala.datasets import load
+from mahala.data.datasets import load
 from mahala.evaluation.knn import knn_error
 from mahala.papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, published_table
 

@@ -14,17 +14,17 @@ from functools import partial
 
 import numpy as np
 
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.gml import GML
 from mahala.batch.lmnn import LMNN
+from mahala.batch.mdm import MDM
 from mahala.batch.mmc import MMC
 from mahala.batch.nca import NCA
-from mahala.batch_learner import BatchLearner
-from mahala.datasets import load
+from mahala.batch.relief import Relief
+from mahala.batch.simba import Simba
+from mahala.data.datasets import load
 from mahala.evaluation.knn import knn_error
 from mahala.papers.study import SECONDS, Folder, Numbers, Published, Quantity, Study, published_table
-from mahala.weighting.mdm import MDM
-from mahala.weighting.relief import Relief
-from mahala.weighting.simba import Simba
 
 DATASETS = ("iris", "wine", "breast10", "pima", "balance", "parkinsons", "seeds")
 NEIGHBORS = 3

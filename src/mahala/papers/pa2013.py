@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.batch.itml import ITML
-from mahala.datasets import load
+from mahala.data.datasets import load
 from mahala.evaluation.knn import knn_error
 from mahala.online.passive_aggressive import PA
 from mahala.papers.study import SECONDS, Folder, Numbers, Published, Quantity, Study, published_table

@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.batch.rca import RCA
+from mahala.batch.run import Floats
 from mahala.comparisons import Pairs
-from mahala.datasets import Dataset, data_folder, load
+from mahala.data.datasets import Dataset, data_folder, load
 from mahala.evaluation.knn import knn_error
 from mahala.metric import Metric
 from mahala.online.pola import POLA
 from mahala.papers.pola2004_filtering import FIGURE4
 from mahala.papers.study import Cell, Folder, Numbers, Published, Quantity, Study
-from mahala.run import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

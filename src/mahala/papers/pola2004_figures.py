@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from mahala.batch.run import Floats
 from mahala.report.plots import COLOURS
-from mahala.run import Floats
 
 _BLUE, _ORANGE, _GREEN, _PINK = COLOURS[:4]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mahala.datasets import data_folder, load_reuters
+from mahala.data.datasets import data_folder, load_reuters
 from mahala.filtering.nearest import NearestFilter
 from mahala.filtering.online_filter import OnlineFilter
 from mahala.filtering.paum import PAUM

@@ -26,7 +26,7 @@ from sklearn.preprocessing import normalize
 from mahala.batch.itml import ITML
 from mahala.batch.lmnn import LMNN
 from mahala.comparisons import Pairs, Triplets
-from mahala.datasets import load
+from mahala.data.datasets import load
 from mahala.evaluation.ranking import mean_average_precision, precision_at_k
 from mahala.online.aroma import AROMA
 from mahala.online.lego import LEGO

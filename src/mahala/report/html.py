@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.kernel_map import is_sparse
-from mahala.leaderboard import EUCLIDEAN_SCALED, Entry, Leaderboard, p_text, percent
+from mahala.data.scaling import divided, feature_scales
+from mahala.evaluation.leaderboard import EUCLIDEAN_SCALED, Entry, Leaderboard, p_text, percent
 from mahala.metric import Metric
 from mahala.report import plots
-from mahala.scaling import divided, feature_scales
+from mahala.support.validation import is_sparse
 
 # More points than this are a blur, and more pairs than those of so many rows change no histogram.
 _MOST_POINTS = 2000

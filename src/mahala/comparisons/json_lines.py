@@ -1,0 +1,236 @@
+"""Lines of JSON, one comparison each: bytes in, checked Pairs and Triplets out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from mahala.comparisons import Pairs, Triplets
+from mahala.support.validation import LARGEST_VALUE, is_sparse
+
+PAIR = ("x", "x2", "similar")
+TRIPLET = ("query", "positive", "negative")
+
+_NUMBERS = np.arange(3)[:, np.newaxis]
+_ABBREVIATION = 40
+
+
+class LineError(ValueError):
+    """Nothing can be learned from a line: what was wrong with it and what would be right."""
+
+
+class _Point(NamedTuple):
+    values: NDArray[np.float64]
+    columns: NDArray[np.int64] | None  # in order, of a sparse point
+    width: int
+
+
+class LineReader:
+    """Reads pairs or triplets, which is what the keys say: PAIR or TRIPLET.
+
+    `widths` are the numbers of features of queries and items, None where they are not known: lists may then have any
+    length. A point may be a list, an object of features by number (or by name, where there are `names`), or the
+    number of a row of `items`.
+
+    >>> comparison, others = LineReader(PAIR).read(b'{"x": [1, 2], "x2": [0, 1], "similar": true, "id": 7}')
+    >>> comparison, comparison.similar, others
+    (<Pairs: 1 over X of shape (2, 2), float64>, array([ True]), {'id': 7})
+    >>> reader = LineReader(TRIPLET, widths=(9, 9), taken=("line",))
+    >>> reader.read(b'{"query": {"3": 1}, "positive": {"3": 2, "5": 1}, "negative": {}}')[0].X.nnz
+    3
+    """
+
+    def __init__(
+        self,
+        keys: tuple[str, ...],
+        widths: tuple[int | None, int | None] = (None, None),
+        names: Sequence[str] = (),
+        items: Any = None,
+        taken: tuple[str, ...] = (),
+    ) -> None:
+        self.keys = keys
+        self.widths = widths
+        self.items: Any = None if items is None else _check_items(items)
+        self.taken = taken  # keys that a line must not have
+        self._columns = {name: column for column, name in enumerate(names)}
+        # Where names look like numbers, numbers are names.
+        self._by_number = not any(name.isdecimal() for name in names)
+
+    def read(self, line: bytes) -> tuple[Pairs | Triplets, dict[str, Any]]:
+        """The comparison, and what else the line holds; a LineError where it holds none."""
+        try:
+            return self._read(_decode(line))
+        except RecursionError:
+            raise LineError("it has brackets in brackets, deeper than any comparison") from None
+
+    def _read(self, given: dict[str, Any]) -> tuple[Pairs | Triplets, dict[str, Any]]:
+        for key in self.keys:
+            if key not in given:
+                raise LineError(self._missing(key, given))
+        for key in self.taken:
+            if key in given:
+                raise LineError(f"{key} is what the answer has to say: give yours another name")
+        if self.keys == PAIR and not isinstance(given["similar"], bool):
+            raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
+        comparison = self._pair(given) if self.keys == PAIR else self._triplet(given)
+        others = {key: value for key, value in given.items() if key not in self.keys}
+        try:
+            json.dumps(others, allow_nan=False)  # Python reads 1e999 as an infinity, which cannot be passed on
+        except ValueError:
+            raise LineError("every number must be finite, got one that is larger than a float can be") from None
+        return comparison, others
+
+    def _missing(self, key: str, given: dict[str, Any]) -> str:
+        wanted, other = ("pair", "triplet") if self.keys == PAIR else ("triplet", "pair")
+        form = "{" + ", ".join(f'"{name}": ...' for name in self.keys) + "}"
+        if all(name in given for name in (TRIPLET if self.keys == PAIR else PAIR)):
+            return f"a {other}, but the model learns from {wanted}s: {form}"
+        return f"{key} is missing: a {wanted} is {form}"
+
+    def _pair(self, given: dict[str, Any]) -> Pairs:
+        points = {name: self._point(given[name], name, self.widths[0]) for name in PAIR[:2]}
+        _check_widths(points)
+        return Pairs._build(_rows(*points.values()), _NUMBERS[0], _NUMBERS[1], np.array([given["similar"]]))
+
+    def _triplet(self, given: dict[str, Any]) -> Triplets:
+        query = self._point(given["query"], "query", self.widths[0])
+        items = {name: self._point(given[name], name, self.widths[1]) for name in TRIPLET[1:]}
+        _check_widths(items)
+        positive, negative = items.values()
+        if query.width == positive.width:
+            return Triplets._build(_rows(query, positive, negative), *_NUMBERS)
+        return Triplets._build(_rows(query), _NUMBERS[0], _NUMBERS[0], _NUMBERS[1], items=_rows(positive, negative))
+
+    def _point(self, value: Any, name: str, width: int | None) -> _Point:
+        # A type, not isinstance: true is an int to Python.
+        if type(value) is list:
+            point = _Point(_numbers(value, range(len(value)), name), None, len(value))
+        elif type(value) is dict:
+            point = self._sparse_point(value, name, width)
+        elif type(value) is int and self.items is not None:
+            point = self._item(value, name)
+        else:
+            row = "a row number" if self.items is not None else "(with --items) a row number"
+            raise LineError(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}")
+        if point.width == 0 or width not in (None, point.width):
+            raise LineError(f"{name} must have {width or 'at least 1'} numbers, got {point.width}")
+        largest = float(np.abs(point.values).max(initial=0.0))
+        if not largest <= LARGEST_VALUE:
+            raise LineError(f"{name} must have finite numbers up to {LARGEST_VALUE:g}, got {largest:g}")
+        return point
+
+    def _sparse_point(self, value: dict[str, Any], name: str, width: int | None) -> _Point:
+        if width is None:
+            raise LineError(f"{name} names its features, but not how many there are: give their number (--features)")
+        columns = np.array([self._column(key, name, width) for key in value], dtype=np.int64)
+        values = _numbers(list(value.values()), list(value), name)
+        order = np.argsort(columns)
+        columns = columns[order]
+        again = np.flatnonzero(columns[1:] == columns[:-1])
+        if again.size:
+            raise LineError(f"{name} must have each feature once, got feature {columns[again[0]]} twice")
+        return _Point(values[order], columns, width)
+
+    def _column(self, key: str, name: str, width: int) -> int:
+        if key in self._columns:
+            return self._columns[key]
+        if self._by_number and key.isascii() and key.isdecimal() and len(key) < 20 and int(key) < width:
+            return int(key)
+        known = ["names that the model knows"] if self._columns else []
+        known += [f"numbers from 0 to {width - 1}"] if self._by_number else []
+        raise LineError(f"the features of {name} must be {' or '.join(known)}, got {_shown(key)}")
+
+    def _item(self, number: int, name: str) -> _Point:
+        n_rows, width = self.items.shape
+        if not 0 <= number < n_rows:
+            raise LineError(f"{name} must be a row number from 0 to {n_rows - 1}, got {number}")
+        if not is_sparse(self.items):
+            return _Point(np.array(self.items[number], dtype=np.float64), None, width)
+        part = slice(self.items.indptr[number], self.items.indptr[number + 1])
+        return _Point(self.items.data[part].astype(np.float64), self.items.indices[part].astype(np.int64), width)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for at, key in enumerate(keys) if key in keys[:at])
+        raise LineError(f"the key {_shown(twice)} must not stand twice in one object")
+    return result
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise LineError(f"{constant} is no JSON: every number must be finite")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+
+
+def _decode(line: bytes) -> dict[str, Any]:
+    try:
+        # Some editors begin a file with a mark of its encoding.
+        given = _DECODER.decode(line.rstrip().decode("utf-8-sig"))
+    except LineError:
+        raise
+    except json.JSONDecodeError as error:
+        raise LineError(f"no JSON: {error.msg} at character {error.pos + 1}; one object a line is right") from None
+    except UnicodeDecodeError as error:
+        raise LineError(f"no UTF-8: {error.reason} at byte {error.start + 1}") from None
+    except ValueError as error:  # an integer of thousands of digits
+        raise LineError(f"no number: {error}") from None
+    if not isinstance(given, dict):
+        raise LineError(f"it must be an object {{...}}, got {_shown(given)}")
+    return given
+
+
+def _numbers(values: list[Any], keys: Sequence[Any], name: str) -> NDArray[np.float64]:
+    # NumPy would take "1" and true for numbers.
+    if not set(map(type, values)) <= {int, float}:
+        key, value = next((k, v) for k, v in zip(keys, values, strict=True) if type(v) not in (int, float))
+        raise LineError(f"{name}[{_shown(key)}] must be a number, got {_shown(value)}")
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError:
+        raise LineError(f"{name} must have finite numbers up to {LARGEST_VALUE:g}, got a larger one") from None
+
+
+def _check_widths(points: dict[str, _Point]) -> None:
+    (name, point), (other_name, other) = points.items()
+    if point.width != other.width:
+        raise LineError(
+            f"{name} has {point.width} numbers and {other_name} {other.width}; they must have the same number"
+        )
+
+
+def _rows(*points: _Point) -> Any:
+    """The points as rows: CSR where all of them are sparse."""
+    width = points[0].width
+    columns = [point.columns for point in points if point.columns is not None]
+    if len(columns) == len(points):
+        indptr = np.append(0, np.cumsum([len(own) for own in columns]))
+        data = np.concatenate([point.values for point in points])
+        return sp.csr_matrix((data, np.concatenate(columns), indptr), shape=(len(points), width))
+    rows = np.zeros((len(points), width))
+    for row, point in zip(rows, points, strict=True):
+        row[slice(None) if point.columns is None else point.columns] = point.values
+    return rows
+
+
+def _check_items(items: Any) -> Any:
+    if items.ndim != 2 or items.dtype.kind not in "biuf":
+        raise ValueError(f"items must be rows of numbers, got {items.dtype} of shape {items.shape}")
+    if not is_sparse(items):
+        return items
+    items = sp.csr_matrix(items)
+    items.sum_duplicates()
+    return items
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _ABBREVIATION else f"{text[:_ABBREVIATION]}…"

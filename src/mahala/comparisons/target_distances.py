@@ -1,0 +1,63 @@
+"""The distances at which similar and dissimilar pairs are to be: given, or taken from the pairs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.comparisons import Pairs
+from mahala.support.rows import row_blocks
+from mahala.support.validation import is_number
+
+Target = float | Literal["auto"]
+
+# What "auto" takes as targets: these percentiles of the squared distances.
+PERCENTILES = (5.0, 95.0)
+# Where these are the same, or nearly, the targets are this far apart.
+RATIO = 3.0
+
+
+def check_targets(similar_target: Any, dissimilar_target: Any) -> None:
+    """Refuses targets that are neither "auto" nor positive numbers, the first below the second."""
+    for name, value in (("similar_target", similar_target), ("dissimilar_target", dissimilar_target)):
+        auto = isinstance(value, str) and value == "auto"
+        if not auto and not (is_number(value) and 0.0 < value < np.inf):
+            raise ValueError(f"{name} must be 'auto' or a positive number, got {value!r}")
+    low, high = similar_target, dissimilar_target
+    if not isinstance(low, str) and not isinstance(high, str) and not low < high:
+        raise ValueError(f"similar_target must be below dissimilar_target, got {low!r} and {high!r}")
+
+
+def targets_for(
+    distances: NDArray[np.float64], similar_target: Target, dissimilar_target: Target
+) -> tuple[float, float]:
+    """The targets given, and for "auto" what the squared distances of the pairs suggest."""
+    low, high = similar_target, dissimilar_target
+    guess = _percentiles(distances)
+    if isinstance(low, str):
+        low = guess[0] if isinstance(high, str) or guess[0] < high else float(high) / RATIO
+    if isinstance(high, str):
+        high = guess[1] if guess[1] > low else RATIO * float(low)
+    return float(low), float(high)
+
+
+def squared_distances(pairs: Pairs) -> NDArray[np.float64]:
+    """Squared Euclidean distances of the pairs, some at a time."""
+    result = np.empty(len(pairs))
+    for block in row_blocks(len(pairs), pairs.n_features):
+        V = pairs[block].differences()
+        result[block] = np.einsum("ij,ij->i", V, V)
+    return result
+
+
+def _percentiles(distances: NDArray[np.float64]) -> tuple[float, float]:
+    """Two percentiles of the squared distances that are not zero, moved apart where they are the same."""
+    distances = distances[distances > 0.0]
+    if not distances.size:
+        return 0.5, 0.5 * RATIO
+    low, high = (float(value) for value in np.percentile(distances, PERCENTILES))
+    if high - low <= 1e-9 * high:
+        return 2.0 / (1.0 + RATIO) * high, 2.0 * RATIO / (1.0 + RATIO) * high
+    return low, high

@@ -1,0 +1,105 @@
+"""AROMA with full covariance factors: blocks of steps through matrix products, exact.
+
+In a block every update is kept as a low-rank term: Λ = Λ₀ - Σ a_l u_l u_lᵀ, Γ = Γ₀ - Σ b_l v_l v_lᵀ and
+M = M₀ + Σ α_l u_l v_lᵀ, with u_l = Λx and v_l = Γq at the time of step l. So the matrices are read and written once a
+block.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mahala.compiled.pairs import STRIPE, add_terms, dot
+from mahala.compiled.triplets import LARGEST_CHANGE
+
+Floats = NDArray[np.float64]
+
+BLOCK = 64
+# Where no more than this share of a variance is left, what is there is rounding error, of either sign.
+NOISE = 1e-14
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def without(product: Floats, terms: Floats, weights: Floats, n: int, x: Floats, out: Floats) -> None:
+    """`out = product - Σ_{l<n} weights_l terms_l (terms_lᵀ x)`."""
+    for i in range(len(out)):
+        out[i] = product[i]
+    for l in range(n):
+        factor = weights[l] * dot(terms[l], x)
+        for i in range(len(out)):
+            out[i] -= factor * terms[l, i]
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def add_outer(M: Floats, left: Floats, right: Floats, weights: Floats, n: int) -> None:
+    """`M += Σ_{l<n} weights_l left_l right_lᵀ`, in stripes so that no temporary as large as M is made."""
+    factor = np.empty((STRIPE, n))
+    for row in range(0, len(M), STRIPE):
+        height = min(STRIPE, len(M) - row)
+        for i in range(height):
+            for l in range(n):
+                factor[i, l] = weights[l] * left[l, row + i]
+        product = np.dot(factor[:height], right[:n])
+        for i in range(height):
+            for j in range(M.shape[1]):
+                M[row + i, j] += product[i, j]
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def stream_full(
+    X: Floats,
+    Q: Floats,
+    M: Floats,
+    late: Floats,
+    Lambda: Floats,
+    Gamma: Floats,
+    r: float,
+    clock: int,
+    p: Floats,
+    tau: Floats,
+    predicted: NDArray[np.int8],
+) -> None:
+    """One step for each row x of X and q of Q.
+
+    `late` is empty or gathers every update times the number of models that were without it, for the mean of all.
+    """
+    (n, d), e = X.shape, Q.shape[1]
+    u, v = np.empty((BLOCK, d)), np.empty((BLOCK, e))
+    alpha, lates = np.empty(BLOCK), np.empty(BLOCK)
+    a, b = np.empty(BLOCK), np.empty(BLOCK)
+    for start in range(0, n, BLOCK):
+        x, q = X[start : start + BLOCK], Q[start : start + BLOCK]
+        scores, left, right = np.dot(x, M), np.dot(x, Lambda), np.dot(q, Gamma)
+        k = 0
+        for i in range(len(x)):
+            t = start + i
+            score = dot(scores[i], q[i])
+            for l in range(k):
+                score += alpha[l] * dot(u[l], x[i]) * dot(v[l], q[i])
+            predicted[t] = 1 if score > 0.0 else -1
+            p[t] = 1.0 - score
+            tau[t] = 0.0
+            if not p[t] > 0.0:
+                continue
+            without(left[i], u, a, k, x[i], u[k])
+            without(right[i], v, b, k, q[i], v[k])
+            x_norm, q_norm = dot(u[k], x[i]), dot(v[k], q[i])
+            if not (x_norm > NOISE * dot(x[i], x[i]) and q_norm > NOISE * dot(q[i], q[i]) and x_norm * q_norm > 0.0):
+                continue
+            step = p[t] / (x_norm * q_norm + r)
+            if step * np.sqrt(x_norm * q_norm) > LARGEST_CHANGE:
+                continue
+            tau[t] = alpha[k] = step
+            lates[k] = alpha[k] * (clock + t + 1)
+            # Sherman-Morrison, for Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ.
+            a[k] = 1.0 / (r * e / q_norm + x_norm)
+            b[k] = 1.0 / (r * d / x_norm + q_norm)
+            k += 1
+        if k:
+            add_outer(M, u, v, alpha, k)
+            if len(late):
+                add_outer(late, u, v, lates, k)
+            add_terms(Lambda, u, -a, k)
+            add_terms(Gamma, v, -b, k)

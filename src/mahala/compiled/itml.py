@@ -1,0 +1,118 @@
+"""Sweeps of ITML: cyclic Bregman projections of M onto the constraints, in blocks through matrix products.
+
+Each projection is a rank-one update M ← M + β M v vᵀM, as a step of LEGO is; a block of them goes as `rank_one` says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mahala.compiled.pairs import dot
+from mahala.compiled.rank_one import (
+    LARGEST_CONDITION,
+    LEAST_SHARE,
+    SHRUNK,
+    add,
+    block_size,
+    current,
+    follow,
+    symmetrise,
+    trace_of,
+)
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+# Rows whose squared distance is below this, where the largest is about 1, count as equal.
+COINCIDING = 1e-100
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _gather(X: NDArray[Any], left: Rows, right: Rows, scale: float, start: int, block: Floats) -> None:
+    """The differences of the pairs from `start` on, as many as `block` has rows."""
+    for i in range(len(block)):
+        a, b = X[left[start + i]], X[right[start + i]]
+        for j in range(block.shape[1]):
+            block[i, j] = (np.float64(a[j]) - np.float64(b[j])) * scale
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def sweep(
+    X: NDArray[Any],
+    left: Rows,
+    right: Rows,
+    scale: float,
+    signs: Floats,
+    precisions: tuple[float, float],
+    gamma: float,
+    M: Floats,
+    inverse_trace: float,
+    duals: Floats,
+    slack: Floats,
+) -> bool:
+    """Project M onto each constraint once; true where one was held back so that M stays well enough conditioned.
+
+    `signs` are δ = ±1, `precisions` 1/ξ₀ of similar and of dissimilar pairs, `duals` λ, `slack` 1/ξ. With p = vᵀMv a
+    projection moves M⁻¹ by -s v vᵀ and γ/ξ by s, where s = γ/(1+γ) (1/p - 1/ξ) makes p = ξ; λ stays at least 0.
+    """
+    n, d = len(left), len(M)
+    limit = LARGEST_CONDITION * d
+    share = gamma / (1.0 + gamma)
+    size = block_size(n, d)
+    room = np.empty((size, d))
+    terms = np.empty((size, d))
+    weights = np.empty(size)
+    column = np.empty(size)
+    places = np.empty(size, dtype=np.intp)
+    held_back = False
+    most = 0.0
+    t = 0
+    while t < n:
+        block = room[: min(size, n - t)]
+        _gather(X, left, right, scale, t, block)
+        product = np.dot(block, M)
+        gram = np.dot(product, block.T)
+        trace = trace_of(M, 0)
+        most = max(most, trace)
+        n_terms = 0
+        for i in range(len(block)):
+            p, norm2 = gram[i, i], dot(block[i], block[i])
+            if norm2 >= COINCIDING and p > 0.0:
+                step = share * (1.0 / p - slack[t])
+                new_dual, new_slack = duals[t] - signs[t] * step, share * slack[t] + 1.0 / p / (1.0 + gamma)
+                if new_dual <= 0.0:
+                    step, new_dual = signs[t] * duals[t], 0.0
+                    new_slack = precisions[0] if signs[t] > 0.0 else precisions[1]
+                if step != 0.0:
+                    length2 = current(i, product, gram, terms, weights, places, n_terms)
+                    # A projection changes p by at most the factor that leaves its digits; the next sweep goes on.
+                    short = min(max(step * p, 1.0 - 1.0 / LEAST_SHARE), 1.0 - LEAST_SHARE)
+                    least = -max(limit / trace - inverse_trace, 0.0) / norm2 * p
+                    growth = max(limit / inverse_trace - trace, 0.0) / length2 * p
+                    held = min(max(short, least), growth / (1.0 + growth))
+                    held_back = held_back or held != short
+                    if held != step * p:
+                        step = held / p
+                        new_dual, new_slack = duals[t] - signs[t] * step, slack[t] + step / gamma
+                    duals[t], slack[t] = new_dual, new_slack
+                    weights[n_terms] = step / (1.0 - step * p)
+                    places[n_terms] = i
+                    trace += weights[n_terms] * length2
+                    # Never less than what Cauchy and Schwarz say, though the sum cancels.
+                    inverse_trace = max(inverse_trace - step * norm2, d * (d / trace))
+                    follow(gram, i, weights[n_terms], column)
+                    n_terms += 1
+            t += 1
+            most = max(most, trace)
+            if trace < SHRUNK * most:
+                break
+        if n_terms:
+            add(M, terms, weights, n_terms)
+        if t == n or trace < SHRUNK * most:
+            symmetrise(M)
+            most = 0.0
+    return held_back

@@ -1,0 +1,246 @@
+"""Streams over triplets where M is a full matrix.
+
+`planes[i, k]` is row i of the k-th number of each entry, in the order of `lazy_sparse`: the value m and, where the
+layout has them, the step `last` at which it was written, the AdaGrad sum H, the sum S over all models. As there, soft
+thresholding is applied late and is exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mahala.compiled.triplets import (
+    Floats,
+    Ints,
+    Layout,
+    Penalty,
+    Rows,
+    StepRule,
+    difference,
+    late,
+    late_sum,
+    shrink,
+    step_length,
+)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def read_whole(planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, q: Floats) -> float:
+    """Σ_j M_row,j q_j over all columns, in loops that the compiler can make parallel."""
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
+    inner = 0.0
+    if width == 1:
+        for j in range(len(m)):
+            inner += q[j] * m[j]
+        return inner
+    if adaptive:
+        for j in range(len(m)):
+            inner += q[j] * late(m[j], (now - last[j]) * theta / (delta + H[j]))
+    else:
+        for j in range(len(m)):
+            inner += q[j] * late(m[j], (now - last[j]) * theta)
+    if exempt_diagonal:
+        own = theta / (delta + H[row]) if adaptive else theta
+        inner += q[row] * (m[row] - late(m[row], (now - last[row]) * own))
+    return inner
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def read_some(
+    planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, n: int, columns: Ints, q: Floats
+) -> float:
+    """Σ_j M_row,j q_j over n columns."""
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    exempt = row if exempt_diagonal else -1
+    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
+    inner = 0.0
+    for j in range(n):
+        column = columns[j]
+        value = np.float64(m[column])
+        if width > 1:
+            own = 0.0 if column == exempt else theta
+            if adaptive:
+                own /= delta + H[column]
+            value = late(value, (now - last[column]) * own)
+        inner += q[j] * value
+    return inner
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def write_whole(
+    planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, q: Floats, weight: float, x: float, eta: float
+) -> None:
+    """M_row,j += weight q_j, or by AdaGrad's step for the gradient x q_j, over all columns."""
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
+    if width == 1:
+        for j in range(len(m)):
+            m[j] += weight * q[j]
+        return
+    # What the loops below do to the diagonal is put right where it is exempt.
+    diagonal = np.float64(m[row]) if exempt_diagonal else 0.0
+    if adaptive:
+        for j in range(len(m)):
+            gradient = x * q[j]
+            value = late(m[j], (now - last[j]) * theta / (delta + H[j]))
+            H[j] = np.sqrt(np.float64(H[j]) * H[j] + gradient * gradient)
+            m[j] = value + eta * gradient / (delta + H[j])
+            last[j] = now
+        change = eta * x * q[row] / (delta + H[row]) if exempt_diagonal else 0.0
+    else:
+        for j in range(len(m)):
+            m[j] = late(m[j], (now - last[j]) * theta) + weight * q[j]
+            last[j] = now
+        change = weight * q[row] if exempt_diagonal else 0.0
+    if exempt_diagonal:
+        m[row] = diagonal + change
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def write(
+    planes: Floats,
+    row: int,
+    layout: Layout,
+    penalty: Penalty,
+    now: int,
+    n: int,
+    columns: Ints,
+    q: Floats,
+    weight: float,
+    x: float,
+    eta: float,
+) -> None:
+    """M_row,j += weight q_j, or by AdaGrad's step for the gradient x q_j, over n columns."""
+    width, adaptive, average = layout
+    theta, exempt_diagonal, delta = penalty
+    exempt = row if exempt_diagonal else -1
+    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
+    S = planes[row, width - 1]
+    for j in range(n):
+        column = columns[j]
+        value, change = np.float64(m[column]), weight * q[j]
+        if width > 1:
+            own = 0.0 if column == exempt else theta
+            if adaptive:
+                own /= delta + H[column]
+            steps = now - last[column]
+            last[column] = now
+            if average:
+                S[column] += late_sum(value, steps, own)
+            value = late(value, steps * own)
+            if adaptive:
+                gradient = x * q[j]
+                H[column] = np.sqrt(np.float64(H[column]) * H[column] + gradient * gradient)
+                change = eta * gradient / (delta + H[column])
+        m[column] = value + change
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def stream(
+    rows: Rows,
+    items: Rows,
+    anchors: Ints,
+    positives: Ints,
+    negatives: Ints,
+    planes: Floats,
+    layout: Layout,
+    clock: int,
+    rule: StepRule,
+    penalty: Penalty,
+    eta: float,
+    left: Floats,
+    right: Floats,
+    shrinkage: tuple[float, float],
+    p: Floats,
+    tau: Floats,
+    predicted: NDArray[np.int8],
+) -> None:
+    """One step for each triplet; everything as in `lazy_sparse.stream`."""
+    n_items = planes.shape[2]
+    indptr, columns, values = rows
+    q_columns, q_values = np.empty(2 * n_items, dtype=np.int64), np.empty(2 * n_items)
+    scaled, full = np.empty(2 * n_items), np.empty(n_items)
+    for t in range(len(anchors)):
+        now = clock + t
+        first, stop = indptr[anchors[t]], indptr[anchors[t] + 1]
+        n_q = difference(items, positives[t], negatives[t], q_columns, q_values)
+        x_norm = q_norm = 0.0
+        for i in range(first, stop):
+            x_norm += values[i] * values[i] * (left[columns[i]] if len(left) else 1.0)
+        for j in range(n_q):
+            scaled[j] = q_values[j] * (right[q_columns[j]] if len(right) else 1.0)
+            q_norm += q_values[j] * scaled[j]
+        score = 0.0
+        # A whole row in order is faster than a third of it here and there.
+        whole = 3 * n_q > n_items
+        if whole:
+            full[:] = 0.0
+            for j in range(n_q):
+                full[q_columns[j]] = q_values[j]
+            for i in range(first, stop):
+                score += values[i] * read_whole(planes, columns[i], layout, penalty, now, full)
+        else:
+            for i in range(first, stop):
+                score += values[i] * read_some(planes, columns[i], layout, penalty, now, n_q, q_columns, q_values)
+        predicted[t] = 1 if score > 0.0 else -1
+        p[t] = 1.0 - score
+        tau[t] = step_length(p[t], x_norm * q_norm, rule)
+        if tau[t] == 0.0:
+            continue
+        for j in range(n_q if whole else 0):
+            full[q_columns[j]] = scaled[j]
+        for i in range(first, stop):
+            weight = tau[t] * values[i] * (left[columns[i]] if len(left) else 1.0)
+            if whole and not layout[2]:
+                write_whole(planes, columns[i], layout, penalty, now, full, weight, values[i], eta)
+            else:
+                write(planes, columns[i], layout, penalty, now, n_q, q_columns, scaled, weight, values[i], eta)
+        if len(left):
+            shrink(columns, values, first, stop, left, shrinkage[0] * q_norm)
+            shrink(q_columns, q_values, 0, n_q, right, shrinkage[1] * x_norm)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def settle(planes: Floats, layout: Layout, penalty: Penalty, clock: int) -> None:
+    """Bring every entry to where it is before step `clock`, which becomes step 0."""
+    width, adaptive, average = layout
+    theta, exempt_diagonal, delta = penalty
+    for row in range(len(planes)):
+        m, last, S = planes[row, 0], planes[row, 1], planes[row, width - 1]
+        for column in range(len(m)):
+            own = 0.0 if exempt_diagonal and column == row else theta
+            if adaptive:
+                own /= delta + planes[row, 2, column]
+            steps = clock - last[column]
+            if average:
+                S[column] += late_sum(m[column], steps, own)
+            m[column] = late(m[column], steps * own)
+            last[column] = 0.0
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def export(
+    planes: Floats, layout: Layout, penalty: Penalty, clock: int, n_averaged: int, M: NDArray[np.float64]
+) -> None:
+    """M before step `clock`; with n_averaged > 0 the mean of the models so far, so many."""
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    for row in range(len(planes)):
+        for column in range(planes.shape[2]):
+            m = np.float64(planes[row, 0, column])
+            if width > 1:
+                own = 0.0 if exempt_diagonal and column == row else theta
+                if adaptive:
+                    own /= delta + planes[row, 2, column]
+                steps = clock - planes[row, 1, column]
+                if n_averaged:
+                    m = (planes[row, width - 1, column] + late_sum(m, steps - 1.0, own)) / n_averaged
+                else:
+                    m = late(m, steps * own)
+            M[row, column] = m

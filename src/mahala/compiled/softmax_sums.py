@@ -1,0 +1,284 @@
+"""The sum over rows of how likely a random neighbour is of the own class, and its gradient, without n × n numbers.
+
+Row i takes row j ≠ i for its neighbour with probability p_ij ∝ exp(-‖z_i - z_j‖²). Most p_ij are lost in rounding. So
+a first pass over half of all pairs, in blocks of distances by matrix products, writes down for each row the neighbours
+that may count; what counts in the end is taken from these lists. Rows with too many of them are taken whole, again in
+blocks. The pull on the rows is half of the gradient, as in `pair_sums`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mahala.compiled.pair_sums import BLOCK_BYTES, Floats, Rows
+
+Lists = tuple[Rows, Floats, NDArray[np.int32], Floats]
+
+# Columns looked at together: most such spans hold no neighbour that counts, and are passed over.
+SPAN = 32
+# The most neighbours that a row may list, and of how many rows one at most: of more a matrix product takes the pull
+# faster (measured with 32 and 784 columns, 10,000 rows).
+MOST_LISTED = 768
+SHARE = 16
+# The number of rows from which a first pass over half of the pairs is worth while.
+LIST_FROM = 512
+# Half of the products are worth the lists' trouble from so many columns.
+WIDE = 128
+# Of so many rows the distances tell about how far a nearest neighbour is.
+N_SAMPLES = 128
+
+
+def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
+    """Σ_i Σ_{j of the class of i} p_ij, and its pull on Z.
+
+    Pairs are left out that come together to less than the rounding of the weights: that of a squared distance, which
+    is relative to the norms.
+    """
+    n = len(Z)
+    norms = np.einsum("ij,ij->i", Z, Z)
+    rounding = np.minimum(np.finfo(Z.dtype).eps * (1.0 + norms), 1.0)
+    cuts = np.log(n / rounding).astype(Z.dtype)
+    most = min(n // SHARE, MOST_LISTED)
+    pull = np.zeros_like(Z)
+    total, left_over = 0.0, np.arange(n)
+    if n >= LIST_FROM and Z.shape[1] >= WIDE:
+        lists = _lists(Z, norms, cuts)
+        total += _listed(left_over, *lists, cuts, rounding, codes, most, Z, pull)
+        left_over = np.flatnonzero(lists[0] < 0)
+    sums = np.zeros(n, dtype=Z.dtype)
+    step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
+    lists = _empty_lists(step, most + SPAN, Z.dtype)
+    least_of = np.empty(-(-n // SPAN), dtype=Z.dtype)
+    for first in range(0, len(left_over), step):
+        rows = left_over[first : first + step]
+        own = tuple(array[: len(rows)] for array in lists)
+        weights = Z[rows] @ Z.T
+        total += _block(weights, norms, codes, rows, cuts, *own, least_of)
+        total += _listed(rows, *own, cuts, rounding, codes, most, Z, pull)
+        dense = own[0] < 0
+        if dense.any():
+            weights, rows = weights[dense], rows[dense]
+            sums += weights.sum(axis=0)
+            sums[rows] += weights.sum(axis=1)
+            pull[rows] -= weights @ Z
+            pull -= weights.T @ Z[rows]
+    pull += sums[:, None] * Z
+    return total, pull
+
+
+def _empty_lists(n: int, most: int, dtype: Any) -> Lists:
+    """Of n rows: how many neighbours are listed (-1: too many), the nearest one's distance, which, their distances."""
+    counts, lowest = np.zeros(n, dtype=np.intp), np.full(n, np.inf, dtype=dtype)
+    return counts, lowest, np.empty((n, most), dtype=np.int32), np.empty((n, most), dtype=dtype)
+
+
+def _lists(Z: Floats, norms: Floats, cuts: Floats) -> Lists:
+    """The lists of all rows, from half of all pairs."""
+    n = len(Z)
+    samples = np.arange(0, n, max(1, n // N_SAMPLES))
+    sampled = norms[:, None] + norms[samples] - 2.0 * (Z @ Z[samples].T)
+    sampled[samples, np.arange(len(samples))] = np.inf
+    # A block may round the distance of a sample otherwise.
+    limits = sampled.min(axis=1) + cuts + 16.0 * np.finfo(Z.dtype).eps * norms.max()
+    limits = limits.astype(Z.dtype)
+    lists = _empty_lists(n, MOST_LISTED, Z.dtype)
+    step = max(1, min(n, int((BLOCK_BYTES // Z.itemsize) ** 0.5) // 2))
+    for first in range(0, n, step):
+        for second in range(first, n, step):
+            products = Z[first : first + step] @ Z[second : second + step].T
+            _collect(products, norms, first, second, cuts, limits, *lists)
+        if 2 * np.count_nonzero(lists[0] < 0) > n:  # too many have too many
+            lists[0][:] = -1
+            break
+    return lists
+
+
+# There are no NaN here, and to know it makes the minima of many numbers fast.
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
+def _collect(
+    products: Floats,
+    norms: Floats,
+    first: int,
+    second: int,
+    cuts: Floats,
+    limits: Floats,
+    counts: Rows,
+    lowest: Floats,
+    columns: Floats,
+    distances: Floats,
+) -> None:
+    """List the pairs of a block, rows from `first` and columns from `second` on, at rows that they may count for."""
+    number = products.dtype.type
+    two, infinity, zero = number(2.0), number(np.inf), number(0.0)
+    width = products.shape[1]
+    own_norms, own_limits = norms[second : second + width], limits[second : second + width]
+    for r in range(products.shape[0]):
+        row, i = products[r], first + r
+        norm = norms[i]
+        for c in range(width):
+            row[c] = norm + own_norms[c] - two * row[c]
+        if first == second:
+            row[: r + 1] = infinity  # each pair once, and no row with itself
+        for start in range(0, width, SPAN):
+            stop = min(start + SPAN, width)
+            part, limit_part = row[start:stop], own_limits[start:stop]
+            least, room = infinity, infinity
+            for c in range(len(part)):
+                value = part[c]
+                least = value if value < least else least
+                over = value - limit_part[c]
+                room = over if over < room else room
+            if least > limits[i] and room > zero:
+                continue
+            for c in range(start, stop):
+                if row[c] <= limits[i]:
+                    _list(i, second + c, row[c], cuts, limits, counts, lowest, columns, distances)
+                if row[c] <= own_limits[c]:
+                    _list(second + c, i, row[c], cuts, limits, counts, lowest, columns, distances)
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
+def _list(
+    i: int,
+    j: int,
+    distance: float,
+    cuts: Floats,
+    limits: Floats,
+    counts: Rows,
+    lowest: Floats,
+    columns: Floats,
+    distances: Floats,
+) -> None:
+    """Row i lists its neighbour j; a full list forgets those that a nearer one has made worthless."""
+    most = columns.shape[1]
+    if counts[i] == most:
+        kept = 0
+        for k in range(most):
+            columns[i, kept], distances[i, kept] = columns[i, k], distances[i, k]
+            kept += distances[i, k] <= limits[i]
+        counts[i] = kept
+        if kept > most // 2:
+            counts[i], limits[i] = -1, -np.inf
+            return
+    columns[i, counts[i]], distances[i, counts[i]] = j, distance
+    counts[i] += 1
+    if distance < lowest[i]:
+        lowest[i] = distance
+        limits[i] = min(limits[i], distance + cuts[i])
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
+def _listed(
+    rows: Rows,
+    counts: Rows,
+    lowest: Floats,
+    columns: Floats,
+    distances: Floats,
+    cuts: Floats,
+    rounding: Floats,
+    codes: Rows,
+    most: int,
+    Z: Floats,
+    pull: Floats,
+) -> float:
+    """The share of rows with a list in the sum, and their pull; a row with more than `most` weights is left over."""
+    number = Z.dtype.type
+    total = 0.0
+    for r in range(len(rows)):
+        i = rows[r]
+        if counts[r] <= 0:
+            counts[r] = -1
+            continue
+        limit = lowest[r] + cuts[i]
+        all_weight, own, n_active = 0.0, 0.0, 0
+        for k in range(counts[r]):
+            if distances[r, k] <= limit:
+                columns[r, n_active] = columns[r, k]
+                weight = np.exp(lowest[r] - distances[r, k])
+                distances[r, n_active] = weight
+                n_active += 1
+                all_weight += weight
+                own += weight if codes[columns[r, k]] == codes[i] else 0.0
+        if n_active > most:
+            counts[r] = -1
+            continue
+        p = own / all_weight
+        total += p
+        largest = number(0.0)
+        for k in range(n_active):
+            same = 1.0 if codes[columns[r, k]] == codes[i] else 0.0
+            distances[r, k] *= number((p - same) / all_weight)
+            largest = max(largest, abs(distances[r, k]))
+        least = largest * rounding[i] / n_active
+        # Views of rows would cost more than what is done with them: entries are addressed one by one.
+        for k in range(n_active):
+            weight, j = distances[r, k], columns[r, k]
+            if abs(weight) <= least:
+                continue
+            for c in range(Z.shape[1]):
+                change = weight * (Z[i, c] - Z[j, c])
+                pull[i, c] += change
+                pull[j, c] -= change
+    return total
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
+def _block(
+    products: Floats,
+    norms: Floats,
+    codes: Rows,
+    rows: Rows,
+    cuts: Floats,
+    counts: Rows,
+    lowest: Floats,
+    columns: Floats,
+    distances: Floats,
+    least_of: Floats,
+) -> float:
+    """List the neighbours of some rows from their products with all rows.
+
+    Of a row with too many, the products become weights; returns the share of such rows in the sum.
+    """
+    number = products.dtype.type
+    two, zero, infinity = number(2.0), number(0.0), number(np.inf)
+    n, most = products.shape[1], columns.shape[1] - SPAN  # with room for a span more
+    total = 0.0
+    for r in range(len(rows)):
+        row, i = products[r], rows[r]
+        row[i] = -infinity
+        for j in range(n):
+            row[j] = norms[j] - two * row[j]
+        nearest = infinity
+        for span in range(len(least_of)):
+            part = row[span * SPAN : span * SPAN + SPAN]
+            least = infinity
+            for j in range(len(part)):
+                least = part[j] if part[j] < least else least
+            least_of[span] = least
+            nearest = min(nearest, least)
+        limit = nearest + cuts[i]
+        listed, listed_distances, found = columns[r], distances[r], 0
+        for span in range(len(least_of)):
+            if least_of[span] <= limit and found <= most:
+                for j in range(span * SPAN, min(span * SPAN + SPAN, n)):
+                    # Written in any case, and kept if it counts: a branch would be guessed wrongly too often.
+                    listed[found], listed_distances[found] = j, row[j]
+                    found += row[j] <= limit
+        counts[r], lowest[r] = found, nearest
+        if found <= most:
+            continue
+        counts[r] = -1
+        all_weight, own = 0.0, 0.0
+        for j in range(n):
+            row[j] = np.exp(nearest - row[j]) if row[j] <= limit else zero
+            all_weight += row[j]
+            own += row[j] if codes[j] == codes[i] else zero
+        p = own / all_weight
+        total += p
+        for j in range(n):
+            row[j] *= number((p - (1.0 if codes[j] == codes[i] else 0.0)) / all_weight)
+    return total

@@ -1,0 +1,1 @@
+"""Tables, array files and data sets by name."""

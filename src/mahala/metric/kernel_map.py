@@ -1,0 +1,397 @@
+"""Coordinates of points in the span of kernel landmarks: what lets a linear learner work under a kernel."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
+from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.preprocessing import normalize
+
+from mahala.support.model_files import ModelFileError, array_value, header_value
+from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, is_sparse
+
+FloatArray = NDArray[np.float64]
+Kernel = str | Callable[[Any, Any], Any]
+
+# The named kernels and the parameters that each takes.
+KERNELS: dict[str, tuple[str, ...]] = {
+    "linear": (),
+    "rbf": ("gamma",),
+    "poly": ("gamma", "degree", "coef0"),
+    "cosine": (),
+    "precomputed": (),
+}
+
+_BLOCK = 256
+# Points are taken in their order, but those far from the span before those close to it. Were close points taken
+# as they come, a smooth kernel on points along a curve would write the far end of it in landmarks that crowd at
+# its beginning, and rounding would grow beyond every bound.
+_GRADES = (1e-3, 1e-6, 0.0)
+# A landmark counts as a little longer than it is, by this share of what makes a landmark. Without it a smooth kernel on
+# points that come in order, each written in the crowd before it, would need coefficients that grow beyond every bound,
+# and rounding with them; with it such points become landmarks themselves.
+_RIDGE = 1e-3
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class KernelMap:
+    """Coordinates `z` with `z(x)ᵀ z(y) = ⟨φ(x) - φ(x0), φ(y) - φ(x0)⟩` for the points it has grown over.
+
+    φ is the kernel's feature map and x0 the first point: learners see differences of points only, and relative to
+    one of the points no digits are lost to an offset that all of them share. Landmarks are the points that lay
+    outside the span of those before them; L is the lower Cholesky factor of the matrix of their inner products,
+    and `z(x) = L⁻¹ ⟨φ(landmarks) - φ(x0), φ(x) - φ(x0)⟩`. Growing only appends coordinates: those of earlier
+    points stay as they are, with zeros behind. For a point that is new to the map, z is its projection on the
+    span.
+
+    `kernel` is "linear", "rbf", "poly" or "cosine" with `params` such as gamma (None: 1 / number of
+    features), or "precomputed", or a function that takes two blocks of rows and returns the matrix of their
+    kernel values.
+
+    >>> points = KernelMap("linear")
+    >>> points.grow([[1.0, 1.0], [3.0, 1.0], [5.0, 1.0], [1.0, 4.0]])
+    >>> points.dimension
+    2
+    >>> points.coordinates([[1.0, 1.0], [5.0, 1.0], [0.0, 4.0]]).round(9).tolist()
+    [[0.0, 0.0], [4.0, 0.0], [-1.0, 3.0]]
+    """
+
+    def __init__(self, kernel: Kernel, params: dict[str, Any] | None = None) -> None:
+        self.kernel = kernel
+        self.params = _check_params(kernel, params)
+        self.n_features_in: int | None = None
+        # Arrays are replaced when the map grows, never written to: a frozen map shares them.
+        self._anchors: Any = None  # x0 and the landmarks: rows, or column numbers where the kernel is precomputed
+        self._with_origin: FloatArray = np.zeros(0)  # the values of `_values` of the anchors with x0
+        self._factor: FloatArray = np.zeros((0, 0))
+        self._frozen = False
+
+    @property
+    def dimension(self) -> int:
+        """The number of landmarks, and so of coordinates."""
+        return len(self._factor)
+
+    def grow(self, X: Any, rows: ArrayLike | None = None) -> None:
+        """Make landmarks of those points of X (of its `rows`, where given) that lie outside the span so far.
+
+        The first point ever is the origin. For a precomputed kernel X is the square kernel matrix of all the
+        points, the same in every call. A call that fails leaves the map as it was.
+        """
+        if self._frozen:
+            raise ValueError("this kernel map is frozen: only the map that it was taken from can grow")
+        if is_sparse(X):
+            X = X.tocsr()
+        elif not (isinstance(X, np.ndarray) and X.ndim == 2):
+            X = check_rows(X)
+        if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
+            raise ValueError(f"X must be the square kernel matrix where kernel='precomputed', got shape {X.shape}")
+        numbers = np.arange(X.shape[0]) if rows is None else check_indices(rows, X.shape[0], "rows")
+        before = self.__dict__.copy()
+        try:
+            if self._anchors is None and len(numbers):
+                self._set_origin(self._points(X[numbers[:1]]), numbers[:1])
+            for grade in _GRADES:
+                blocks = [numbers[start : start + _BLOCK] for start in range(0, len(numbers), _BLOCK)]
+                left = [self._grow_block(self._points(X[block]), block, grade) for block in blocks]
+                numbers = np.concatenate([numbers[:0], *left])
+        except BaseException:
+            self.__dict__.update(before)
+            raise
+
+    def coordinates(self, X: Any) -> FloatArray:
+        """The coordinates of each row of X.
+
+        For a precomputed kernel a row holds the point's kernel values with all the points learned on.
+        """
+        if self._anchors is None:
+            raise ValueError("this kernel map is empty: call grow first")
+        X = check_rows(X)
+        result = np.empty((X.shape[0], self.dimension))
+        for start in range(0, X.shape[0], _BLOCK):
+            block = slice(start, start + _BLOCK)
+            result[block] = self._project(self._values(self._points(X[block]), self._anchors))
+        return result
+
+    def freeze(self) -> KernelMap:
+        """An independent map that never changes; the map itself where it is frozen already."""
+        if self._frozen:
+            return self
+        result = copy.copy(self)
+        result._frozen = True
+        return result
+
+    def to_arrays(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+        """The map as a header and arrays for a model file."""
+        if not isinstance(self.kernel, str):
+            raise ValueError(
+                f"kernel is a function, which a model file cannot hold: use one of the named {list(KERNELS)}"
+            )
+        header: dict[str, object] = {
+            "kernel": self.kernel,
+            "params": dict(self.params),
+            "n_features_in": self.n_features_in,
+        }
+        arrays: dict[str, NDArray[Any]] = {"kernel_factor": self._factor}
+        if self._anchors is not None:
+            arrays["kernel_with_origin"] = self._with_origin
+        if is_sparse(self._anchors):
+            arrays["kernel_anchors_data"] = self._anchors.data
+            arrays["kernel_anchors_indices"] = self._anchors.indices.astype(np.int64)
+            arrays["kernel_anchors_indptr"] = self._anchors.indptr.astype(np.int64)
+        elif self._anchors is not None:
+            arrays["kernel_anchors"] = self._anchors
+        return header, arrays
+
+    @classmethod
+    def from_arrays(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> KernelMap:
+        """The map that `to_arrays` took apart; a ModelFileError where the parts do not fit together."""
+        try:
+            result = cls(header_value(header, "kernel", str), header_value(header, "params", dict))
+        except (TypeError, ValueError) as error:
+            raise ModelFileError(f"the kernel is damaged: {error}") from error
+        factor = array_value(arrays, "kernel_factor", np.float64, (None, None))
+        m = len(factor)
+        if factor.shape != (m, m) or not np.isfinite(factor).all() or np.triu(factor, 1).any():
+            raise ModelFileError("array 'kernel_factor' should be square, finite and lower triangular")
+        if not (factor.diagonal() > 0).all():
+            raise ModelFileError("array 'kernel_factor' should have a positive diagonal")
+        n_features = header_value(header, "n_features_in", int, type(None))
+        if n_features is not None:
+            with_origin = array_value(arrays, "kernel_with_origin", np.float64, (m + 1,))
+            if not np.isfinite(with_origin).all():
+                raise ModelFileError("array 'kernel_with_origin' should be finite")
+            anchors = _read_anchors(arrays, result.kernel == "precomputed", m + 1, n_features)
+            result._set(anchors, with_origin, factor)
+            result.n_features_in = n_features
+        elif m:
+            raise ModelFileError("header entry 'n_features_in' should be int, as there are landmarks, found None")
+        return result
+
+    def _points(self, X: Any) -> Any:
+        """Rows as float64, so that the kernel loses no digits, and dense or CSR as the anchors are."""
+        X = check_rows(X)
+        if X.shape[1] != (self.n_features_in or X.shape[1]):
+            raise ValueError(f"X has {X.shape[1]} features, but this kernel map is of points of {self.n_features_in}")
+        if self.kernel == "precomputed":
+            return X.toarray() if is_sparse(X) else X  # its dtype tells how precise the kernel values are
+        if is_sparse(X if self._anchors is None else self._anchors):
+            return sp.csr_array(X, dtype=np.float64)
+        return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
+
+    def _values(self, points: Any, others: Any) -> NDArray[Any]:
+        """The kernel values of points (rows) with others (columns; their numbers where precomputed).
+
+        Those of "linear", "cosine" and "rbf" are relative to x0 from the start, which saves the digits that
+        subtracting afterwards would lose; for them what is subtracted afterwards is zero.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.kernel == "precomputed":
+                values = points[:, others]
+            elif not isinstance(self.kernel, str):
+                values = self.kernel(points, others)
+            elif self.kernel == "poly":
+                values = pairwise_kernels(points, others, metric=self.kernel, **self.params)
+            elif self.kernel == "rbf":
+                values = _relative_rbf(points, others, self._anchors[:1], self.params.get("gamma"))
+            elif self.kernel == "cosine":
+                origin = normalize(self._anchors[:1])
+                values = _minus(normalize(points), origin) @ _minus(normalize(others), origin).T
+            else:
+                values = _minus(points, self._anchors[:1]) @ _minus(others, self._anchors[:1]).T
+        values = np.asarray(values.toarray() if is_sparse(values) else values)
+        if values.shape != (points.shape[0], others.shape[0]):
+            raise ValueError(
+                f"kernel must return a value for each pair, a {points.shape[0]}×{others.shape[0]} matrix, "
+                f"got shape {values.shape}"
+            )
+        if values.dtype.kind not in "fiub":
+            raise ValueError(f"kernel must return real numbers, got dtype {values.dtype}")
+        if not np.isfinite(values).all():
+            raise ValueError(
+                "kernel must return finite values, got NaN or infinity: scale the features or its parameters"
+            )
+        return values
+
+    def _project(self, values: NDArray[Any]) -> FloatArray:
+        """Coordinates in the span so far, from the values with the anchors."""
+        if not self.dimension:
+            return np.empty((len(values), 0))
+        values = values.astype(np.float64, copy=False)
+        relative = values[:, 1:] - values[:, :1] - (self._with_origin[1:] - self._with_origin[0])
+        z: FloatArray = solve_triangular(self._factor, relative.T, lower=True, check_finite=False)
+        return z.T
+
+    def _set_origin(self, point: Any, number: NDArray[np.intp]) -> None:
+        self._anchors = number.copy() if self.kernel == "precomputed" else point
+        value = self._values(point, self._anchors).astype(np.float64)
+        self._set(self._anchors, value[0], self._factor)
+        self.n_features_in = point.shape[1]
+
+    def _grow_block(self, points: Any, numbers: NDArray[np.intp], grade: float) -> NDArray[np.intp]:
+        """Take the points farther outside than `grade`, and return the numbers of those less far outside."""
+        candidates: Any = numbers if self.kernel == "precomputed" else points
+        values = self._values(points, candidates)
+        anchored = self._values(points, self._anchors)
+        eps = _precision(values.dtype)
+        values = values.astype(np.float64, copy=False)
+        with_origin = anchored[:, 0].astype(np.float64)
+        largest = float(max(np.abs(values).max(), np.abs(with_origin).max()))
+        if largest > LARGEST_VALUE**2:
+            raise ValueError(
+                f"kernel has values as large as {largest:.3g} on these points, whose squares overflow; "
+                "scale the features, for instance with StandardScaler"
+            )
+        if (np.abs(values - values.T) > eps ** (1 / 3) * largest).any():
+            raise ValueError("kernel must be symmetric, k(x, y) = k(y, x)")
+        gram = values - with_origin[:, None] - (with_origin - self._with_origin[0])
+        norms = np.maximum(gram.diagonal(), 0.0)
+        # Their rounding is relative to what the kernel values were before x0 was subtracted.
+        sizes = np.abs(values.diagonal()) + 2 * np.abs(with_origin) + abs(self._with_origin[0])
+        if self.kernel == "cosine":
+            sizes = np.sqrt(norms)  # x0 was subtracted from x, which is of length 1 and rounded to that
+        enough = np.maximum(_landmark_distance(norms, eps * sizes), _TINY)
+
+        z = self._project(anchored)
+        rest = gram - z @ z.T  # the Schur complement: inner products outside the span so far
+        residual = rest.diagonal().copy()
+        fresh = np.zeros_like(rest)  # the coordinates along the block's own landmarks
+        chosen: list[int] = []
+        for i in range(len(residual)):
+            if residual[i] > max(grade * norms[i], enough[i]):
+                j = len(chosen)
+                fresh[i, j] = pivot = math.sqrt(residual[i] + _RIDGE * enough[i])
+                fresh[i + 1 :, j] = (rest[i + 1 :, i] - fresh[i + 1 :, :j] @ fresh[i, :j]) / pivot
+                residual[i + 1 :] -= fresh[i + 1 :, j] ** 2
+                chosen.append(i)
+        scale = max(float(sizes.max()), float(np.square(self._factor).sum(axis=1).max(initial=0.0)))
+        if (residual < -(eps ** (1 / 6)) * scale).any():
+            raise ValueError(
+                "kernel must be positive semi-definite, but its values between these points are no inner products; "
+                "if it is, then rounding has piled up: grow over more points at once, or over shuffled points"
+            )
+        if chosen:
+            m = self.dimension
+            factor = np.zeros((m + len(chosen),) * 2)
+            factor[:m, :m] = self._factor
+            factor[m:, :m] = z[chosen]
+            factor[m:, m:] = fresh[chosen, : len(chosen)]
+            stack: Any = sp.vstack if is_sparse(candidates) else np.concatenate
+            anchors = stack([self._anchors, candidates[chosen]])
+            self._set(anchors, np.concatenate([self._with_origin, with_origin[chosen]]), factor)
+        residual[chosen] = 0.0
+        left: NDArray[np.intp] = numbers[residual > enough]
+        return left
+
+    def _set(self, anchors: Any, with_origin: FloatArray, factor: FloatArray) -> None:
+        self._anchors = sp.csr_array(anchors) if is_sparse(anchors) else anchors
+        self._with_origin = with_origin
+        self._factor = factor
+        for array in (*_arrays_of(self._anchors), with_origin, factor):
+            array.flags.writeable = False
+
+
+def _minus(points: Any, origin: Any) -> Any:
+    """The points, dense or CSR, relative to the one row `origin`."""
+    if is_sparse(points):
+        origin = sp.csr_array(np.ones((points.shape[0], 1))) @ origin
+    return points - origin
+
+
+def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float | None) -> FloatArray:
+    """`k(x, y) - k(x, x0) - k(x0, y) + 1` of the rbf kernel, to full relative precision.
+
+    With a, b and c = γ times the squared distances of x from x0, of y from x0 and of x from y, and the inner
+    product p = 2γ (x - x0)ᵀ (y - x0), it is both `(e⁻ᶜ - 1) - (e⁻ᵃ - 1) - (e⁻ᵇ - 1)`, which loses digits close to
+    x0, and `e⁻ᵃ e⁻ᵇ (eᵖ - 1) + (e⁻ᵃ - 1) (e⁻ᵇ - 1)`, which loses them far from it.
+    """
+    gamma = 1 / points.shape[1] if gamma is None else gamma
+    u, v = _minus(points, origin), _minus(others, origin)
+    products = u @ v.T
+    p = 2 * gamma * (products.toarray() if is_sparse(products) else products)
+    a, b = gamma * _squares(u)[:, None], gamma * _squares(v)[None, :]
+    c = np.maximum(a + b - p, 0.0) if is_sparse(points) else gamma * cdist(points, others, "sqeuclidean")
+    close = a * b < 1.0
+    both = np.expm1(np.where(close, p, -c))
+    a, b = np.expm1(-a), np.expm1(-b)
+    return np.where(close, (1 + a) * (1 + b) * both + a * b, both - a - b)
+
+
+def _squares(rows: Any) -> FloatArray:
+    return np.asarray(rows.multiply(rows).sum(axis=1)).ravel() if is_sparse(rows) else np.einsum("ij,ij->i", rows, rows)
+
+
+def _precision(dtype: np.dtype[Any]) -> float:
+    """The rounding of kernel values of this dtype."""
+    return float(max(np.finfo(dtype if dtype.kind == "f" else np.float64).eps, np.finfo(np.float64).eps))
+
+
+def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
+    """The squared distance from the span from which on a point becomes a landmark.
+
+    In units of its squared norm: a point at distance T that is left out has coordinates wrong by up to √T. One that
+    is taken in lets other points be written in landmarks that close together, which makes of the rounding ε of
+    kernel values an error of ε / T. T = ε^⅔ balances the two: 3.7e-11 for float64. What is no larger than some
+    roundings is no distance at all.
+    """
+    result: FloatArray = np.maximum(np.cbrt(rounding) ** 2 * np.cbrt(norms), 64 * rounding)
+    return result
+
+
+def _arrays_of(anchors: Any) -> list[NDArray[Any]]:
+    return [anchors.data, anchors.indices, anchors.indptr] if is_sparse(anchors) else [anchors]
+
+
+def _check_params(kernel: Kernel, params: dict[str, Any] | None) -> dict[str, Any]:
+    params = {} if params is None else params
+    if not isinstance(params, dict):
+        raise TypeError(f"kernel_params must be a dict or None, got {params!r}")
+    if callable(kernel):
+        known: tuple[str, ...] = ()
+    elif isinstance(kernel, str) and kernel in KERNELS:
+        known = KERNELS[kernel]
+    else:
+        raise ValueError(f"kernel must be one of {list(KERNELS)} or a function of two blocks of rows, got {kernel!r}")
+    for name, value in params.items():
+        if name not in known:
+            raise ValueError(f"kernel {kernel!r} takes {list(known) or 'no parameters'}, got {name!r} in kernel_params")
+        if name == "gamma" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            raise ValueError(f"kernel_params[{name!r}] must be a finite number, got {value!r}")
+        if name == "gamma" and value < 0:
+            raise ValueError(f"kernel_params['gamma'] must not be negative, got {value!r}")
+        if name == "degree" and value < 1:
+            raise ValueError(f"kernel_params['degree'] must be at least 1, got {value!r}")
+    return dict(params)
+
+
+def _read_anchors(arrays: dict[str, NDArray[Any]], precomputed: bool, n: int, n_features: int) -> Any:
+    anchors: Any
+    if precomputed:
+        anchors = array_value(arrays, "kernel_anchors", np.int64, (n,))
+        valid = n_features > 0 and bool(((anchors >= 0) & (anchors < n_features)).all())
+    elif "kernel_anchors_indptr" in arrays:
+        data = array_value(arrays, "kernel_anchors_data", np.float64, (None,))
+        indices = array_value(arrays, "kernel_anchors_indices", np.int64, data.shape)
+        indptr = array_value(arrays, "kernel_anchors_indptr", np.int64, (n + 1,))
+        try:
+            anchors = sp.csr_array((data, indices, indptr), shape=(n, n_features))
+            anchors.check_format(full_check=True)
+        except ValueError as error:
+            raise ModelFileError(f"the kernel's landmarks are damaged: {error}") from error
+        valid = bool(np.isfinite(data).all())
+    else:
+        anchors = array_value(arrays, "kernel_anchors", np.float64, (n, n_features))
+        valid = bool(np.isfinite(anchors).all())
+    if not valid:
+        raise ModelFileError("the kernel's landmarks are damaged: they hold impossible values")
+    return anchors

@@ -1,0 +1,1 @@
+"""How the online learners hold their matrix."""

@@ -1,0 +1,1 @@
+"""Validation, model files, memory, signals and progress: what every room uses."""

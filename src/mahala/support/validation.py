@@ -1,0 +1,174 @@
+"""Checks that every floor shares: each error names the argument, what was wrong and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+# The step rules need ‖v‖⁴, which overflows for larger values; no metric can be learned at such a scale.
+LARGEST_VALUE = 1e60
+
+
+def is_sparse(X: Any) -> bool:
+    """SciPy's issparse, without its narrowing to a static type that has no attributes."""
+    return bool(sp.issparse(X))
+
+
+def check_rows(X: Any, name: str = "X") -> Any:
+    """A finite 2-D numeric array (dense, memory-mapped or CSR), kept in its dtype, not copied if it can be."""
+    X = check_array(X, accept_sparse="csr", dtype="numeric", input_name=name)
+    if hasattr(X, "indptr") and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return check_scale(X, name)
+
+
+def check_scale(X: Any, name: str = "X") -> Any:
+    """Refuses values too large to learn from."""
+    values: Any = X.data if hasattr(X, "indptr") else X
+    if values.size and values.dtype.kind == "f":
+        largest = max(abs(float(values.max())), abs(float(values.min())))
+        if largest > LARGEST_VALUE:
+            raise ValueError(
+                f"{name} has values as large as {largest:.3g}, whose fourth power overflows; "
+                f"scale the features below {LARGEST_VALUE:g}, for instance with StandardScaler"
+            )
+    return X
+
+
+def check_indices(indices: ArrayLike, n_rows: int, name: str) -> NDArray[np.intp]:
+    """A 1-D integer array of row numbers in 0..n_rows-1."""
+    array = np.asarray(indices)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be a 1-D array of row numbers, got an array of shape {array.shape}")
+    if array.size == 0:
+        return np.empty(0, dtype=np.intp)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must hold integer row numbers, got dtype {array.dtype}")
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= n_rows:
+        wrong = low if low < 0 else high
+        raise ValueError(f"{name} must hold row numbers from 0 to {n_rows - 1}, got {wrong}")
+    return np.ascontiguousarray(array, dtype=np.intp)
+
+
+def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> NDArray[np.int8]:
+    """Labels of pairs, given as booleans or as +1 / -1, as an int8 array of +1 and -1."""
+    array = np.asarray(similar)
+    if array.ndim != 1 or len(array) != n:
+        raise ValueError(
+            f"{name} must be a 1-D array with one label for each of the {n} pairs, got shape {array.shape}"
+        )
+    if array.dtype == bool:
+        return np.where(array, np.int8(1), np.int8(-1))
+    if array.dtype.kind not in "iuf" or not np.isin(array, (-1, 1)).all():
+        found = np.unique(array.astype(str))[:5].tolist()
+        raise ValueError(f"{name} must hold booleans, or +1 for similar and -1 for dissimilar, got {found}")
+    return array.astype(np.int8)
+
+
+def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
+    """A 1-D array with the class label of each row, none of them missing; strings are objects."""
+    array = np.asarray(y)
+    if array.ndim != 1 or len(array) != n_rows:
+        raise ValueError(f"{name} must be 1-D with a label for each of the {n_rows} rows, got shape {array.shape}")
+    if array.dtype.kind in "OSTU":
+        array = np.asarray(y, dtype=object)  # from y again: in a list of strings a NaN has become "nan"
+        missing = np.fromiter(map(_is_missing, array), dtype=bool, count=n_rows)
+    else:
+        missing = array != array
+    missing = missing | np.ma.getmaskarray(np.ma.asarray(y)) if isinstance(y, np.ma.MaskedArray) else missing
+    if missing.any():
+        row = int(missing.argmax())
+        raise ValueError(f"{name} must hold a class for each row, got {array[row]} for row {row}")
+    return array
+
+
+def class_codes(y: Any, n_rows: int, name: str = "y") -> NDArray[np.intp]:
+    """The class of each row as a number from 0 up, in the order of the sorted labels."""
+    labels = check_labels(y, n_rows, name)
+    try:
+        return np.unique(labels, return_inverse=True)[1]
+    except TypeError:
+        raise TypeError(f"{name} must hold labels of one type, got types that cannot be sorted together") from None
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas.NA is neither equal to itself nor different
+        return True
+
+
+def check_row(x: Any, name: str) -> NDArray[np.float64]:
+    """One vector of finite numbers, dense."""
+    try:
+        row = np.asarray(x.toarray().ravel() if hasattr(x, "toarray") else x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be one vector of numbers: {error}") from error
+    if row.ndim != 1 or row.size == 0:
+        raise ValueError(f"{name} must be one vector of features, got an array of shape {row.shape}")
+    if not np.isfinite(row).all():
+        raise ValueError(f"{name} contains NaN or infinity; every feature must be a finite number")
+    return np.asarray(check_scale(row, name))
+
+
+def check_sign(similar: Any) -> bool:
+    """The label of one pair, given as a boolean or as +1 / -1."""
+    if isinstance(similar, bool | np.bool_):
+        return bool(similar)
+    if is_number(similar) and similar in (1, -1):
+        return bool(similar == 1)
+    raise ValueError(f"similar must be True or False, or +1 or -1, got {similar!r}")
+
+
+def check_positive(value: Any, name: str, most: float = np.inf) -> None:
+    """Refuses a parameter that is not a positive, finite number, or is above `most`."""
+    if not (is_number(value) and 0.0 < value < np.inf):
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:g}, got {value!r}: steps so long overflow")
+
+
+def check_count(value: Any, name: str) -> None:
+    """Refuses a parameter that is not an integer of at least 1."""
+    if not is_count(value):
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def check_tolerance(value: Any, name: str) -> None:
+    """Refuses a parameter that is not a finite number of at least 0."""
+    if not (is_number(value) and 0.0 <= value < np.inf):
+        raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+
+
+def check_flag(value: Any, name: str) -> None:
+    """Refuses a parameter that is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def check_counts(k: Any, default: range, available: int, what: str) -> NDArray[np.intp]:
+    """One or several numbers from 1 to `available`, different and ascending; of the default as many as there are."""
+    if isinstance(k, range) and k == default:
+        k = range(1, min(default[-1], available) + 1)
+    values = list(k) if isinstance(k, Iterable) else [k]
+    if not values or not all(is_count(value) for value in values):
+        raise ValueError(f"k must be one or several integers of at least 1, got {values}")
+    if max(values) > available:
+        raise ValueError(f"k must be at most {available}, {what}, got {max(values)}")
+    return np.unique(np.array(values, dtype=np.intp))

@@ -1,1 +1,0 @@
-"""Learners that weight the features, one algorithm a file."""

@@ -1,0 +1,62 @@
+"""Data sets by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import mahala.data.datasets
+from mahala.data.datasets import load
+
+
+def test_a_folder_comes_first(tmp_path, monkeypatch):
+    X, y = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1], dtype=np.int32)
+    np.savez(tmp_path / "wine.npz", X=X, y=y, n_train=2)
+    for found in (load("wine", tmp_path), load("wine", str(tmp_path))):
+        np.testing.assert_array_equal(found.X, X)
+        assert found.y.dtype == np.intp
+        assert found.n_train == 2
+    monkeypatch.setenv("MAHALA_DATA", str(tmp_path))
+    assert load("wine").X.shape == (3, 2)
+    monkeypatch.delenv("MAHALA_DATA")
+    assert load("wine").X.shape == (178, 13)
+
+
+def test_sparse_files(tmp_path):
+    X = sp.random_array((5, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
+    np.savez(tmp_path / "text.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=np.arange(5) % 2)
+    found = load("text", tmp_path)
+    np.testing.assert_array_equal(found.X.toarray(), X.toarray())
+    assert found.n_train is None
+
+
+def test_what_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.delenv("MAHALA_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match=r"no data set 'moon': MAHALA_DATA is not set.*iris"):
+        load("moon")
+    with pytest.raises(FileNotFoundError, match=r"moon\.npz is not there"):
+        load("moon", tmp_path)
+
+
+def test_openml_out_of_reach(monkeypatch):
+    def unreachable(*args, **kwargs):
+        raise OSError("no network")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", unreachable)
+    with pytest.raises(FileNotFoundError, match=r"'balance' could not be fetched from OpenML \(no network\)"):
+        load("balance", "nowhere")
+
+
+def test_openml(monkeypatch):
+    asked = {}
+
+    def fetched(name, **kwargs):
+        asked.update(kwargs, name=name)
+        return [[1, 2], [3, 4], [5, 6]], np.array(["b", "a", "b"])
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetched)
+    X, y, _ = load("balance", "nowhere")
+    assert (asked["name"], asked["version"]) == mahala.data.datasets._OPENML["balance"]
+    assert X.dtype == np.float64
+    np.testing.assert_array_equal(y, [1, 0, 1])

@@ -1,0 +1,77 @@
+"""Scales of features, and metrics that hold them."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mahala import PA, Metric
+from mahala.data.scaling import divided, feature_scales
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 20), st.integers(1, 6), st.integers(0, 2**32 - 1), st.booleans())
+def test_scaled_features_have_variance_one_or_are_constant(n, d, seed, sparse):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, size=(n, d)) * 10.0 ** rng.integers(-8, 9, size=d)
+    scales = feature_scales(sp.csr_array(X) if sparse else X, "standard")
+    spread = divided(X, scales).std(axis=0)
+    varies = np.ptp(X, axis=0) > 0
+    np.testing.assert_allclose(spread, varies.astype(float), atol=1e-9)
+    assert (scales[~varies] == 1.0).all()
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_a_metric_with_scales_is_the_metric_of_scaled_points(seed, sparse):
+    rng = np.random.default_rng(seed)
+    X, L = rng.normal(size=(6, 4)) * [1.0, 1e9, 1e-9, 1.0], rng.normal(size=(4, 4))
+    given_rows = sp.csr_array(X) if sparse else X
+    scales = feature_scales(given_rows, "standard")
+    plain = Metric(L.T @ L, threshold=1.5)
+    scaled = replace(plain, scales=scales)
+    np.testing.assert_allclose(scaled.pairwise(given_rows), plain.pairwise(divided(given_rows, scales)), rtol=1e-12)
+    assert scaled.distance(X[0], X[1]) == pytest.approx(plain.distance(X[0] / scales, X[1] / scales))
+    assert scaled.rank(X[0], X).tolist() == plain.rank(X[0] / scales, X / scales).tolist()
+    parts = scaled.explain(X[0], X[1])
+    assert parts.features.sum() == pytest.approx(scaled.distance(X[0], X[1], squared=True))
+
+
+def test_scales_go_into_the_file_and_the_copy(tmp_path):
+    metric = Metric(np.eye(2), feature_names=["a", "b"], scales=np.array([2.0, 1.0]))
+    metric.save(tmp_path / "m.safetensors")
+    for copy in (Metric.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(metric)), metric.truncate(2)):
+        assert copy.distance([2.0, 0.0], [0.0, 0.0]) == 1.0
+        assert not copy.scales.flags.writeable
+
+
+def test_scales_come_before_the_kernel():
+    X, y = np.arange(8.0).reshape(4, 2) * [1.0, 100.0], [0, 0, 1, 1]
+    scales = feature_scales(X, "standard")
+    learned = PA(kernel="rbf", random_state=0).fit(X / scales, y).metric_
+    np.testing.assert_allclose(replace(learned, scales=scales).pairwise(X), learned.pairwise(X / scales))
+
+
+def test_float32_stays():
+    assert divided(np.ones((2, 2), dtype=np.float32), np.ones(2)).dtype == np.float32
+    assert divided(np.ones((2, 2), dtype=int), np.ones(2)).dtype == np.float64
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="scaling must be 'none' or 'standard'"):
+        feature_scales([[1.0]], "huge")
+    for wrong, message in (([1.0], "scales must be 2 numbers"), ([1.0, 0.0], "positive"), ([1.0, np.inf], "finite")):
+        with pytest.raises(ValueError, match=message):
+            Metric(np.eye(2), scales=np.array(wrong))
+    with pytest.raises(ValueError, match="scales go with kind='mahalanobis' only"):
+        Metric(np.eye(2), kind="bilinear", scales=np.ones(2))
+
+
+def test_none_changes_nothing():
+    assert (feature_scales([[1.0, 2.0], [3.0, 9.0]], "none") == 1.0).all()

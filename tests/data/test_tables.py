@@ -1,0 +1,360 @@
+"""Tables from files of every format."""
+
+from __future__ import annotations
+
+import gzip
+import io
+
+import numpy as np
+import pandas
+import polars
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import dump_svmlight_file
+
+from mahala.data.tables import _from_array, read_table
+
+WINE = "alcohol,colour,old,maker\n12.5,red,true,A\n11,white,False,B\n13,red,TRUE,A\n"
+NAMES = ("alcohol", "colour=red", "colour=white", "old")
+ROWS = [[12.5, 1, 0, 1], [11, 0, 1, 0], [13, 1, 0, 1]]
+
+
+def written(folder, text, name="t.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("name", ["t.csv", "T.TSV", "t.txt", "t.csv.gz"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+def test_csv_of_every_look(tmp_path, delimiter, name, bom):
+    text = bom + WINE.replace(",", delimiter).replace("\n", "\r\n")
+    path = tmp_path / name
+    opened = gzip.open if name.endswith("gz") else open
+    with opened(path, "wb") as file:
+        file.write(text.encode())
+    table = read_table(path, label="maker")
+    assert table.feature_names == NAMES
+    assert table.X.tolist() == ROWS
+    assert table.X.dtype == np.float64
+    assert table.labels.tolist() == ["A", "B", "A"]
+
+
+def test_quotes_blank_lines_and_spaces(tmp_path):
+    path = written(tmp_path, '\n"a, b", "c"\n"1", " x,\ny "\n\n 2 ,z\n2,z\n')
+    table = read_table(path)
+    assert table.feature_names == ("a, b", "c=x,\ny", "c=z")
+    assert table.X.tolist() == [[1, 1, 0], [2, 0, 1], [2, 0, 1]]
+    assert table.labels is None
+
+
+def test_drop(tmp_path):
+    path = written(tmp_path, WINE)
+    table = read_table(path, drop=["colour", "maker"])
+    assert table.feature_names == ("alcohol", "old")
+    assert read_table(written(tmp_path, ",a\n0,5\n1,6\n"), drop=[""]).X.tolist() == [[5], [6]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "labels"),
+    [
+        (["1", "-2", "1"], [1, -2, 1]),
+        (["1.5", "2", "1.5"], [1.5, 2.0, 1.5]),
+        (["true", "False", "true"], [True, False, True]),
+        (["007", "7", "07"], ["007", "7", "07"]),
+        (["12345678901234567890", "1", "2"], ["12345678901234567890", "1", "2"]),
+        (["1_0", "10", "3"], ["1_0", "10", "3"]),
+        (["none", "mild", "inflated"], ["none", "mild", "inflated"]),
+    ],
+)
+def test_labels_of_any_kind(tmp_path, cells, labels):
+    path = written(tmp_path, "x,y\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells)))
+    found = read_table(path, label="y").labels
+    assert found.tolist() == labels
+    assert [type(value) for value in found.tolist()] == [type(value) for value in labels]
+
+
+def test_features_of_a_model(tmp_path):
+    path = written(tmp_path, "extra,maker,old,alcohol,colour\n?,A,false,10,1\n,B,true,11,red\n")
+    table = read_table(path, label="maker", features=NAMES)
+    assert table.X.tolist() == [[10, 0, 0, 0], [11, 1, 0, 1]]  # "1" is a colour that fitting did not see
+    assert table.feature_names == NAMES
+    only_numbers = written(tmp_path, "alcohol,colour,old\n10,1,0\n")
+    assert read_table(only_numbers, features=("colour=1", "alcohol")).X.tolist() == [[1, 10]]
+    odd = written(tmp_path, "a=b,a\n1,c=d\n2,b\n")
+    assert read_table(odd, features=("a=c=d", "a=b")).X.tolist() == [[1, 1], [0, 2]]
+
+
+def test_a_label_may_be_a_feature_of_the_model(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("size,colour\n1,red\n2,blue\n")
+    for label, labels in (("size", [1, 2]), ("colour", ["red", "blue"])):
+        table = read_table(path, label=label, features=["size", "colour=red"])
+        assert table.labels.tolist() == labels
+        assert table.X.tolist() == [[1.0, 1.0], [2.0, 0.0]]
+
+
+def test_features_round_trip(tmp_path):
+    path = written(tmp_path, WINE)
+    table = read_table(path, label="maker")
+    np.testing.assert_array_equal(read_table(path, features=table.feature_names).X, table.X)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("", {}, r"t\.csv is empty: it should have a line of column names"),
+        ("\n\n", {}, "is empty"),
+        ("a,b\n", {}, "has column names, but no rows"),
+        ("1,2.5\n3,4\n", {}, r"should begin with a line of column names, but its first line is all numbers: 1,2\.5"),
+        ("a,b,a\n1,2,3\n", {}, "2 columns named 'a'"),
+        ("a,b\n1,2\n3\n", {}, "line 3 has 1 fields, but there are 2 columns"),
+        ('a,b\n"1\n",2\n3,4,5\n', {}, "line 4 has 3 fields"),
+        ('a,b\n1,"2\n3,4\n', {}, "cannot be read from line 2 on: unexpected end of data"),
+        (",b\n1,2\n", {}, "column 1 has no name: name it, or leave it out with --drop ''"),
+        (
+            WINE,
+            {"label": "Maker"},
+            r"label names the column 'Maker', which .* .did you mean 'maker'\?\); its columns are ",
+        ),
+        (WINE, {"drop": ["zzz"]}, "drop names the column 'zzz', which .* does not have; its columns are alcohol, colo"),
+        (WINE, {"drop": ["alcohol", "colour", "old"], "label": "maker"}, "no columns left"),
+        (WINE, {"features": ("alcohol", "sugar")}, "the model needs the feature 'sugar', which .* does not have"),
+        (WINE, {"features": ("colour",)}, "column 'colour' is text, but the model knows it as numbers"),
+        (WINE, {"label": "maker", "n_features": 9}, "rows of 4 features, but the model compares rows of 9"),
+        ("a,a=x\nx,1\nx,2\n", {}, "two features named 'a=x'"),
+        (
+            "a\n1\nNA\n3\n?\nnull\n4\ninf\n\nNaN\n",
+            {},
+            r"column 'a' has 5 \(lines 3, 5, 6 and 2 more\)\. Fill them in or",
+        ),
+        ("a,b\n1,x\n2,\n3,x\n", {}, r"column 'b' has 1 \(line 3\)"),
+        ("a,b\n1,x\n2,\n3,x\n", {"label": "b"}, r"column 'b' has 1 \(line 3\)"),
+        ("a,b\n1,1e999\n2,3\n", {}, r"column 'b' has 1 \(line 2\)"),
+        ("a,b,c,d\n,,,\n1,1,1,1\n", {}, "'a' .*'b' .*'c' .*so do 1 more columns"),
+        (
+            "a\n" + "".join(f"id{i}\n" for i in range(51)) * 2,
+            {},
+            "'a' is text with 51 different values in 102 rows, prob",
+        ),
+        ("a\nx\ny\n", {}, "'a' is text with 2 different values in 2 rows.*--drop 'a'"),
+        ("a;b\n1,5;2\n2;3\n1,5;2\n", {}, r"'a' has numbers with a comma \('1,5'\): write a decimal point"),
+        ("a\n1\n2\n3x\n4\n", {}, r"'a' has 1 values that are no numbers \(line 4\), such as '3x'"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, text, options, words):
+    with pytest.raises(ValueError, match=words):
+        read_table(written(tmp_path, text), **options)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_table(tmp_path / "no.csv")
+    for name in ("t.xlsx", "t", "t.npy.gz"):
+        with pytest.raises(ValueError, match=r"files that are read: \.csv, \.tsv"):
+            read_table(written(tmp_path, "x", name))
+    (tmp_path / "latin.csv").write_bytes("a,b\nMünchen,2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="not text in UTF-8"):
+        read_table(tmp_path / "latin.csv")
+    whole = gzip.compress(WINE.encode())
+    for damaged in (WINE.encode(), whole[:-10], whole[:15] + b"????" + whole[19:]):
+        (tmp_path / "t.csv.gz").write_bytes(damaged)
+        with pytest.raises(ValueError, match="no whole gzip file"):
+            read_table(tmp_path / "t.csv.gz")
+    for name in ("t.npy", "t.npz", "t.svm", "t.parquet"):
+        for content in ("", "nonsense", "PK\3\4nonsense"):
+            with pytest.raises(ValueError, match=rf"{name} (is|has) no"):
+                read_table(written(tmp_path, content, name))
+
+
+cells = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-(10**6), 10**6).map(str),
+    st.sampled_from(["red", "green", "a b", "ä", 'say "so"', "x,y", "1;2", "line\nbreak"]),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(cells, cells), min_size=1, max_size=8), st.sampled_from([",", ";", "\t", "|"]))
+def test_csv_against_pandas(tmp_path_factory, rows, delimiter):
+    rows = rows * 2  # so that text is not taken for an identifier
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    pandas.DataFrame(rows, columns=["first", "second"]).to_csv(path, sep=delimiter, index=False)
+    frame = pandas.read_csv(path, sep=delimiter, keep_default_na=False)
+    expected = {}
+    for name in frame:
+        if frame[name].dtype.kind in "if":
+            expected[name] = frame[name].astype(float)
+        else:
+            texts = [str(row[frame.columns.get_loc(name)]) for row in rows]
+            expected |= {f"{name}={value}": [text == value for text in texts] for value in sorted(set(texts))}
+    table = read_table(path)
+    assert table.feature_names == tuple(expected)
+    np.testing.assert_array_equal(table.X, np.column_stack(list(expected.values())))
+    np.testing.assert_array_equal(read_table(path, features=table.feature_names).X, table.X)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.text(alphabet='a1.,;\t|"\n\r ?-e', max_size=60))
+def test_hostile_text_is_read_or_refused(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_bytes(text.encode())
+    try:
+        table = read_table(path)
+    except ValueError:
+        return
+    assert np.isfinite(table.X).all()
+    assert table.X.shape[1] == len(table.feature_names)
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "t.parquet"
+    frame = polars.read_csv(io.StringIO(WINE.lower()))
+    frame = frame.with_columns(polars.col("colour").cast(polars.Categorical), n=polars.Series([3, 1, 2]))
+    frame.write_parquet(path)
+    table = read_table(path, label="n")
+    assert table.feature_names == (*NAMES, "maker=a", "maker=b")
+    assert table.X.tolist() == [[*row, maker == "a", maker == "b"] for row, maker in zip(ROWS, "aba", strict=True)]
+    assert table.labels.dtype == np.int64
+    assert read_table(path, label="maker", drop=["n"]).labels.tolist() == ["a", "b", "a"]
+    assert read_table(path, label="old", drop=["n"]).labels.tolist() == [True, False, True]
+    assert read_table(path, features=NAMES[::-1]).X.tolist() == [row[::-1] for row in ROWS]
+
+
+def test_parquet_refusals(tmp_path):
+    path = tmp_path / "t.parquet"
+    gaps = {"i": [1, None, 3], "f": [1.0, float("nan"), 2.0], "s": ["a", None, "a"], "b": [True, None, False]}
+    for name, values in gaps.items():
+        polars.DataFrame({"x": [1, 2, 3], name: values}).write_parquet(path)
+        for options in ({}, {"label": name}):
+            with pytest.raises(ValueError, match=rf"column '{name}' has 1 \(row 1\)"):
+                read_table(path, **options)
+    polars.DataFrame({"x": [1, 2], "when": ["2024-01-01", "2024-02-01"]}).with_columns(
+        polars.col("when").str.to_date()
+    ).write_parquet(path)
+    with pytest.raises(ValueError, match=r"column 'when' holds values of type datetime64.*--drop 'when'"):
+        read_table(path)
+    assert read_table(path, drop=["when"]).X.tolist() == [[1], [2]]
+    polars.DataFrame({"x": []}).write_parquet(path)
+    with pytest.raises(ValueError, match="no rows"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pandas.array([1, None, 3], dtype="Int64"), [1.0, None, 3.0]),
+        (pandas.array([True, None, False], dtype="boolean"), [True, None, False]),
+        (pandas.array(["a", None, "b"], dtype="string"), ["a", None, "b"]),
+        (pandas.Series(["a", None, "b"], dtype="category"), ["a", None, "b"]),
+    ],
+)
+def test_columns_of_pandas(values, expected):
+    column = _from_array("t.parquet", "c", pandas.Series(values).to_numpy())
+    assert [
+        None if gap else value for value, gap in zip(column.values.tolist(), column.missing, strict=True)
+    ] == expected
+
+
+def test_npy(tmp_path):
+    path = tmp_path / "t.npy"
+    for dtype, kept in ((np.float32, np.float32), (np.float64, np.float64), (np.int16, np.float64), (bool, np.float64)):
+        X = np.array([[1, 0], [0, 1], [1, 1]], dtype=dtype)
+        np.save(path, X)
+        table = read_table(path, n_features=2)
+        np.testing.assert_array_equal(table.X, X)
+        assert table.X.dtype == kept
+        assert table[1:] == (None, None)
+    assert read_table(path, features=("a", "b")).X.shape == (3, 2)
+    for options, words in (
+        ({"n_features": 3}, "rows of 2 features, but the model compares rows of 3"),
+        ({"features": ("a",)}, "rows of 2 features, but the model compares rows of 1"),
+        ({"label": "y"}, "has no column names; it holds rows only"),
+        ({"drop": ["y"]}, "no column names"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            read_table(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros(3), r"2-D array of numbers, got float64 of shape \(3,\)"),
+        (np.array([["a"]]), "2-D array of numbers"),
+        (np.zeros((0, 3)), "no rows or no features"),
+        (np.array([[1.0], [np.nan], [2.0], [np.inf]]), "missing or infinite values in rows 1, 3"),
+        (np.array([[None]]), "no readable NumPy file"),
+    ],
+)
+def test_npy_refusals(tmp_path, array, words):
+    np.save(tmp_path / "t.npy", array, allow_pickle=True)
+    with pytest.raises(ValueError, match=words):
+        read_table(tmp_path / "t.npy")
+
+
+def test_npz(tmp_path):
+    path = tmp_path / "t.npz"
+    X, y = np.arange(6, dtype=np.float32).reshape(3, 2), np.array(["a", "b", "a"])
+    np.savez(path, X=X, y=y, other=[1, 2, 3])
+    table = read_table(path)
+    np.testing.assert_array_equal(table.X, X)
+    assert table.X.dtype == np.float32
+    assert table.labels.tolist() == ["a", "b", "a"]
+    assert read_table(path, label="other").labels.tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match=r"label names the array 'z', but .* holds X, y, other"):
+        read_table(path, label="z")
+    np.savez(path, X)  # the only array, whatever its name
+    assert read_table(path).labels is None
+    for arrays, words in (
+        ({"X": X, "y": y[:2]}, r"3 rows, but labels of shape \(2,\)"),
+        ({"X": X, "y": [0.0, np.nan, 1.0]}, "labels that are missing in row 1: drop"),
+        ({"X": X, "y": np.array([None] * 3)}, r"save them as text, with y\.astype"),
+        ({"Z": X, "y": y}, "should hold X, or data, indices, indptr and shape, but holds Z, y"),
+        ({"data": [1.0], "indices": [7], "indptr": [0, 1], "shape": [1, 2]}, "cannot be read"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match=words):
+            read_table(path)
+
+
+def test_sparse_npz(tmp_path):
+    path = tmp_path / "t.npz"
+    X = sp.random_array((5, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+    np.savez(path, **parts, y=np.arange(5))
+    table = read_table(path, n_features=4)
+    assert isinstance(table.X, sp.csr_array)
+    np.testing.assert_array_equal(table.X.toarray(), X.toarray())
+    assert table.labels.tolist() == [0, 1, 2, 3, 4]
+    sp.save_npz(path, X.tocsc())
+    np.testing.assert_array_equal(read_table(path).X.toarray(), X.toarray())
+    parts["data"] = np.where(np.arange(X.nnz) == X.indptr[2], np.nan, X.data)
+    np.savez(path, **parts)
+    with pytest.raises(ValueError, match="infinite values in row 2"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("name", ["t.svm", "t.svmlight", "t.libsvm.gz"])
+@pytest.mark.parametrize("zero_based", [True, False])
+def test_svmlight(tmp_path, name, zero_based):
+    X = np.array([[1.0, 0.0, 2.5], [0.0, 3.0, 0.0]])
+    text = io.BytesIO()
+    dump_svmlight_file(X, [1, -1], text, zero_based=zero_based)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.getvalue()) if name.endswith("gz") else text.getvalue())
+    table = read_table(path)
+    assert isinstance(table.X, sp.csr_array)
+    np.testing.assert_array_equal(table.X.toarray(), X)
+    assert table.labels.tolist() == [1, -1]
+    assert table.labels.dtype == np.int64
+    wide = read_table(path, n_features=5).X
+    np.testing.assert_array_equal(wide.toarray(), np.hstack([X, np.zeros((2, 2))]))
+    for options, words in (
+        ({"n_features": 2}, "but the model compares rows of 2"),
+        ({"label": "y"}, "its labels at the beginning"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            read_table(path, **options)
