@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save, save_file
 
-from mahala import files
+from mahala.support import model_files as files
 from mahala.support.model_files import (
     FORMAT_VERSION,
     ModelFileError,

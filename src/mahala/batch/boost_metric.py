@@ -15,7 +15,8 @@ from mahala.batch.triplet_edges import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
 from mahala.compiled.edges import best_step, log_loss, weights
 from mahala.metric import Metric
-from mahala.support.validation import check_count, check_positive, is_count, is_number
+from mahala.support.params import is_count, is_number
+from mahala.support.validation import check_count, check_positive
 
 # exp(-36) is below the rounding of 1: where a triplet's loss has fallen by so much, more is the same.
 FALL = -float(np.log(np.finfo(np.float64).eps))

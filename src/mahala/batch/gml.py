@@ -15,7 +15,8 @@ from mahala.batch.run import Callback, Floats, Model, Run
 from mahala.batch.starts import Init, check_start
 from mahala.comparisons import Pairs
 from mahala.compiled.vsgd import N_MEANS, vsgd
-from mahala.support.validation import check_count, check_flag, is_number
+from mahala.support.params import is_number
+from mahala.support.validation import check_count, check_flag
 
 # The cost (1 - d)² of a dissimilar pair at a distance d < 1, as the coefficients of 1, d and d².
 TOO_CLOSE = (1.0, -2.0, 1.0)

@@ -21,7 +21,8 @@ from mahala.compiled.itml import sweep
 from mahala.learner import CHUNK_ELEMENTS, Arrays
 from mahala.metric import Metric
 from mahala.support.model_files import ModelFileError, array_value
-from mahala.support.validation import check_positive, is_count
+from mahala.support.params import is_count
+from mahala.support.validation import check_positive
 
 Floats = NDArray[np.float64]
 

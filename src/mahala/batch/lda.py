@@ -11,7 +11,8 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from mahala.batch.batch_learner import BatchLearner, Given, Rows
 from mahala.batch.run import Floats, Model, Run
 from mahala.learner import CHUNK_ELEMENTS
-from mahala.support.validation import check_count, is_number
+from mahala.support.params import is_number
+from mahala.support.validation import check_count
 
 # Variances within the classes, and variances of the directions of the classes' means, below this share are rounding.
 RANK_TOLERANCE = 1e-8

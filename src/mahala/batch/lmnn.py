@@ -14,7 +14,8 @@ from mahala.batch.run import Callback, Floats, Model, Run
 from mahala.batch.starts import Init, check_start, first_components
 from mahala.batch.whitening import whiten
 from mahala.comparisons import Triplets
-from mahala.support.validation import check_count, is_number
+from mahala.support.params import is_number
+from mahala.support.validation import check_count
 
 # Hinges are rounded off within half of this about their kink: L-BFGS needs a continuous gradient, and with it gets
 # lower than with the kinks. From there a smaller one gets the rest, where many triplets have come to lie on a kink.

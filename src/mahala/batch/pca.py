@@ -9,7 +9,8 @@ from sklearn.decomposition import PCA as Decomposition
 
 from mahala.batch.batch_learner import BatchLearner, Given, Rows
 from mahala.batch.run import Model, Run
-from mahala.support.validation import check_flag, is_count, is_number
+from mahala.support.params import is_count, is_number
+from mahala.support.validation import check_flag
 
 
 class PCA(BatchLearner):

@@ -10,7 +10,8 @@ from mahala.batch.batch_learner import BatchLearner, Given, Rows
 from mahala.batch.run import Callback, Model, Run
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
-from mahala.support.validation import check_count, is_number
+from mahala.support.params import is_number
+from mahala.support.validation import check_count
 
 Floats = NDArray[np.float64]
 

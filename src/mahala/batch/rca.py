@@ -11,7 +11,7 @@ from mahala.batch.batch_learner import BatchLearner, Given
 from mahala.batch.covariance import covariances, whitening
 from mahala.batch.run import Model, Run
 from mahala.comparisons import Pairs, Triplets
-from mahala.support.validation import is_count, is_number
+from mahala.support.params import is_count, is_number
 
 
 class RCA(BatchLearner):

@@ -12,7 +12,7 @@ from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.batch.run import Floats, Model
 from mahala.metric import Metric
-from mahala.support.validation import is_count
+from mahala.support.params import is_count
 
 Init = Literal["auto", "identity", "pca", "lda", "random"] | Metric
 INITS = ("auto", "identity", "pca", "lda", "random")

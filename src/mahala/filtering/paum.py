@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.filtering.perceptron import Perceptron, Rule
-from mahala.support.validation import check_positive, is_number
+from mahala.support.params import is_number
+from mahala.support.validation import check_positive
 
 # Intercepts, η R² a step, stay far from overflow for rows as large as are accepted.
 LARGEST_ETA = 1e100

@@ -10,7 +10,7 @@ import numpy as np
 from mahala.compiled.filtering import INTERCEPT, scores, stream_perceptron
 from mahala.compiled.triplets import Rows
 from mahala.filtering.online_filter import Bools, Floats, OnlineFilter
-from mahala.support.validation import is_count
+from mahala.support.params import is_count
 
 
 class Rule(NamedTuple):

@@ -31,7 +31,8 @@ from mahala.metric.matrices import (
     times_matrix,
 )
 from mahala.support.model_files import ModelFileError, array_value, header_value, read_model, write_model
-from mahala.support.validation import check_rows, is_count, is_sparse
+from mahala.support.params import is_count
+from mahala.support.validation import check_rows, is_sparse
 
 _EPS = float(np.finfo(np.float64).eps)
 # Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from mahala.compiled.products import multiply
 from mahala.support.model_files import ModelFileError, array_value
-from mahala.support.validation import LARGEST_VALUE, is_count, is_sparse
+from mahala.support.params import is_count
+from mahala.support.validation import LARGEST_VALUE, is_sparse
 
 FloatArray = NDArray[np.float64]
 Matrix = FloatArray | Any  # Any is a csr_array, which mypy would have every user of a dense M tell apart

@@ -10,7 +10,7 @@ from mahala.metric import Metric
 from mahala.online.similarity_learner import SimilarityLearner, Storage
 from mahala.online.storage.covariance_model import CovarianceModel
 from mahala.online.storage.similarity_model import Rule, SimilarityModel
-from mahala.support.validation import is_number
+from mahala.support.params import is_number
 
 # What a step adds to an inverse variance, up to the fourth power of a feature over r, does not overflow.
 SMALLEST_R = 1e-50

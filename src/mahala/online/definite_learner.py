@@ -16,8 +16,8 @@ from mahala.online.online_learner import OnlinePairLearner, Signs, signs
 from mahala.online.storage.pair_model import Floats, Steps, one_blas_thread
 from mahala.support.memory import check_room
 from mahala.support.model_files import finite_array
+from mahala.support.params import is_count, is_number
 from mahala.support.signals import uninterrupted
-from mahala.support.validation import is_count, is_number
 
 
 class DefiniteLearner(OnlinePairLearner):

@@ -25,8 +25,8 @@ from mahala.online.storage.pair_model import (
     sparse_is_cheaper,
 )
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
+from mahala.support.params import is_count
 from mahala.support.signals import uninterrupted
-from mahala.support.validation import is_count
 
 
 class MarginLearner(OnlinePairLearner):

@@ -15,7 +15,7 @@ from mahala.metric import Metric
 from mahala.online.margin_learner import MarginLearner
 from mahala.online.storage.pair_model import PairModel, Rule
 from mahala.support.model_files import header_value, number_value
-from mahala.support.validation import is_count, is_number
+from mahala.support.params import is_count, is_number
 
 # The paper's range for the aggressiveness, a value for each power of ten.
 C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))

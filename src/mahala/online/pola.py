@@ -16,7 +16,7 @@ from mahala.online.margin_learner import MarginLearner
 from mahala.online.online_learner import signs
 from mahala.online.storage.pair_model import PairModel, Rule
 from mahala.support.model_files import header_value
-from mahala.support.validation import is_count, is_number
+from mahala.support.params import is_count, is_number
 
 
 class POLA(MarginLearner):

@@ -20,8 +20,9 @@ from mahala.online.storage.similarity_model import Rule, SimilarityModel, Steps
 from mahala.online.storage.sparse_model import SparseModel
 from mahala.support.memory import memory_limit
 from mahala.support.model_files import ModelFileError, header_value
+from mahala.support.params import is_number
 from mahala.support.signals import uninterrupted
-from mahala.support.validation import check_row, check_rows, is_number, is_sparse
+from mahala.support.validation import check_row, check_rows, is_sparse
 from mahala.triplet_learner import TripletLearner
 
 Storage = Literal["auto", "dense", "sparse", "gram"]

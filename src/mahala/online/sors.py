@@ -9,7 +9,8 @@ import numpy as np
 from mahala.metric import Metric
 from mahala.online.similarity_learner import LONGEST_STEP, SimilarityLearner, Storage
 from mahala.online.storage.similarity_model import Rule
-from mahala.support.validation import check_positive, is_number
+from mahala.support.params import is_number
+from mahala.support.validation import check_positive
 
 
 class SORS(SimilarityLearner):

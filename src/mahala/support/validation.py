@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
+
+from mahala.support.params import is_count, is_number
 
 # The step rules need ‖v‖⁴, which overflows for larger values; no metric can be learned at such a scale.
 LARGEST_VALUE = 1e60
@@ -152,14 +153,6 @@ def check_flag(value: Any, name: str) -> None:
     """Refuses a parameter that is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {value!r}")
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def check_counts(k: Any, default: range, available: int, what: str) -> NDArray[np.intp]:
