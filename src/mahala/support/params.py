@@ -68,7 +68,8 @@ def check_params(estimator: Any) -> None:
     Traceback (most recent call last):
     ValueError: C must be 'auto' or a positive number, got -1
     """
-    for name, conditions in _conditions(type(estimator)).items():
+    kind: Any = type(estimator)
+    for name, conditions in _conditions(kind).items():
         value = getattr(estimator, name)
         if conditions and not any(condition.is_right(value) for condition in conditions):
             words = [condition.words for condition in conditions]
