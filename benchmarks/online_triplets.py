@@ -224,7 +224,7 @@ def queries(console: Console) -> None:
             matrix = metric.matrix.toarray() if sp.issparse(metric.matrix) else metric.matrix
             metric = Metric(matrix, kind="bilinear")
         else:
-            learner = SORS(0.1, lam, n_triplets=20_000, random_state=0).fit(X, y)
+            learner = SORS(0.1, lam=lam, n_triplets=20_000, random_state=0).fit(X, y)
             metric = Metric(sp.csr_array(learner.metric_.matrix), kind="bilinear")
         times = []
         for n in (667, 5_000, 20_000):

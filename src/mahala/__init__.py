@@ -12,6 +12,8 @@ _HOME = {
     "Triplets": "mahala.comparisons",
     "Metric": "mahala.metric",
     "Explanation": "mahala.metric",
+    "MahalanobisMetric": "mahala.metric",
+    "BilinearMetric": "mahala.metric",
     "PA": "mahala.online.passive_aggressive",
     "POLA": "mahala.online.pola",
     "AROMA": "mahala.online.aroma",

@@ -1,62 +1,94 @@
-"""The base class of every learner: validation, transform, files."""
+"""The base class of every learner: validation, transform, score, model files."""
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 import mahala
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import check_seed
-from mahala.metric import Metric
+from mahala.compiled.neighbors import leave_one_out_errors
+from mahala.compiled.ranking import retrieval
+from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
+from mahala.support.arrays import IndexArray
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
-from mahala.support.rollback import Rollback
 from mahala.support.validation import check_scale, class_codes
 
 Arrays = dict[str, NDArray[Any]]
-
-# Rows of differences held at a time: 32 MiB of float64.
-CHUNK_ELEMENTS = 2**22
 
 # Neighbours that vote where a learner is scored on labelled rows.
 SCORE_NEIGHBORS = 3
 
 
-class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class LabelledRows(NamedTuple):
+    """Rows and the class code 0..c-1 of each."""
+
+    X: Any
+    codes: IndexArray
+
+
+class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A scikit-learn estimator whose fitted state yields a `metric_`."""
 
-    random_state: Any
+    # The comparisons from which it learns, if not from rows with class labels only.
+    _learns_from: ClassVar[type[Pairs] | type[Triplets] | None] = None
+    # Whether rows must have class labels.
+    _needs_labels: ClassVar[bool] = True
+
+    random_state: Any = None  # a parameter of those that draw
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
+    _model: Any
     _seed: int
     _rng: np.random.Generator
 
     @property
     @abstractmethod
-    def metric_(self) -> Metric:
+    def metric_(self) -> Any:
         """What has been learned so far, as an immutable Metric."""
 
     @abstractmethod
-    def _get_state(self) -> tuple[dict[str, object], Arrays]: ...
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return the fitted state as a header and arrays for a model file."""
 
     @abstractmethod
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None: ...
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        """Restore what `_get_state` returned."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
+
+    def _check_fitted(self) -> None:
+        """Raise NotFittedError before the first fit; scikit-learn's check costs more than a prediction."""
+        if "_model" not in vars(self):
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+                "using this estimator."
+            )
 
     def transform(self, X: Any) -> Any:
-        """X in the space where Euclidean distances are the learned ones.
+        """Map rows into the space in which Euclidean distances are the learned ones.
 
-        Under a bilinear similarity X as queries, whose inner products with items as they are are the similarities.
+        Under a bilinear similarity rows are mapped as queries: the similarity to an item is the inner product with the
+        item as it is.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or data frame of shape (n_rows, n_features)
         """
-        check_is_fitted(self)
+        self._check_fitted()
         if isinstance(X, Pairs | Triplets):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
         return self._embed(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
@@ -67,7 +99,7 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     @property
     def _n_features_out(self) -> int:
         metric = self.metric_
-        return metric.n_components if metric.kind == "mahalanobis" else int(metric.matrix.shape[1])
+        return int(metric.n_components if isinstance(metric, MahalanobisMetric) else metric.matrix.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -76,25 +108,108 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.target_tags.required = True
         return tags
 
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return how well the metric judges: a number from 0 to 1, the higher the better.
+
+        For triplets, the share in the right order. For pairs, the share on the right side of the threshold, or without
+        a threshold the area under the ROC curve of their distances. For rows with class labels, the accuracy of
+        leave-one-out 3-NN, or under a bilinear similarity the mean average precision of each row as a query for the
+        rows of its class.
+
+        Parameters
+        ----------
+        X : Pairs or Triplets, an array of the comparisons from which the learner learns, or rows
+        y : labels of pairs that have none of their own, or class labels of rows
+        """
+        self._check_fitted()
+        if isinstance(X, Pairs | Triplets) or (self._learns_from is not None and n_axes(X) == 3):
+            return self._score_comparisons(X if isinstance(X, Pairs | Triplets) else self._as_comparisons(X), y)
+        X, codes = self._labelled_rows(X, y, reset=False)
+        if isinstance(self.metric_, MahalanobisMetric):
+            return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS)[-1])
+        average, _ = retrieval(scores_in_blocks(self.metric_, X), codes, codes, exclude_self=True)
+        if np.isnan(average).all():
+            raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
+        return float(np.nanmean(average))
+
+    def _score_comparisons(self, comparisons: Pairs | Triplets, y: Any) -> float:
+        self._check_features(comparisons, reset=False)
+        margins = self.metric_.margins(comparisons)
+        if isinstance(comparisons, Triplets):
+            return float(np.mean(margins > 0.0))
+        similar = comparisons.labelled(y).similar
+        if self.metric_.threshold is None:
+            return float(roc_auc_score(similar, margins))
+        return float(np.mean((margins >= 0.0) == similar))
+
     def _reset_seed(self) -> None:
         self._seed = int(check_seed(self.random_state).randint(2**31))
         self._rng = np.random.default_rng(self._seed)
 
-    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[np.intp]]:
-        """X and the codes 0..c-1 of its class labels."""
+    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Pairs | Triplets:
+        """Validate what there is to learn from: comparisons, or rows with class labels.
+
+        With `reset` the features are learned, else compared with those seen before.
+        """
+        kind = self._learns_from
+        if isinstance(X, Pairs | Triplets) and not (kind is not None and isinstance(X, kind)):
+            wanted = "labelled rows" if kind is None else f"{kind.__name__.lower()} or labelled rows"
+            raise TypeError(f"{type(self).__name__} learns from {wanted}, got {type(X).__name__}")
+        if kind is not None and (isinstance(X, kind) or n_axes(X) == 3):
+            comparisons = self._as_comparisons(X)
+            if isinstance(comparisons, Pairs):
+                comparisons = comparisons.labelled(y)
+            elif y is not None:
+                raise ValueError("y must be None with triplets: their order says which item is the more similar")
+            if len(comparisons) == 0:
+                name = _kind(comparisons)
+                raise ValueError(f"{name} must not be empty: 0 {name} given, at least one is needed")
+            self._check_features(comparisons, reset=reset)
+            return comparisons
+        if y is None and not self._needs_labels:
+            X = self._rows(X, reset=reset)
+            return LabelledRows(X, np.zeros(X.shape[0], dtype=np.intp))
+        X, codes = self._labelled_rows(X, y, reset=reset)
+        if codes.max() == 0 and self._needs_labels:
+            raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
+        return LabelledRows(X, codes)
+
+    def _rows(self, X: Any, *, reset: bool) -> Any:
+        return check_scale(
+            validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
+        )
+
+    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
+        """Validate rows; return them with the codes 0..c-1 of their class labels."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None; with rows X it holds "
                 "class labels"
             )
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
-        # A column is taken as scikit-learn takes it; all else as it comes, since an array of a list loses its NaN.
+        X = self._rows(X, reset=reset)
+        # A column is taken as scikit-learn takes it; anything else as it comes, since an array of a list loses its NaN.
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         codes = class_codes(y, X.shape[0])
         check_classification_targets(np.asarray(y))
-        return check_scale(X), codes
+        return X, codes
 
-    def _check_n_features_of(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
+    def _as_comparisons(self, X: Any) -> Pairs | Triplets:
+        """Return comparisons of the kind from which the learner learns, given as such or as an array."""
+        kind: Any = self._learns_from
+        if isinstance(X, kind):
+            return X  # type: ignore[no-any-return]
+        shape = f"(n_{kind.__name__.lower()}, {kind._arity}, n_features)"
+        if isinstance(X, Pairs | Triplets):
+            raise TypeError(f"Expected {kind.__name__} or a 3-D array of shape {shape}, got {type(X).__name__}")
+        if n_axes(X) != 3:
+            raise ValueError(
+                f"Expected {kind.__name__} or a 3-D array of shape {shape}; rows alone hold no comparisons. "
+                "Reshape your data, or use transform on rows"
+            )
+        return kind.from_array(X)  # type: ignore[no-any-return]
+
+    def _check_features(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
+        """Compare the features of comparisons with those seen before; with `reset` learn them."""
         names = comparisons.feature_names
         if reset:
             self.n_features_in_ = comparisons.n_features
@@ -112,23 +227,26 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 f"{_kind(comparisons)} have other feature names than {type(self).__name__} was fitted with: {names}"
             )
 
-    def _origin(self) -> dict[str, object]:
-        """Where a metric comes from, for its file."""
+    def _about(self) -> dict[str, Any]:
+        """Return the feature names and the origin of a metric."""
         plain = (type(None), bool, int, float, str)
         params = {key: value if isinstance(value, plain) else repr(value) for key, value in self.get_params().items()}
-        return {"learner": type(self).__name__, "params": params}
+        return {
+            "feature_names": getattr(self, "feature_names_in_", None),
+            "origin": {"learner": type(self).__name__, "params": params},
+        }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the whole state, so that `mahala.load_learner(path)` goes on exactly where this one stands.
+        """Write the whole state to a model file, so that `mahala.load_learner(path)` resumes exactly here.
 
-        The file is safetensors with a JSON header: no pickle, and it appears whole or not at all.
+        The file is safetensors with a JSON header: no pickle. It is written whole or not at all.
         """
         header, arrays = self.to_parts()
         write_model(path, "learner", arrays, header)
 
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
-        """The whole state as a header and arrays for a model file; a reader ignores what else is in the header."""
-        check_is_fitted(self)
+        """Return the whole state as a header and arrays for a model file; a reader ignores other header entries."""
+        self._check_fitted()
         header, arrays = self._get_state()
         params: dict[str, object] = {}
         for name, value in self.get_params(deep=False).items():
@@ -137,7 +255,7 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 params[name] = {"metric": parts}
                 arrays |= {f"{name}.{key}": array for key, array in metric_arrays.items()}
             elif name == "callback":
-                params[name] = None  # it is about how a fit is watched, not about what was learned
+                params[name] = None  # it watches a fit; it is not part of what was learned
             elif callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)):
                 raise ValueError(
                     f"{name}={value!r} cannot be written to a file; use a number or a name that mahala knows"
@@ -155,7 +273,7 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read what `save` wrote."""
+        """Read a learner that `save` wrote."""
         learner = load_learner(path)
         if not isinstance(learner, cls):
             raise ModelFileError(f"{path} holds a {type(learner).__name__}, not a {cls.__name__}")
@@ -163,7 +281,7 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 def load_learner(path: str | PathLike[str]) -> Any:
-    """The learner that was saved at `path`, ready to go on."""
+    """Read the learner that was saved at `path`; it resumes where it stopped."""
     header, arrays = read_model(path, "learner")
     name = header.get("learner")
     kind = getattr(mahala, name, None) if isinstance(name, str) and name in mahala.__all__ else None
@@ -190,10 +308,10 @@ def load_learner(path: str | PathLike[str]) -> Any:
     return learner
 
 
+def n_axes(X: Any) -> int:
+    """Return the number of axes of an array, a frame or nested lists."""
+    return int(X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim)
+
+
 def _kind(comparisons: Pairs | Triplets) -> str:
     return type(comparisons).__name__.lower()
-
-
-def n_axes(X: Any) -> int:
-    """Number of axes, of frames and lists too."""
-    return int(X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim)

@@ -14,10 +14,10 @@ import mahala
 from mahala import Pairs, Triplets
 from mahala.batch.batch_learner import BatchLearner
 from mahala.learner import Learner
-from mahala.online.online_learner import OnlineLearner
-from mahala.pair_learner import PairLearner
+from mahala.online.online_mixin import OnlineMixin
+from mahala.online.pair_learner import PairLearner
+from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.model_files import read_model, write_model
-from mahala.triplet_learner import TripletLearner
 
 NAMES = ["ash", "beech", "elm", "fir", "oak"]  # of the features, where they have any
 
@@ -32,14 +32,14 @@ _SETTINGS = {
         *({"variant": v, "psd": psd, "C": 0.1} for v in ("hard", "I", "II", "LS") for psd in ("every", "end", 3)),
         {"init": "identity"},
         {"init": "random", "psd": "end"},
-        {"tolerance": 0.02, "variant": "LS"},
+        {"tol": 0.02, "variant": "LS"},
         {"kernel": "rbf", "kernel_params": {"gamma": 0.3}},
         {"kernel": "poly", "psd": "end"},
         {"kernel": "cosine", "psd": 4},
     ],
     "POLA": [{}, {"gamma": 1.0}, {"kernel": "rbf"}],
     "LEGO": [{}, {"eta": 5.0, "similar_target": 2.0, "dissimilar_target": 20.0}, {"eta": 1e-3, "similar_target": 1.0}],
-    "RDML": [{}, {"lam": 0.003}],
+    "RDML": [{}, {"eta": 0.003}],
     "OASIS": [
         {},
         {"storage": "dense", "average": True},
@@ -92,7 +92,7 @@ _SETTINGS = {
 
 def few(kind):
     """What keeps a learner quick that by default draws a hundred thousand comparisons."""
-    return {"n_triplets": 150} if issubclass(kind, TripletLearner) else {}
+    return {"n_triplets": 150} if issubclass(kind, SimilarityLearner) else {}
 
 
 def instances():
@@ -105,7 +105,7 @@ def instances():
 
 ALL = list(instances())
 PAIR_LEARNERS = [learner for learner in ALL if isinstance(learner, PairLearner)]
-TRIPLET_LEARNERS = [learner for learner in ALL if isinstance(learner, TripletLearner)]
+TRIPLET_LEARNERS = [learner for learner in ALL if isinstance(learner, SimilarityLearner)]
 
 
 def parametrize(learners):
@@ -114,11 +114,11 @@ def parametrize(learners):
 
 
 every_learner = parametrize(ALL)
-every_online_learner = parametrize([learner for learner in ALL if isinstance(learner, OnlineLearner)])
+every_online_learner = parametrize([learner for learner in ALL if isinstance(learner, OnlineMixin)])
 every_batch_learner = parametrize([learner for learner in ALL if isinstance(learner, BatchLearner)])
 # Those that take more comparisons after the first ones.
 every_stream = parametrize(
-    [learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram"]
+    [learner for learner in ALL if isinstance(learner, OnlineMixin) and getattr(learner, "storage", None) != "gram"]
 )
 
 
@@ -220,7 +220,11 @@ def rewritten(path, header=None, arrays=None):
     old_header, old_arrays = read_model(path, "learner")
     kept = {name: array for name, array in (old_arrays | (arrays or {})).items() if array is not None}
     copy = path.with_name(f"other-{path.name}")
-    write_model(copy, "learner", kept, old_header | (header or {}))
+    changes = dict(header or {})
+    model = {key: changes.pop(key) for key in list(changes) if key in old_header.get("model", ())}
+    if model:
+        changes["model"] = old_header["model"] | model
+    write_model(copy, "learner", kept, old_header | changes)
     return copy
 
 
@@ -235,5 +239,5 @@ def _on_rows(kind):
 
 
 # Learners from all the data have no such methods.
-ON_ROWS = [_on_rows(kind) for kind in LEARNERS if issubclass(kind, OnlineLearner)]
+ON_ROWS = [_on_rows(kind) for kind in LEARNERS if issubclass(kind, OnlineMixin)]
 globals().update({kind.__name__: kind for kind in ON_ROWS})  # so that they can be pickled

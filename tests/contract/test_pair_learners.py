@@ -14,9 +14,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import mahala
 from contract.learners import PAIR_LEARNERS, feed_one_by_one, models_agree, parametrize, rewritten
 from mahala import Metric, Pairs
-from mahala.online.margin_learner import MarginLearner
 from mahala.online.passive_aggressive import C_GRID
-from mahala.online.storage.pair_model import PairModel
+from mahala.online.storage.margin_model import MarginModel
 from mahala.support.model_files import ModelFileError
 
 every_learner = parametrize(PAIR_LEARNERS)
@@ -35,7 +34,7 @@ def test_metric_is_psd_and_finite(learner, pairs):
     assert metric.is_psd
     assert np.linalg.eigvalsh(metric.matrix)[0] >= -1e-12 * np.abs(metric.matrix).max()
     assert metric.threshold > 0.0
-    assert metric.threshold >= 1.0 or not isinstance(learner, MarginLearner)
+    assert metric.threshold >= 1.0 or not isinstance(learner, mahala.PA | mahala.POLA)
 
 
 @every_learner
@@ -114,7 +113,7 @@ def test_degenerate_pairs_never_break_it(learner, data):
     assert np.isfinite(fitted.metric_.matrix).all()
     assert np.isfinite(fitted.threshold_)
     assert np.isfinite(fitted.decision_function(pairs)).all()
-    starts_at_zero = isinstance(learner, MarginLearner) and getattr(learner, "init", "zero") == "zero"
+    starts_at_zero = isinstance(learner, mahala.PA | mahala.POLA) and getattr(learner, "init", "zero") == "zero"
     if similar.all() and starts_at_zero and getattr(learner, "variant", "I") != "LS":
         assert fitted.metric_.n_components == 0  # nothing was ever pushed apart
 
@@ -138,14 +137,14 @@ def test_a_kernel_of_ones_own_is_not_written(tmp_path, pairs):
         ("threshold", np.inf),
         ("threshold", 10**400),
         ("mass", np.nan),
-        ("C", -1.0),
-        ("C", 0.0),
-        ("C", np.nan),
+        ("tuned_C", -1.0),
+        ("tuned_C", 0.0),
+        ("tuned_C", np.nan),
     ],
 )
 def test_hostile_headers(tmp_path, pairs, key, value):
     path = tmp_path / "model.safetensors"
-    mahala.PA().fit(pairs).save(path)
+    mahala.PA(C="auto").fit(pairs).save(path)
     with pytest.raises(ModelFileError, match="model"):
         mahala.load_learner(rewritten(path, {key: value}))
 
@@ -167,7 +166,7 @@ def test_hostile_arrays_never_reach_compiled_code(tmp_path, pairs, name, array):
     path = tmp_path / "model.safetensors"
     mahala.PA().fit(pairs).save(path)
     with pytest.raises(ModelFileError, match="model"):
-        mahala.load_learner(rewritten(path, arrays={name: array}))
+        mahala.load_learner(rewritten(path, arrays={f"model.{name}": array}))
 
 
 def test_a_fit_interrupted_in_a_kernel_leaves_the_learner_as_it_was(pairs):
@@ -191,14 +190,14 @@ def test_a_fit_interrupted_in_a_kernel_leaves_the_learner_as_it_was(pairs):
 @pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="signals cannot be raised here")
 def test_ctrl_c_in_a_stream_comes_after_the_step_and_its_record(pairs, monkeypatch):
     learner = mahala.PA().partial_fit(pairs[:50])
-    feed = PairModel.feed
+    feed = MarginModel.feed
 
     def interrupted(*args):
         steps = feed(*args)
         signal.raise_signal(signal.SIGINT)
         return steps
 
-    monkeypatch.setattr(PairModel, "feed", interrupted)
+    monkeypatch.setattr(MarginModel, "feed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         learner.partial_fit(pairs[50:])
     monkeypatch.undo()

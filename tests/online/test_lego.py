@@ -74,7 +74,7 @@ def test_a_step_minimises_divergence_and_loss(similar, eta):
 @given(stream=streams(), eta=ETA, targets=TARGETS)
 def test_a_stream_follows_the_paper(stream, eta, targets):
     V, y = stream
-    learner = LEGO(eta, *targets).partial_fit(as_pairs(V, y))
+    learner = LEGO(eta, similar_target=targets[0], dissimilar_target=targets[1]).partial_fit(as_pairs(V, y))
     M, steps = lego(V, y, eta, targets, LEAST_SHARE, LARGEST_CONDITION)
     predicted, p, tau = map(np.array, zip(*steps, strict=True))
     history = learner.history_
@@ -92,7 +92,7 @@ def test_a_stream_follows_the_paper(stream, eta, targets):
 @given(stream=streams(), eta=ETA, targets=TARGETS, cuts=st.lists(st.integers(0, 60), max_size=5))
 def test_chunks_do_not_matter(stream, eta, targets, cuts):
     pairs = as_pairs(*stream)
-    whole, parts, single = (LEGO(eta, *targets) for _ in range(3))
+    whole, parts, single = (LEGO(eta, similar_target=targets[0], dissimilar_target=targets[1]) for _ in range(3))
     whole.fit(pairs)
     for part in np.split(np.arange(len(pairs)), sorted(cuts)):
         if len(part):
@@ -101,7 +101,7 @@ def test_chunks_do_not_matter(stream, eta, targets, cuts):
         single.learn_one(pairs.X[i], pairs.X[-1], pairs.similar[i])
     M = whole.metric_.matrix
     for other in (parts, single):
-        np.testing.assert_array_equal(other._M, other._M.T)
+        np.testing.assert_array_equal(other._model.M, other._model.M.T)
         np.testing.assert_allclose(other.metric_.matrix, M, rtol=0, atol=1e-10 * np.abs(M).max())
         np.testing.assert_allclose(other.history_.tau, whole.history_.tau, rtol=1e-6, atol=1e-9)
 
@@ -109,26 +109,30 @@ def test_chunks_do_not_matter(stream, eta, targets, cuts):
 def test_the_condition_of_m_has_a_limit():
     rng = np.random.default_rng(4)
     V = rng.normal(size=(3000, 4)) * 10.0 ** rng.integers(-4, 5, size=(3000, 4))
-    learner = LEGO(1e3, 1e-3, 1e3)
+    learner = LEGO(1e3, similar_target=1e-3, dissimilar_target=1e3)
     conditions = []
     for part in np.split(np.arange(3000), 100):
         M = learner.partial_fit(as_pairs(V[part], rng.random(30) < 0.5)).metric_.matrix
         conditions.append(np.trace(M) * np.trace(np.linalg.inv(M)) / 4)
-        assert learner._inverse_trace == pytest.approx(np.trace(np.linalg.inv(M)), rel=1e-3)
+        assert learner._model.inverse_trace == pytest.approx(np.trace(np.linalg.inv(M)), rel=1e-3)
         assert np.linalg.eigvalsh(M)[0] > 0
     assert 0.5 * LARGEST_CONDITION < max(conditions) < 1.001 * LARGEST_CONDITION
 
 
 def test_no_direction_shrinks_beyond_the_limit():
     v = np.array([0.6, 0.8])
-    M = LEGO(1e30, 1e-12, 1.0).fit(as_pairs(np.tile(v, (20, 1)), np.ones(20, dtype=bool))).metric_.matrix
+    M = (
+        LEGO(1e30, similar_target=1e-12, dissimilar_target=1.0)
+        .fit(as_pairs(np.tile(v, (20, 1)), np.ones(20, dtype=bool)))
+        .metric_.matrix
+    )
     # (1 + ε)(1 + 1/ε) / 2 is at the limit.
     np.testing.assert_allclose(np.linalg.eigvalsh(M), [0.5 / LARGEST_CONDITION, 1.0], rtol=1e-6)
 
 
 def test_a_step_leaves_a_share_of_the_distance():
     v = np.array([3e6, 4e6, 0.0])
-    learner = LEGO(1.0, 1.0, 2.0).partial_fit(as_pairs(v[None], [True]))
+    learner = LEGO(1.0, similar_target=1.0, dissimilar_target=2.0).partial_fit(as_pairs(v[None], [True]))
     assert v @ learner.metric_.matrix @ v == pytest.approx(LEAST_SHARE * 25e12, rel=1e-10)
 
 
@@ -138,14 +142,14 @@ def test_a_step_leaves_a_share_of_the_distance():
 def test_any_scale_stays_definite_and_a_stream(scale, targets, d):
     rng = np.random.default_rng(1)
     pairs = as_pairs(scale * rng.normal(size=(150, d)), rng.random(150) < 0.5)
-    whole = LEGO(1.0, *targets).fit(pairs)
+    whole = LEGO(1.0, similar_target=targets[0], dissimilar_target=targets[1]).fit(pairs)
     M = whole.metric_.matrix
     assert np.isfinite(M).all()
     assert whole.metric_.is_psd
     assert np.linalg.eigvalsh(M)[0] > 0
-    np.testing.assert_array_equal(whole._M, whole._M.T)
+    np.testing.assert_array_equal(whole._model.M, whole._model.M.T)
     assert np.isfinite(whole.decision_function(pairs)).all()
-    single = LEGO(1.0, whole.similar_target_, whole.dissimilar_target_)
+    single = LEGO(1.0, similar_target=whole.similar_target_, dissimilar_target=whole.dissimilar_target_)
     for i in range(len(pairs)):
         single.learn_one(pairs.X[i], pairs.X[-1], pairs.similar[i])
     rtol = 1e-7 if targets == (1e-9, 1e9) else 1e-10  # no metric has such distances: its condition is at the limit
@@ -156,7 +160,7 @@ def test_it_finds_the_feature_that_counts_whatever_its_scale():
     rng = np.random.default_rng(2)
     V = rng.normal(size=(4000, 5)) * [0.1, 0.2, 1.0, 5.0, 10.0]
     similar = np.abs(V[:, 1]) < 0.2
-    history = LEGO(0.01, 1.0, 9.0).fit(as_pairs(V, similar)).history_
+    history = LEGO(0.01, similar_target=1.0, dissimilar_target=9.0).fit(as_pairs(V, similar)).history_
     right = history.predicted == history.y
     assert right[3000:].mean() > 0.85 > right[:300].mean() + 0.1
     assert history.p[3000:].mean() < 0.3 * history.p[:100].mean()
@@ -186,14 +190,18 @@ def test_auto_targets_of_sparse_rows(labelled):
     assert sparse.similar_target_ == pytest.approx(dense.similar_target_, rel=1e-14)
 
 
-def test_one_pair_says_nothing_about_targets(labelled):
+def test_a_stream_may_start_with_one_pair(labelled):
     X, _ = labelled
-    for learner in (LEGO(), LEGO(similar_target=1.0), LEGO(dissimilar_target=1.0)):
-        with pytest.raises(ValueError, match="give numbers, or begin with fit or partial_fit"):
-            learner.learn_one(X[0], X[1], True)
-        assert not hasattr(learner, "n_steps_")
-        learner.partial_fit(Pairs(X, [0, 1, 2], [3, 4, 5], [True, False, True])).learn_one(X[0], X[1], True)
-        assert learner.n_steps_ == 4
+    distance = np.sum((X[0] - X[1]) ** 2)
+    learner = LEGO()
+    learner.learn_one(X[0], X[1], True)
+    assert (learner.similar_target_, learner.dissimilar_target_) == pytest.approx((0.5 * distance, 1.5 * distance))
+    for one in ({"similar_target": 1.0}, {"dissimilar_target": 1.0}):
+        learner = LEGO(**one)
+        learner.learn_one(X[0], X[1], True)
+        assert 0.0 < learner.similar_target_ < learner.dissimilar_target_
+        assert learner.learn_one(X[2], X[3], False) in (True, False)
+        assert learner.n_steps_ == 2
 
 
 @pytest.mark.parametrize(
@@ -217,7 +225,7 @@ def test_targets_are_positive_and_apart_whatever_the_data(X, params, expected):
 
 def test_coinciding_points_leave_m_as_it_is():
     pairs = Pairs(np.ones((2, 3)), [0, 0], [1, 0], [True, False])
-    learner = LEGO(1.0, 1.0, 2.0).fit(pairs)
+    learner = LEGO(1.0, similar_target=1.0, dissimilar_target=2.0).fit(pairs)
     np.testing.assert_array_equal(learner.metric_.matrix, np.eye(3))
     np.testing.assert_array_equal(learner.history_.p, [1.0, 2.0])
     assert learner.n_updates_ == 0
@@ -259,7 +267,9 @@ def test_hostile_files(tmp_path, labelled, key, value):
     path = tmp_path / "model.safetensors"
     LEGO(random_state=0).fit(*labelled).save(path)
     header, arrays = read_model(path, "learner")
-    changed = {"M": np.full((5, 5), np.nan)} if key == "M" else {}
-    write_model(path, "learner", arrays | changed, header | ({} if changed else {key: value}))
+    changed = {"model.M": np.full((5, 5), np.nan)} if key == "M" else {}
+    write_model(
+        path, "learner", arrays | changed, header | {"model": header["model"] | ({} if changed else {key: value})}
+    )
     with pytest.raises(ModelFileError, match="model"):
         mahala.load_learner(path)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from mahala import PA, POLA, Metric, Pairs
+from mahala import PA, POLA, MahalanobisMetric, Pairs
 from reference.online_pairs import passive_aggressive
 
 
@@ -38,7 +38,7 @@ def separable(seed, n=150, d=4):
     M = np.zeros((d, d))
     M[0, 0] = 4.0
     X = np.vstack([V, np.zeros((1, d))])
-    return Pairs(X, np.arange(n), np.full(n, n), similar), Metric(M, 2.0)
+    return Pairs(X, np.arange(n), np.full(n, n), similar), MahalanobisMetric(M, 2.0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -52,9 +52,9 @@ def test_loss_stays_below_its_bound(seed, gamma, passes):
     assert learner.squared_loss_ == pytest.approx(learner.history_.cumulated_loss(squared=True)[-1])
     assert learner.squared_loss_ <= learner.loss_bound(comparator)
     assert learner.n_mistakes_ <= learner.loss_bound(comparator)  # a mistake costs at least 1
-    assert learner.loss_bound(Metric(comparator.matrix), threshold=2.0) == learner.loss_bound(comparator)
+    assert learner.loss_bound(MahalanobisMetric(comparator.matrix), threshold=2.0) == learner.loss_bound(comparator)
     with pytest.raises(ValueError, match="threshold"):
-        learner.loss_bound(Metric(comparator.matrix))
+        learner.loss_bound(MahalanobisMetric(comparator.matrix))
 
 
 @settings(max_examples=30, deadline=None)
@@ -66,19 +66,19 @@ def test_loss_stays_below_its_bound_where_nothing_separates(seed, gamma):
     pairs = Pairs(X, left, right, rng.random(200) < 0.5)
     learner = POLA(gamma).fit(pairs)
     A = rng.normal(size=(3, 2)) * rng.choice([0.1, 1.0])
-    comparator = Metric(A @ A.T, 1.0 + rng.random())
+    comparator = MahalanobisMetric(A @ A.T, 1.0 + rng.random())
     distances = comparator.distance(X[left], X[right], squared=True)
     losses = np.maximum(0.0, 1.0 - pairs.y * (comparator.threshold - distances))
     assert learner.squared_loss_ <= learner.loss_bound(comparator, squared_loss=np.sum(losses**2))
     with pytest.raises(ValueError, match="squared_loss"):
         POLA().fit(pairs).loss_bound(comparator, squared_loss=1.0)
     with pytest.raises(ValueError, match="3 features"):
-        learner.loss_bound(Metric(np.eye(9), 1.0))
+        learner.loss_bound(MahalanobisMetric(np.eye(9), 1.0))
 
 
 def test_a_saved_batch_conversion_knows_how_it_ended(tmp_path):
     pairs, _ = separable(0)
-    learner = POLA(epsilon=0.5, max_passes=500).fit(pairs)
+    learner = POLA(tol=0.5, max_passes=500).fit(pairs)
     learner.save(tmp_path / "pola.safetensors")
     loaded = POLA.load(tmp_path / "pola.safetensors")
     assert (loaded.n_passes_, loaded.converged_) == (learner.n_passes_, True)
@@ -86,12 +86,12 @@ def test_a_saved_batch_conversion_knows_how_it_ended(tmp_path):
 
 def test_batch_conversion_ends_with_small_losses():
     pairs, comparator = separable(0)
-    learner = POLA(epsilon=0.05, max_passes=2000).fit(pairs)
+    learner = POLA(tol=0.05, max_passes=2000).fit(pairs)
     losses = 1 - pairs.y * learner.decision_function(pairs)
     assert learner.converged_
     assert 1 < learner.n_passes_ <= learner.loss_bound(comparator) / 0.05**2
     assert losses.max() <= 0.05 + 1e-9
-    shorter = POLA(epsilon=0.05, max_passes=learner.n_passes_ - 1)
+    shorter = POLA(tol=0.05, max_passes=learner.n_passes_ - 1)
     with pytest.warns(ConvergenceWarning, match="max_passes"):
         shorter.fit(pairs)
     assert not shorter.converged_
@@ -99,8 +99,8 @@ def test_batch_conversion_ends_with_small_losses():
 
 def test_batch_conversion_with_a_kernel():
     pairs, _ = separable(1)
-    plain = POLA(epsilon=0.2, max_passes=500).fit(pairs)
-    kernel = POLA(epsilon=0.2, max_passes=500, kernel="linear").fit(pairs)
+    plain = POLA(tol=0.2, max_passes=500).fit(pairs)
+    kernel = POLA(tol=0.2, max_passes=500, kernel="linear").fit(pairs)
     assert kernel.n_passes_ == plain.n_passes_
     np.testing.assert_allclose(kernel.decision_function(pairs), plain.decision_function(pairs), atol=1e-8)
 
@@ -109,7 +109,7 @@ def test_batch_conversion_with_a_kernel():
     ("setting", "message"),
     [
         ({"gamma": -1}, "gamma"),
-        ({"epsilon": 0}, "epsilon"),
+        ({"tol": 0}, "tol"),
         ({"max_passes": 0}, "max_passes"),
         ({"rank_every": -1}, "rank"),
     ],

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import mahala
 from mahala import RDML, Pairs
 from mahala.compiled.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
+from mahala.online.rdml import RDMLModel
 from mahala.support.model_files import ModelFileError, read_model, write_model
 from reference.lego_rdml import rdml
 from strategies import streams
@@ -24,15 +25,15 @@ def as_pairs(V, y):
 
 
 def inverse_error(learner):
-    return np.abs(learner._M @ learner._R - np.eye(len(learner._M))).max()
+    return np.abs(learner._model.M @ learner._model.R - np.eye(len(learner._model.M))).max()
 
 
 @settings(max_examples=200, deadline=None)
-@given(stream=streams(), lam=LAM)
-def test_a_stream_follows_the_paper(stream, lam):
+@given(stream=streams(), eta=LAM)
+def test_a_stream_follows_the_paper(stream, eta):
     V, y = stream
-    learner = RDML(lam).partial_fit(as_pairs(V, y))
-    M, steps = rdml(V, y, lam, SHARE, FLOOR, BORDER)
+    learner = RDML(eta).partial_fit(as_pairs(V, y))
+    M, steps = rdml(V, y, eta, SHARE, FLOOR, BORDER)
     predicted, p, tau = map(np.array, zip(*steps, strict=True))
     got, history = learner.metric_.matrix, learner.history_
     np.testing.assert_allclose(got, M, rtol=0, atol=1e-9 * np.abs(M).max())
@@ -44,10 +45,10 @@ def test_a_stream_follows_the_paper(stream, lam):
 
 
 @settings(max_examples=60, deadline=None)
-@given(stream=streams(), lam=LAM, cuts=st.lists(st.integers(0, 60), max_size=5))
-def test_chunks_do_not_matter(stream, lam, cuts):
+@given(stream=streams(), eta=LAM, cuts=st.lists(st.integers(0, 60), max_size=5))
+def test_chunks_do_not_matter(stream, eta, cuts):
     pairs = as_pairs(*stream)
-    whole, parts, single = (RDML(lam) for _ in range(3))
+    whole, parts, single = (RDML(eta) for _ in range(3))
     whole.fit(pairs)
     for part in np.split(np.arange(len(pairs)), sorted(cuts)):
         if len(part):
@@ -56,7 +57,7 @@ def test_chunks_do_not_matter(stream, lam, cuts):
         single.learn_one(pairs.X[i], pairs.X[-1], pairs.similar[i])
     M = whole.metric_.matrix
     for other in (parts, single):
-        np.testing.assert_array_equal(other._M, other._M.T)
+        np.testing.assert_array_equal(other._model.M, other._model.M.T)
         np.testing.assert_allclose(other.metric_.matrix, M, rtol=0, atol=1e-10 * np.abs(M).max())
         np.testing.assert_allclose(other.history_.tau, whole.history_.tau, rtol=1e-6, atol=1e-9)
 
@@ -79,7 +80,7 @@ def test_without_the_limits_it_is_the_papers_rule():
 
 def test_a_step_takes_half_of_what_is_above_the_floor():
     v = np.array([3.0, 4.0])
-    learner = RDML(lam=1.0).partial_fit(as_pairs(v[None], [True]))
+    learner = RDML(eta=1.0).partial_fit(as_pairs(v[None], [True]))
     # From I along v: eigenvalue 1, floor 1e-3.
     expected = 1 - 0.5 * (1 - 1e-3)
     np.testing.assert_allclose(np.linalg.eigvalsh(learner.metric_.matrix), [expected, 1.0], rtol=1e-14)
@@ -108,8 +109,8 @@ def test_rounding_does_not_decide_at_the_border():
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("d", [3, 33])
 def test_no_drift_over_a_long_stream(monkeypatch, scale, d):
-    invert, made = RDML._invert, []
-    monkeypatch.setattr(RDML, "_invert", lambda self: made.append(1) or invert(self))
+    invert, made = RDMLModel._invert, []
+    monkeypatch.setattr(RDMLModel, "_invert", lambda self: made.append(1) or invert(self))
     rng = np.random.default_rng(1)
     V = scale * rng.normal(size=(15_000, d))
     y = np.where(np.square(V[:, 0]) + 0.3 * np.square(V).mean(axis=1) < scale**2, 1, -1).astype(np.int8)
@@ -117,7 +118,7 @@ def test_no_drift_over_a_long_stream(monkeypatch, scale, d):
     assert learner.n_updates_ > 100
     assert inverse_error(learner) < 1e-9
     assert np.linalg.eigvalsh(learner.metric_.matrix)[0] > 0
-    for matrix in (learner._M, learner._R):
+    for matrix in (learner._model.M, learner._model.R):
         np.testing.assert_array_equal(matrix, matrix.T)
     assert len(made) >= learner.n_updates_ // (MOST_CORRECTIONS + 64)
 
@@ -133,13 +134,13 @@ def test_the_inverse_stays_accurate_where_m_grows_and_shrinks(d, scale, seed):
     np.testing.assert_allclose(got, M, rtol=0, atol=1e-10 * np.abs(M).max())
 
 
-@pytest.mark.parametrize("lam", [1e-9, 0.1, 1e9, 1e100])
+@pytest.mark.parametrize("eta", [1e-9, 0.1, 1e9, 1e100])
 @pytest.mark.parametrize("scales", [[1e-150], [1e-30], [1e-5, 1.0, 1e5], [1e5], [1e30], [1e-20, 1e20], [1e59]])
-def test_any_scale_stays_definite(lam, scales):
+def test_any_scale_stays_definite(eta, scales):
     rng = np.random.default_rng(3)
     V = rng.choice(scales, size=(400, 1)) * rng.normal(size=(400, 5))
     pairs = as_pairs(V, rng.random(400) < 0.5)
-    learner = RDML(lam).fit(pairs)
+    learner = RDML(eta).fit(pairs)
     assert np.isfinite(learner.metric_.matrix).all()
     assert learner.metric_.is_psd
     values = np.linalg.eigvalsh(learner.metric_.matrix)
@@ -158,11 +159,11 @@ def test_coinciding_points_leave_m_as_it_is():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"lam": 0.0}, "lam must be"),
-        ({"lam": -1.0}, "lam must be"),
-        ({"lam": np.nan}, "lam must be"),
-        ({"lam": "auto"}, "lam must be"),
-        ({"lam": True}, "lam must be"),
+        ({"eta": 0.0}, "eta must be"),
+        ({"eta": -1.0}, "eta must be"),
+        ({"eta": np.nan}, "eta must be"),
+        ({"eta": "auto"}, "eta must be"),
+        ({"eta": True}, "eta must be"),
         ({"n_steps": 1.5}, "n_steps must be"),
         ({"n_pairs": -1}, "n_pairs must be"),
         ({"balance": "half"}, "balance must be"),
@@ -175,7 +176,8 @@ def test_bad_parameters(labelled, params, message):
 
 def rewrite(path, header_changes, array_changes):
     header, arrays = read_model(path, "learner")
-    write_model(path, "learner", arrays | array_changes, header | header_changes)
+    changed = {f"model.{name}": array for name, array in array_changes.items()}
+    write_model(path, "learner", arrays | changed, header | {"model": header["model"] | header_changes})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import mahala
-from mahala import Metric, Pairs, Triplets
+from mahala import BilinearMetric, Metric, Pairs, Triplets
 
 ROUNDING = 1.0 + 1e-9
 each_seed = pytest.mark.parametrize("seed", [0, 1])
@@ -119,7 +119,7 @@ def test_ogd(seed, init, eta):
 @pytest.mark.parametrize(("eta", "lam"), [(0.003, 0.1), (0.05, 0.02), (0.05, 1.0)])
 def test_sors(seed, init, penalty, eta, lam):
     rows, U = separable_triplets(seed)
-    learner = mahala.SORS(eta, lam, penalty, init=init, storage="sparse" if seed else "dense")
+    learner = mahala.SORS(eta, lam=lam, penalty=penalty, init=init, storage="sparse" if seed else "dense")
     for regret, bound in sors_regrets(learner, rows, comparators(U, seed), eta, lam, penalty == "offdiagonal"):
         assert regret <= bound * ROUNDING
 
@@ -131,7 +131,7 @@ def test_gradient_steps_all_one_way_are_the_worst_case(init, lam):
     eta = 0.01
     distance, speed = 2.0 - (init == "identity"), eta * (0.5 - lam)
     rows, U = one_direction(int(distance / speed))
-    for learner in [mahala.SORS(eta, lam, init=init)] + [mahala.OGD(eta, init=init)] * (lam == 0.0):
+    for learner in [mahala.SORS(eta, lam=lam, init=init)] + [mahala.OGD(eta, init=init)] * (lam == 0.0):
         [(regret, bound)] = sors_regrets(learner, rows, [U], eta, lam, False)
         assert 0.95 * bound < regret <= bound * ROUNDING
 
@@ -164,7 +164,9 @@ def adasors_regrets(learner, rows, comparators, eta, lam, delta, off_diagonal):
 @pytest.mark.parametrize(("eta", "lam", "delta"), [(0.1, 0.01, 0.1), (1.0, 0.1, 1e-6), (0.1, 0.3, 10.0)])
 def test_adasors(seed, init, penalty, eta, lam, delta):
     rows, U = separable_triplets(seed)
-    learner = mahala.AdaSORS(eta, lam, delta, penalty, init=init, storage="sparse" if seed else "dense")
+    learner = mahala.AdaSORS(
+        eta, lam=lam, delta=delta, penalty=penalty, init=init, storage="sparse" if seed else "dense"
+    )
     regrets = adasors_regrets(learner, rows, comparators(U, seed), eta, lam, delta, penalty == "offdiagonal")
     for regret, bound in regrets:
         assert regret <= bound * ROUNDING
@@ -178,11 +180,15 @@ def test_adaptive_steps_all_one_way(init):
     distance = 2.0 - (init == "identity")
     eta = 0.02 * distance
     rows, U = one_direction(int((0.75 * distance / (2 * eta)) ** 2))
-    [(regret, bound)] = adasors_regrets(mahala.AdaSORS(eta, 0.0, 1e-12, init=init), rows, [U], eta, 0.0, 1e-12, False)
+    [(regret, bound)] = adasors_regrets(
+        mahala.AdaSORS(eta, lam=0.0, delta=1e-12, init=init), rows, [U], eta, 0.0, 1e-12, False
+    )
     assert 0.35 * bound < regret <= bound * ROUNDING
     eta, delta = 1.0, 200.0
     rows, U = one_direction(int(distance * delta / 0.5))
-    [(regret, bound)] = adasors_regrets(mahala.AdaSORS(eta, 0.0, delta, init=init), rows, [U], eta, 0.0, delta, False)
+    [(regret, bound)] = adasors_regrets(
+        mahala.AdaSORS(eta, lam=0.0, delta=delta, init=init), rows, [U], eta, 0.0, delta, False
+    )
     assert 0.85 * bound < regret <= bound * ROUNDING
 
 
@@ -246,7 +252,7 @@ def test_mistakes_of_short_steps():
     """From -1 to 1 by steps of C, half of the way on the wrong side of zero: a quarter of the bound."""
     C = 0.002
     rows, U = one_direction(1000, length=1.0)
-    learner = mahala.OASIS(C, init=Metric([[-1.0]], kind="bilinear"))
+    learner = mahala.OASIS(C, init=BilinearMetric([[-1.0]]))
     gained, bound, largest = pa_sums(learner, rows, U)
     assert 0.99 * bound < gained <= bound * ROUNDING
     assert 0.99 * bound / 4 < learner.n_mistakes_ / max(largest, 1 / C) <= bound
@@ -300,7 +306,7 @@ def aroma_sums(learner, rows, U):
 @pytest.mark.parametrize("r", [0.1, 1.0, 100.0])
 def test_aroma(seed, init, covariance, r):
     rows, U = separable_triplets(seed)
-    learner = mahala.AROMA(r, covariance, init=init)
+    learner = mahala.AROMA(r, covariance=covariance, init=init)
     gained, first, growth, most = aroma_sums(learner, rows, U)
     assert gained <= (first + growth) * ROUNDING
     assert 0.0 <= growth <= most * ROUNDING
@@ -322,7 +328,7 @@ def test_mistakes_of_aroma_become_rare(seed, covariance):
     """No theorem says so; on a separable stream that comes again and again they do not stop soon, but become fewer."""
     rows, _ = separable_triplets(seed, n=100)
     triplets = Triplets.from_array(rows)
-    learner = mahala.AROMA(1.0, covariance)
+    learner = mahala.AROMA(1.0, covariance=covariance)
     mistakes = []
     for _ in range(64):
         learner.partial_fit(triplets)
@@ -375,7 +381,7 @@ def lego_sums(eta, targets, V, y, U):
 
         Σ (ŷ_t - y_t)² ≤ 2 (B² + 1/η) D(U, I).
     """
-    learner = mahala.LEGO(eta, *targets)
+    learner = mahala.LEGO(eta, similar_target=targets[0], dissimilar_target=targets[1])
     M = run_pairs(learner, V, y)
     before, after = (np.einsum("ti,tij,tj->t", V, models, V) for models in (M[:-1], M[1:]))
     target = np.where(y > 0, *targets)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mahala
-from mahala import Metric, Triplets
+from mahala import BilinearMetric, Triplets
 from mahala.online.storage.gram import fit_gram
 from mahala.online.storage.similarity_model import SimilarityModel
 from mahala.online.storage.sparse_model import SparseModel
@@ -22,15 +22,18 @@ ETA, LAM, DELTA, C, R = 0.125, 0.0625, 0.25, 0.0625, 2.0
 CASES = {
     "OGD": (mahala.OGD(ETA), lambda t, M: reference.ogd(t, M, ETA)),
     "OASIS": (mahala.OASIS(C), lambda t, M: reference.oasis(t, M, C)),
-    "SORS-I": (mahala.SORS(ETA, LAM), lambda t, M: reference.sors(t, M, ETA, LAM, False)),
-    "SORS-II": (mahala.SORS(ETA, LAM, "offdiagonal"), lambda t, M: reference.sors(t, M, ETA, LAM, True)),
-    "AdaSORS-I": (mahala.AdaSORS(ETA, LAM, DELTA), lambda t, M: reference.adasors(t, M, ETA, LAM, DELTA, False)),
+    "SORS-I": (mahala.SORS(ETA, lam=LAM), lambda t, M: reference.sors(t, M, ETA, LAM, False)),
+    "SORS-II": (mahala.SORS(ETA, lam=LAM, penalty="offdiagonal"), lambda t, M: reference.sors(t, M, ETA, LAM, True)),
+    "AdaSORS-I": (
+        mahala.AdaSORS(ETA, lam=LAM, delta=DELTA),
+        lambda t, M: reference.adasors(t, M, ETA, LAM, DELTA, False),
+    ),
     "AdaSORS-II": (
-        mahala.AdaSORS(ETA, LAM, DELTA, "offdiagonal"),
+        mahala.AdaSORS(ETA, lam=LAM, delta=DELTA, penalty="offdiagonal"),
         lambda t, M: reference.adasors(t, M, ETA, LAM, DELTA, True),
     ),
     "AROMA": (mahala.AROMA(R), lambda t, M: reference.aroma(t, M, R, False)),
-    "AROMA diagonal": (mahala.AROMA(R, "diagonal"), lambda t, M: reference.aroma(t, M, R, True)),
+    "AROMA diagonal": (mahala.AROMA(R, covariance="diagonal"), lambda t, M: reference.aroma(t, M, R, True)),
 }
 STORAGES = {name: ("dense", "sparse", "gram") if name in ("OGD", "OASIS") else ("dense", "sparse") for name in CASES}
 STORAGES["AROMA"] = ("dense",)
@@ -141,7 +144,7 @@ def test_starts_from_any_metric(name, storage, average, sparse_start):
     X = rng.normal(size=(15, 70)) * (rng.random((15, 70)) < 0.3)
     start = rng.normal(size=(70, 70)) * (rng.random((70, 70)) < 0.2)
     triplets = Triplets(X, *rng.integers(0, 15, (3, 50)))
-    metric = Metric(sp.csr_array(start) if sparse_start else start, kind="bilinear")
+    metric = BilinearMetric(sp.csr_array(start) if sparse_start else start)
     learner = type(learner)(**learner.get_params() | {"storage": storage, "average": average, "init": metric})
     agree(learner.fit(triplets), expected(spelled_out(triplets), start), average)
 
@@ -154,7 +157,7 @@ def test_parameters_may_change_in_a_stream(storage, average):
     X = rng.normal(size=(12, 8)) * (rng.random((12, 8)) < 0.4)
     triplets = Triplets(X, *rng.integers(0, 12, (3, 80)))
     first, second = spelled_out(triplets[:40]), spelled_out(triplets[40:])
-    stream = mahala.SORS(0.1, 0.05, storage=storage, average=average).partial_fit(triplets[:40])
+    stream = mahala.SORS(0.1, lam=0.05, storage=storage, average=average).partial_fit(triplets[:40])
     stream.set_params(eta=0.2, lam=0.01).partial_fit(triplets[40:])
     M, mean, _ = reference.sors(first, np.eye(8), 0.1, 0.05, False)
     M, mean_2, _ = reference.sors(second, M, 0.2, 0.01, False)
@@ -190,7 +193,7 @@ def test_the_clock_of_float32_starts_again_before_it_loses_steps(monkeypatch):
     settled = []
     monkeypatch.setattr(SimilarityModel, "settle", _counting(SimilarityModel.settle, settled))
     learners = [
-        mahala.SORS(0.1, 0.05, storage=storage, average=a).fit(triplets)
+        mahala.SORS(0.1, lam=0.05, storage=storage, average=a).fit(triplets)
         for storage in ("dense", "sparse")
         for a in (False, True)
     ]
@@ -245,8 +248,8 @@ def test_small_rooms_grow(monkeypatch):
     monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_TABLE", 4)
     X, y = sparse_text(seed=1)
     triplets = Triplets.from_labels(X, y, 150, random_state=0)
-    opened = mahala.AdaSORS(0.1, 0.01, storage="sparse").partial_fit(triplets)
-    known = mahala.AdaSORS(0.1, 0.01, storage="dense").fit(triplets)
+    opened = mahala.AdaSORS(0.1, lam=0.01, storage="sparse").partial_fit(triplets)
+    known = mahala.AdaSORS(0.1, lam=0.01, storage="dense").fit(triplets)
     assert abs(opened.metric_.matrix - sp.csr_array(known.metric_.matrix)).max() < 1e-12
 
 
@@ -284,10 +287,10 @@ def test_sors_forgets_zeros_rather_than_run_out_of_memory(monkeypatch):
     dropped = []
     drop = SparseModel._drop_zeros
     monkeypatch.setattr(SparseModel, "_drop_zeros", lambda self: dropped.append(drop(self)) or dropped[-1])
-    learner = mahala.SORS(0.1, 0.5, storage="sparse", max_memory=2**22 + 60_000).partial_fit(triplets)
+    learner = mahala.SORS(0.1, lam=0.5, storage="sparse", max_memory=2**22 + 60_000).partial_fit(triplets)
     assert dropped
     assert all(dropped)
-    expected = mahala.SORS(0.1, 0.5, storage="dense").partial_fit(triplets)
+    expected = mahala.SORS(0.1, lam=0.5, storage="dense").partial_fit(triplets)
     assert abs(learner.metric_.matrix - sp.csr_array(expected.metric_.matrix)).max() < 1e-12
 
 
@@ -352,16 +355,16 @@ def test_what_was_fitted_within_max_memory_can_be_copied_and_loaded(tmp_path, mo
     columns = np.concatenate([np.arange(64 * block, 64 * block + 33) for block in range(20)])
     X = sp.csr_matrix((rng.random(30 * len(columns)), np.tile(columns, 30), np.arange(31) * len(columns)), (30, 1280))
     triplets = Triplets(X, *rng.integers(0, 30, (3, 50)))
-    learner = mahala.SORS(0.1, 2e-5, init="zero", storage="sparse")
+    learner = mahala.SORS(0.1, lam=2e-5, init="zero", storage="sparse")
     model = learner.fit(triplets)._model
     needed = model.store.payload.nbytes + model.store.table.nbytes
-    limited = mahala.SORS(0.1, 2e-5, init="zero", storage="sparse", max_memory=needed).fit(triplets)
+    limited = mahala.SORS(0.1, lam=2e-5, init="zero", storage="sparse", max_memory=needed).fit(triplets)
     limited.save(tmp_path / "model.safetensors")
     for other in (mahala.load_learner(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(limited))):
         assert abs(other.metric_.matrix - learner.metric_.matrix).max() == 0.0
         assert other._model.clock == 50
     with pytest.raises(MemoryError, match="max_memory"):
-        mahala.SORS(0.1, 2e-5, init="zero", storage="sparse", max_memory=needed - 1).fit(triplets)
+        mahala.SORS(0.1, lam=2e-5, init="zero", storage="sparse", max_memory=needed - 1).fit(triplets)
 
 
 def test_a_full_store_keeps_its_entries_when_memory_runs_out(monkeypatch):
@@ -369,10 +372,10 @@ def test_a_full_store_keeps_its_entries_when_memory_runs_out(monkeypatch):
     monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_TABLE", 1024)
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 3000, random_state=0)
-    learner = mahala.SORS(0.1, 1e-9, storage="sparse", max_memory=150_000).partial_fit(triplets[:1])
+    learner = mahala.SORS(0.1, lam=1e-9, storage="sparse", max_memory=150_000).partial_fit(triplets[:1])
     with pytest.raises(MemoryError, match="max_memory"):
         learner.partial_fit(triplets[1:])
-    expected = mahala.SORS(0.1, 1e-9, storage="sparse").partial_fit(triplets[: learner.n_steps_])
+    expected = mahala.SORS(0.1, lam=1e-9, storage="sparse").partial_fit(triplets[: learner.n_steps_])
     assert 1 < learner.n_steps_ < 3000
     assert abs(learner.metric_.matrix - expected.metric_.matrix).max() < 1e-12
 
@@ -382,6 +385,6 @@ def test_max_memory_counts_for_streams_and_starts_too():
     triplets = Triplets.from_labels(X, y, 50, random_state=0)
     learner = mahala.SORS(max_memory=1e8).partial_fit(triplets)  # a full matrix would take more
     assert sp.issparse(learner.metric_.matrix)
-    start = Metric(np.ones((300, 300)), kind="bilinear")
+    start = BilinearMetric(np.ones((300, 300)))
     with pytest.raises(MemoryError, match="max_memory"):
         mahala.OASIS(init=start, storage="sparse", max_memory=10_000).fit(Triplets(X[:, :300], [0], [1], [2]))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 
-from mahala.metric import Metric
-from mahala.online.similarity_learner import SimilarityLearner, Storage
+from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.covariance_model import CovarianceModel
-from mahala.online.storage.similarity_model import Rule, SimilarityModel
-from mahala.support.params import is_number
+from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule
+from mahala.support.params import Where, between
 
 # What a step adds to an inverse variance, up to the fourth power of a feature over r, does not overflow.
 SMALLEST_R = 1e-50
 
 
+@dataclass(eq=False, repr=False)
 class AROMA(SimilarityLearner):
     r"""Online learning of a bilinear similarity with confidence: AROW on the matrix, with covariance Λ ⊗ Γ.
 
@@ -27,7 +28,7 @@ class AROMA(SimilarityLearner):
     r : float
         Regularization: the larger, the shorter the steps and the slower confidence grows.
     covariance : "full" or "diagonal"
-        Whether Λ and Γ are full matrices or diagonal. Full ones cost O(d²) a step and memory for three matrices, so
+        Whether Λ and Γ are full matrices or diagonal. Full ones cost O(d²) per step and memory for three matrices, so
         they are for some thousand features at most; with diagonal ones a step costs O(nnz(x) · nnz(q)).
     init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
 
@@ -45,48 +46,24 @@ class AROMA(SimilarityLearner):
     0.99
     """
 
-    def __init__(
-        self,
-        r: float = 1.0,
-        covariance: Literal["full", "diagonal"] = "full",
-        init: Literal["identity", "zero"] | Metric = "identity",
-        average: bool = False,
-        n_triplets: int = 100_000,
-        storage: Storage = "auto",
-        dtype: Literal["float64", "float32"] = "float64",
-        max_memory: float | None = None,
-        record: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.r = r
-        self.covariance = covariance
-        self.init = init
-        self.average = average
-        self.n_triplets = n_triplets
-        self.storage = storage
-        self.dtype = dtype
-        self.max_memory = max_memory
-        self.record = record
-        self.random_state = random_state
+    r: Annotated[float, Where(between(SMALLEST_R), f"a number of at least {SMALLEST_R:g}")] = 1.0
+    _: KW_ONLY
+    covariance: Literal["full", "diagonal"] = "full"
 
-    def _rule(self) -> Rule:
+    def _rule(self) -> SimilarityRule:
         r = float(self.r)
-        return Rule(1.0, r, np.inf, average=bool(self.average), r=r)
+        return SimilarityRule(1.0, r, np.inf, average=bool(self.average), r=r, max_memory=self.max_memory)
 
-    def _make_model(self, storage: str) -> SimilarityModel:
+    def _model_in(self, storage: str) -> SimilarityModel:
         if self.covariance == "diagonal":
-            return super()._make_model(storage)
-        shape = self.n_features_in_, self.n_item_features_
-        return CovarianceModel(shape, self._start_value(), self._rule(), self.max_memory)
+            return super()._model_in(storage)
+        rule = self._rule()
+        self._check_shape(rule)
+        return CovarianceModel((self.n_features_in_, self.n_item_features_), self._start_value(), rule)
 
     def _check_params(self) -> None:
-        if not (is_number(self.r) and SMALLEST_R <= self.r < np.inf):
-            raise ValueError(f"r must be a number from {SMALLEST_R:g} up, got {self.r!r}")
-        if self.covariance not in ("full", "diagonal"):
-            raise ValueError(f"covariance must be 'full' or 'diagonal', got {self.covariance!r}")
         if self.covariance == "full" and (self.storage == "sparse" or self.dtype != "float64"):
             raise ValueError(
                 "covariance='full' fills the whole matrix, in float64: use storage 'auto' or 'dense' and "
                 f"dtype='float64', or covariance='diagonal'; got storage={self.storage!r}, dtype={self.dtype!r}"
             )
-        super()._check_params()

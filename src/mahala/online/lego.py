@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from sklearn.utils.validation import check_is_fitted
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
 
 from mahala.comparisons import Pairs
 from mahala.comparisons.target_distances import check_targets, squared_distances, targets_for
 from mahala.compiled.rank_one import stream_lego
-from mahala.learner import Arrays
-from mahala.online.definite_learner import DefiniteLearner, empty_steps, is_positive, writeable
-from mahala.online.online_learner import Signs
-from mahala.online.storage.pair_model import Floats, Steps
+from mahala.online.pair_learner import PairLearner
+from mahala.online.storage.definite_model import DefiniteModel
+from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.pair_model import PairChunk
 from mahala.support.model_files import ModelFileError, number_value
+from mahala.support.params import Count, Positive
 
 
-class LEGO(DefiniteLearner):
+@dataclass(eq=False, repr=False)
+class LEGO(PairLearner):
     r"""Online learning of a Mahalanobis metric from pairs that are to be at given distances.
 
     A pair, v = x - x', is to be at the squared distance y: one target for similar pairs, a larger one for dissimilar
@@ -36,7 +37,8 @@ class LEGO(DefiniteLearner):
     similar_target, dissimilar_target : float or "auto"
         Squared distances at which similar and dissimilar pairs are to be. "auto" takes the 5th and the 95th percentile
         of the squared Euclidean distances of the first pairs that it sees: those of `fit`, or the first chunk of
-        `partial_fit`.
+        `partial_fit`. A stream that starts with a single pair takes half of its squared distance and one and a half
+        times it; give numbers if you know the scale.
     n_pairs : int or "auto"
         Pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
     n_steps : int or "auto"
@@ -44,12 +46,12 @@ class LEGO(DefiniteLearner):
     balance : float or None
         Share of similar pairs among those drawn from labels; None draws uniformly from all pairs.
     record : bool
-        Keep `history_`. It grows by 18 bytes a step: turn it off for a stream without end.
+        Keep `history_`. It grows by 18 bytes per step: turn it off for an endless stream.
     random_state : int, RandomState, Generator or None
 
     Attributes
     ----------
-    metric_ : Metric, what has been learned so far
+    metric_ : MahalanobisMetric, what has been learned so far
     similar_target_, dissimilar_target_ : float, the targets in force
     threshold_ : float, the mean of the two targets
     components_, n_features_in_, feature_names_in_
@@ -69,97 +71,66 @@ class LEGO(DefiniteLearner):
     True
     """
 
-    _n_matrices = 2
-    _stream_params = ("similar_target", "dissimilar_target")
+    eta: Positive = 0.1
+    _: KW_ONLY
+    similar_target: Literal["auto"] | Positive = "auto"
+    dissimilar_target: Literal["auto"] | Positive = "auto"
+    n_steps: Literal["auto"] | Count = "auto"
 
-    _targets: tuple[float, float] | None
-    _inverse_trace: float  # tr M⁻¹
+    _fixed: ClassVar = ("similar_target", "dissimilar_target")
 
-    def __init__(
-        self,
-        eta: float = 0.1,
-        similar_target: float | Literal["auto"] = "auto",
-        dissimilar_target: float | Literal["auto"] = "auto",
-        n_pairs: int | Literal["auto"] = "auto",
-        n_steps: int | Literal["auto"] = "auto",
-        balance: float | None = None,
-        record: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.eta = eta
-        self.similar_target = similar_target
-        self.dissimilar_target = dissimilar_target
-        self.n_pairs = n_pairs
-        self.n_steps = n_steps
-        self.balance = balance
-        self.record = record
-        self.random_state = random_state
+    def _check_params(self) -> None:
+        check_targets(self.similar_target, self.dissimilar_target)
+
+    def _rule(self) -> float:
+        return float(self.eta)
+
+    def _first_model(self, comparisons: Pairs, known: bool) -> LEGOModel:
+        low, high = self.similar_target, self.dissimilar_target
+        if isinstance(low, str) or isinstance(high, str):
+            low, high = targets_for(squared_distances(comparisons), low, high)
+        return LEGOModel(self.n_features_in_, (float(low), float(high)))
+
+    def _stored_model(self, header: dict[str, Any]) -> LEGOModel:
+        return LEGOModel(self.n_features_in_, (1.0, 2.0))
 
     @property
     def similar_target_(self) -> float:
         """The squared distance at which similar pairs are to be."""
-        return self._targets_in_force()[0]
+        self._check_fitted()
+        return float(self._model.targets[0])
 
     @property
     def dissimilar_target_(self) -> float:
         """The squared distance at which dissimilar pairs are to be."""
-        return self._targets_in_force()[1]
+        self._check_fitted()
+        return float(self._model.targets[1])
 
-    def _targets_in_force(self) -> tuple[float, float]:
-        check_is_fitted(self, "n_steps_")
-        assert self._targets is not None, "the first pairs set the targets"
-        return self._targets
 
-    @property
-    def _threshold(self) -> float:
-        return 0.5 * sum(self._targets_in_force())
+class LEGOModel(DefiniteModel):
+    """M, the trace of its inverse, and the two targets, with the threshold midway."""
 
-    def _start(self) -> None:
-        super()._start()
-        self._targets = None
-        self._inverse_trace = float(self.n_features_in_)
+    n_matrices = 2
 
-    def _feed_for(self, pairs: Pairs, n_steps: int) -> None:
-        if self._targets is None:
-            self._targets = self._first_targets(pairs)
-        super()._feed_for(pairs, n_steps)
+    def __init__(self, d: int, targets: tuple[float, float]) -> None:
+        super().__init__(d, 0.5 * sum(targets))
+        self.targets = targets
+        self.inverse_trace = float(d)  # tr M⁻¹
 
-    def _first_targets(self, pairs: Pairs) -> tuple[float, float]:
-        """The targets given, or else those that the first pairs suggest."""
-        low, high = self.similar_target, self.dissimilar_target
-        if not isinstance(low, str) and not isinstance(high, str):
-            return float(low), float(high)
-        if len(pairs) < 2:
-            raise ValueError(
-                "similar_target and dissimilar_target are 'auto', percentiles of the distances of the first pairs, and "
-                "one pair has none: give numbers, or begin with fit or partial_fit on several pairs"
-            )
-        return targets_for(squared_distances(pairs), low, high)
+    def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
+        self.own("M")
+        self.inverse_trace = stream_lego(*chunk, self.M, self.outside, self.inverse_trace, rule, self.targets, *steps)
+        self.n_steps += len(steps.p)
 
-    def _steps(self, V: Floats, y: Signs) -> Steps:
-        self._M = writeable(self._M)
-        steps = empty_steps(len(y))
-        self._inverse_trace = stream_lego(
-            V, y, self._M, self._outside, self._inverse_trace, float(self.eta), self._targets_in_force(), *steps
-        )
-        return steps
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        header, arrays = super().get_state()
+        low, high = self.targets
+        return header | {"similar_target": low, "dissimilar_target": high, "inverse_trace": self.inverse_trace}, arrays
 
-    def _check_params(self) -> None:
-        if not is_positive(self.eta):
-            raise ValueError(f"eta must be a positive number, got {self.eta!r}")
-        check_targets(self.similar_target, self.dissimilar_target)
-        super()._check_params()
-
-    def _get_state(self) -> tuple[dict[str, object], Arrays]:
-        header, arrays = super()._get_state()
-        low, high = self._targets_in_force()
-        targets = {"similar_target": low, "dissimilar_target": high}
-        return header | targets | {"inverse_trace": self._inverse_trace}, arrays
-
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        super()._set_state(header, arrays)
-        low, high = (number_value(header, name) for name in self._stream_params)
+    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+        super().set_state(header, arrays, n_steps)
+        low, high = (number_value(header, name) for name in ("similar_target", "dissimilar_target"))
         if not 0.0 < low < high:
             raise ModelFileError(f"the targets should be positive, the first below the second, found {low} and {high}")
-        self._targets = low, high
-        self._inverse_trace = number_value(header, "inverse_trace", least=0.0)
+        self.targets, self.b = (low, high), 0.5 * (low + high)
+        self.inverse_trace = number_value(header, "inverse_trace", least=0.0)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
 
-from mahala.metric import Metric
-from mahala.online.similarity_learner import SimilarityLearner, Storage
-from mahala.online.storage.similarity_model import Rule
-from mahala.support.validation import check_positive
+from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.storage.similarity_model import SimilarityRule
+from mahala.support.params import Positive
 
 
+@dataclass(eq=False, repr=False)
 class OASIS(SimilarityLearner):
     r"""Online learning of a bilinear similarity xᵀ M x' from triplets, as little change as needed in each step.
 
@@ -59,31 +59,7 @@ class OASIS(SimilarityLearner):
     0.99
     """
 
-    def __init__(
-        self,
-        C: float = 0.1,
-        init: Literal["identity", "zero"] | Metric = "identity",
-        average: bool = False,
-        n_triplets: int = 100_000,
-        storage: Storage = "auto",
-        dtype: Literal["float64", "float32"] = "float64",
-        max_memory: float | None = None,
-        record: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.C = C
-        self.init = init
-        self.average = average
-        self.n_triplets = n_triplets
-        self.storage = storage
-        self.dtype = dtype
-        self.max_memory = max_memory
-        self.record = record
-        self.random_state = random_state
+    C: Positive = 0.1
 
-    def _rule(self) -> Rule:
-        return Rule(1.0, 0.0, float(self.C), average=bool(self.average))
-
-    def _check_params(self) -> None:
-        check_positive(self.C, "C")
-        super()._check_params()
+    def _rule(self) -> SimilarityRule:
+        return SimilarityRule(1.0, 0.0, float(self.C), average=bool(self.average), max_memory=self.max_memory)

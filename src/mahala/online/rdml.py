@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import lapack
 
-from mahala.compiled.rank_one import DONE, stream_rdml
-from mahala.learner import Arrays
-from mahala.online.definite_learner import DefiniteLearner, empty_steps, is_positive, symmetric, writeable
-from mahala.online.online_learner import Signs
-from mahala.online.storage.pair_model import Floats, Steps
+from mahala.compiled.rank_one import stream_rdml
+from mahala.online.pair_learner import PairLearner
+from mahala.online.storage.definite_model import DefiniteModel
+from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.pair_model import PairChunk, symmetric
+from mahala.support.arrays import FloatArray
 from mahala.support.model_files import finite_array, number_value
+from mahala.support.params import Count, Positive
 
 
-class RDML(DefiniteLearner):
+@dataclass(eq=False, repr=False)
+class RDML(PairLearner):
     r"""Online learning of a Mahalanobis metric that tells similar pairs, nearer than 1, from dissimilar ones.
 
     From M = I on, a pair with label y = ±1, v = x - x', at distance d = vᵀMv, leaves M as it is if y (1 - d) > 0. Else
@@ -34,7 +38,7 @@ class RDML(DefiniteLearner):
 
     Parameters
     ----------
-    lam : float
+    eta : float
         Learning rate λ.
     n_pairs : int or "auto"
         Pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
@@ -43,12 +47,12 @@ class RDML(DefiniteLearner):
     balance : float or None
         Share of similar pairs among those drawn from labels; None draws uniformly from all pairs.
     record : bool
-        Keep `history_`. It grows by 18 bytes a step: turn it off for a stream without end.
+        Keep `history_`. It grows by 18 bytes per step: turn it off for an endless stream.
     random_state : int, RandomState, Generator or None
 
     Attributes
     ----------
-    metric_ : Metric, what has been learned so far
+    metric_ : MahalanobisMetric, what has been learned so far
     threshold_ : float, 1
     components_, n_features_in_, feature_names_in_
     history_ : History, what happened at each step; its p is y (d - 1), and its τ is λ_t
@@ -63,91 +67,71 @@ class RDML(DefiniteLearner):
     >>> X, y = load_wine(return_X_y=True)
     >>> X = MinMaxScaler().fit_transform(X)
     >>> pairs = mahala.Pairs.from_labels(X, y, 1000, random_state=1)
-    >>> before = mahala.Metric.euclidean(13).distance(X[pairs.left], X[pairs.right], squared=True)
+    >>> before = mahala.MahalanobisMetric.euclidean(13).distance(X[pairs.left], X[pairs.right], squared=True)
     >>> learner = mahala.RDML(n_pairs=2000, random_state=0).fit(X, y)
     >>> bool(learner.score(pairs) > 0.1 + ((before <= 1) == pairs.similar).mean())
     True
     """
 
-    _n_matrices = 4  # M and its inverse, each read and written
+    eta: Positive = 0.1
+    _: KW_ONLY
+    n_steps: Literal["auto"] | Count = "auto"
 
-    _R: Floats | None  # M⁻¹, or None where it is to be made from M
-    _n_corrections: int  # of R, since it was made
+    def _rule(self) -> float:
+        return float(self.eta)
 
-    def __init__(
-        self,
-        lam: float = 0.1,
-        n_pairs: int | Literal["auto"] = "auto",
-        n_steps: int | Literal["auto"] = "auto",
-        balance: float | None = None,
-        record: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.lam = lam
-        self.n_pairs = n_pairs
-        self.n_steps = n_steps
-        self.balance = balance
-        self.record = record
-        self.random_state = random_state
+    def _first_model(self, comparisons: Any, known: bool) -> RDMLModel:
+        return RDMLModel(self.n_features_in_, 1.0)
 
-    @property
-    def _threshold(self) -> float:
-        return 1.0
+    def _stored_model(self, header: dict[str, Any]) -> RDMLModel:
+        return RDMLModel(self.n_features_in_, 1.0)
 
-    def _become_identity(self, d: int) -> None:
-        super()._become_identity(d)
-        self._R = np.eye(d)
 
-    def _become(self, M: Floats) -> None:
-        super()._become(M)
-        self._R = None
-        self._n_corrections = 0
+class RDMLModel(DefiniteModel):
+    """M and its inverse R, which follows M by corrections of rank one."""
 
-    def _steps(self, V: Floats, y: Signs) -> Steps:
-        self._M = writeable(self._M)
-        R = self._invert() if self._R is None else writeable(self._R)
-        self._R = R
-        steps = empty_steps(len(y))
-        done = 0
-        while done < len(y):
-            rest = slice(done, None)
-            own = (column[rest] for column in steps)
-            more, self._n_corrections, why = stream_rdml(
-                V[rest], y[rest], self._M, R, self._outside, float(self.lam), self._n_corrections, *own
-            )
-            done += more
-            if why != DONE:
-                self._R = R = self._invert()
-        return steps
+    n_matrices = 4  # M and R, each read and written
 
-    def _invert(self) -> Floats:
-        """M⁻¹ anew, by Cholesky."""
-        self._n_corrections = 0
-        factor, failed = lapack.dpotrf(np.array(self._M, order="F"), lower=1, overwrite_a=1)
+    def become(self, M: FloatArray, is_identity: bool = False) -> None:
+        super().become(M, is_identity)
+        self.R = np.eye(len(M)) if is_identity else None  # None until the inverse is computed from M
+        self.n_corrections = 0  # of R, since it was made
+
+    def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
+        self.own("M", "R")
+        V, y = chunk
+        R = self.R = self._invert() if self.R is None else self.R
+        while True:
+            arguments = V, y, self.M, R, self.outside, rule, self.n_corrections, *steps
+            done, self.n_corrections, stopped = stream_rdml(*arguments)
+            self.n_steps += done
+            if stopped:
+                R = self.R = self._invert()
+            if done == len(y):
+                return
+            V, y, steps = V[done:], y[done:], steps.part(slice(done, None))
+
+    def _invert(self) -> FloatArray:
+        """Return M⁻¹, by Cholesky."""
+        self.n_corrections = 0
+        factor, failed = lapack.dpotrf(np.array(self.M, order="F"), lower=1, overwrite_a=1)
         if failed:
             # Steps of sizes more than 1e16 apart: what is below the rounding errors of the rest becomes their size.
-            values, vectors = np.linalg.eigh(self._M)
+            values, vectors = np.linalg.eigh(self.M)
             values = np.maximum(values, 4.0 * len(values) * np.finfo(float).eps * values[-1])
-            self._M = symmetric((vectors * values) @ vectors.T)
+            self.M = symmetric((vectors * values) @ vectors.T)
             return symmetric((vectors / values) @ vectors.T)
         lower, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-        inverse: Floats = np.tril(lower)
+        inverse: FloatArray = np.tril(lower)
         inverse += np.tril(lower, -1).T
         return inverse
 
-    def _check_params(self) -> None:
-        if not is_positive(self.lam):
-            raise ValueError(f"lam must be a positive number, got {self.lam!r}")
-        super()._check_params()
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        header, arrays = super().get_state()
+        return header | {"n_corrections": self.n_corrections}, arrays | ({} if self.R is None else {"R": self.R})
 
-    def _get_state(self) -> tuple[dict[str, object], Arrays]:
-        header, arrays = super()._get_state()
-        if self._R is not None:
-            arrays["R"] = self._R
-        return header | {"n_corrections": self._n_corrections}, arrays
-
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        super()._set_state(header, arrays)
-        self._n_corrections = int(number_value(header, "n_corrections", least=0.0))
+    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+        super().set_state(header, arrays, n_steps)
+        self.n_corrections = int(number_value(header, "n_corrections", least=0.0))
         if "R" in arrays:
-            self._R = finite_array(arrays, "R", self._M.shape).copy()
+            self.R = finite_array(arrays, "R", self.M.shape).copy()

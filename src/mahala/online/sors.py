@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
 
 import numpy as np
 
-from mahala.metric import Metric
-from mahala.online.similarity_learner import LONGEST_STEP, SimilarityLearner, Storage
-from mahala.online.storage.similarity_model import Rule
-from mahala.support.params import is_number
-from mahala.support.validation import check_positive
+from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.storage.similarity_model import SimilarityRule, StepLength
+from mahala.support.params import NonNegative, Positive
 
 
+@dataclass(eq=False, repr=False)
 class SORS(SimilarityLearner):
     r"""Sparse online relative similarity: a bilinear similarity xᵀ M x' whose matrix is sparse.
 
@@ -44,42 +44,33 @@ class SORS(SimilarityLearner):
     0.99
     """
 
-    def __init__(
-        self,
-        eta: float = 0.1,
-        lam: float = 1e-6,
-        penalty: Literal["l1", "offdiagonal"] = "l1",
-        init: Literal["identity", "zero"] | Metric = "identity",
-        average: bool = False,
-        n_triplets: int = 100_000,
-        storage: Storage = "auto",
-        dtype: Literal["float64", "float32"] = "float64",
-        max_memory: float | None = None,
-        record: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.eta = eta
-        self.lam = lam
-        self.penalty = penalty
-        self.init = init
-        self.average = average
-        self.n_triplets = n_triplets
-        self.storage = storage
-        self.dtype = dtype
-        self.max_memory = max_memory
-        self.record = record
-        self.random_state = random_state
+    eta: StepLength = 0.1
+    _: KW_ONLY
+    lam: NonNegative = 1e-6
+    penalty: Literal["l1", "offdiagonal"] = "l1"
 
-    def _rule(self) -> Rule:
-        eta, off = float(self.eta), self.penalty == "offdiagonal"
-        return Rule(0.0, 0.0, eta, eta, eta * float(self.lam), off, late=True, average=bool(self.average))
+    def _rule(self) -> SimilarityRule:
+        eta = float(self.eta)
+        return SimilarityRule(
+            0.0,
+            0.0,
+            eta,
+            eta,
+            eta * float(self.lam),
+            self.penalty == "offdiagonal",
+            late=True,
+            average=bool(self.average),
+            max_memory=self.max_memory,
+        )
 
     def _check_params(self) -> None:
-        _check(self, 1.0)
-        super()._check_params()
+        rule = self._rule()
+        if not rule.theta / rule.delta < np.inf:
+            raise ValueError(f"lam must be such that thresholds are finite, got {self.lam!r} with eta={self.eta!r}")
 
 
-class AdaSORS(SimilarityLearner):
+@dataclass(eq=False, repr=False)
+class AdaSORS(SORS):
     r"""Sparse online relative similarity with step lengths that adapt to each entry (AdaGrad).
 
     As `SORS`, but with G = -x qᵀ where l > 0, else 0: H ← sqrt(H² + G²), Σ = δ + H, and
@@ -111,61 +102,8 @@ class AdaSORS(SimilarityLearner):
     0.99
     """
 
-    def __init__(
-        self,
-        eta: float = 0.1,
-        lam: float = 1e-6,
-        delta: float = 0.1,
-        penalty: Literal["l1", "offdiagonal"] = "l1",
-        init: Literal["identity", "zero"] | Metric = "identity",
-        average: bool = False,
-        n_triplets: int = 100_000,
-        storage: Storage = "auto",
-        dtype: Literal["float64", "float32"] = "float64",
-        max_memory: float | None = None,
-        record: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.eta = eta
-        self.lam = lam
-        self.delta = delta
-        self.penalty = penalty
-        self.init = init
-        self.average = average
-        self.n_triplets = n_triplets
-        self.storage = storage
-        self.dtype = dtype
-        self.max_memory = max_memory
-        self.record = record
-        self.random_state = random_state
+    _: KW_ONLY
+    delta: Positive = 0.1
 
-    def _rule(self) -> Rule:
-        eta, off = float(self.eta), self.penalty == "offdiagonal"
-        return Rule(
-            0.0,
-            0.0,
-            1.0,
-            eta,
-            eta * float(self.lam),
-            off,
-            float(self.delta),
-            late=True,
-            adaptive=True,
-            average=bool(self.average),
-        )
-
-    def _check_params(self) -> None:
-        check_positive(self.delta, "delta")
-        _check(self, float(self.delta))
-        super()._check_params()
-
-
-def _check(learner: SORS | AdaSORS, sigma: float) -> None:
-    """What both have: a step length, a penalty and its weight, whose threshold in a step is at most ηλ/σ."""
-    check_positive(learner.eta, "eta", LONGEST_STEP)
-    if not (is_number(learner.lam) and 0.0 <= learner.lam < np.inf):
-        raise ValueError(f"lam must be a number from 0 up, got {learner.lam!r}")
-    if not float(learner.eta) * float(learner.lam) / sigma < np.inf:
-        raise ValueError(f"lam must be such that thresholds are numbers, got {learner.lam!r} with eta={learner.eta!r}")
-    if learner.penalty not in ("l1", "offdiagonal"):
-        raise ValueError(f"penalty must be 'l1' or 'offdiagonal', got {learner.penalty!r}")
+    def _rule(self) -> SimilarityRule:
+        return super()._rule()._replace(upper=1.0, delta=float(self.delta), adaptive=True)

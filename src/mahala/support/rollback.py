@@ -1,4 +1,4 @@
-"""What fails halfway leaves no trace."""
+"""Restore attributes if an operation fails."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Rollback:
-    """An object whose attributes can be put back to what they were."""
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """What fails, or is interrupted, leaves the object as it was."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+@contextmanager
+def all_or_nothing(instance: object) -> Iterator[None]:
+    """Restore the attributes of an object if the block raises an exception, KeyboardInterrupt included."""
+    before = dict(vars(instance))
+    try:
+        yield
+    except BaseException:
+        vars(instance).clear()
+        vars(instance).update(before)
+        raise

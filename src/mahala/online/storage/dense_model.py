@@ -5,28 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from mahala.compiled import lazy_dense as kernels
 from mahala.compiled.triplets import Rows
-from mahala.online.storage.similarity_model import Ints, Rule, SimilarityModel, Steps, tidy
+from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
+from mahala.support.arrays import FloatArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import array_value, finite
 from mahala.support.validation import is_sparse
 
 
-def dense_bytes(shape: tuple[int, int], rule: Rule, dtype: DTypeLike) -> float:
+def dense_bytes(shape: tuple[int, int], rule: SimilarityRule, dtype: DTypeLike) -> float:
+    """Return the bytes that a full matrix takes."""
     return float(shape[0]) * shape[1] * rule.layout[0] * np.dtype(dtype).itemsize
 
 
 class DenseModel(SimilarityModel):
     """Every entry is stored, in planes of one number each."""
 
-    def __init__(self, shape: tuple[int, int], start: float, rule: Rule, dtype: DTypeLike, max_memory: float | None):
-        super().__init__(shape, start, rule, dtype, max_memory)
+    storage = "dense"
+
+    def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule, dtype: DTypeLike) -> None:
+        super().__init__(shape, start, rule, dtype)
         check_room(
             dense_bytes(shape, rule, dtype),
-            max_memory,
+            rule.max_memory,
             f"a full matrix of {shape[0]} × {shape[1]} features",
             "raise max_memory, use storage='sparse', dtype='float32' or fewer features",
         )
@@ -41,14 +46,12 @@ class DenseModel(SimilarityModel):
     def translate(self, X: Any) -> Rows:
         return csr_rows(X)
 
-    def _stream(
-        self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps
-    ) -> tuple[int, int]:
-        self._own("planes", "left", "right")
+    def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
+        self.own("planes", "left", "right")
         kernels.stream(
-            rows,
-            items,
-            *triplets,
+            chunk.rows,
+            chunk.items,
+            *chunk.numbers,
             self.planes,
             self.layout,
             self.clock,
@@ -60,16 +63,13 @@ class DenseModel(SimilarityModel):
             self.shrinkage(rule),
             *steps,
         )
-        return len(steps[0]), 0
-
-    def _make_room(self, stuck: int) -> None:
-        raise AssertionError("a full matrix is never full")
+        return len(chunk.y), 0
 
     def _settle(self) -> None:
-        self._own("planes")
+        self.own("planes")
         kernels.settle(self.planes, self.layout, self.penalty, self.clock)
 
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> FloatArray:
         M = np.empty(self.shape)
         kernels.export(self.planes, self.layout, self.penalty, self.clock, self.n_averaged, M)
         return M
@@ -79,11 +79,11 @@ class DenseModel(SimilarityModel):
         if self.layout[2]:
             self.planes[:, -1] += total.toarray() if is_sparse(total) else total
 
-    def get_state(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()
         return header, arrays | {"planes": self.planes}
 
-    def set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], n_steps: int) -> None:
+    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         super().set_state(header, arrays, n_steps)
         planes = array_value(arrays, "planes", self.dtype, self.planes.shape)
         self.planes = finite(planes, "planes").copy()

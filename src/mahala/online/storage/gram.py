@@ -1,4 +1,4 @@
-"""OASIS and OGD over a fixed set of rows: M = M₀ + XᵀΘX, learned through the rows' inner products."""
+"""Steps of OASIS and OGD over a fixed set of rows: M = M₀ + XᵀΘX, learned through the rows' inner products."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import scipy.sparse as sp
 
 from mahala.comparisons import Triplets
 from mahala.compiled import gram as kernels
-from mahala.online.storage.similarity_model import Rule, Steps
+from mahala.online.storage.model import Steps
+from mahala.online.storage.similarity_model import SimilarityRule
 from mahala.support.memory import check_room
+from mahala.support.rows import slices
 from mahala.support.validation import is_sparse
 
 # K, L and P take 512 MiB each at this number of rows.
@@ -22,19 +24,17 @@ NEAR = 2**22
 BLOCK = 4096
 
 
-def fit_gram(
-    triplets: Triplets, start: float, rule: Rule, sparse: bool, max_memory: float | None
-) -> tuple[Any, Any, Steps]:
-    """XᵀΘX after one step for each triplet, from M₀ = start · I; its sum over all models; the record of the steps.
+def fit_gram(triplets: Triplets, start: float, rule: SimilarityRule, sparse: bool) -> tuple[Any, Any, Steps]:
+    """Take a step for each triplet, from M₀ = start · I; return XᵀΘX, its sum over all models, and the steps.
 
-    Both matrices are CSR where `sparse` is asked for.
+    Both matrices are CSR if `sparse`.
     """
     T = len(triplets)
     used, numbers = np.unique(np.stack([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True)
     a, b, c = numbers.reshape(3, -1)
     check_room(
         ROOM * len(used) ** 2,
-        max_memory,
+        rule.max_memory,
         f"all inner products of {len(used)} rows",
         "raise max_memory, or use another storage",
     )
@@ -43,24 +43,22 @@ def fit_gram(
     # Around one of the rows: whole numbers stay whole, and with them ties.
     L = K if is_sparse(X) else _inner_products(X - X[_squared_norms(X - X.mean(axis=0)).argmin()])
     firsts, q_norms = np.empty(T), np.empty(T)
-    for i in range(0, T, BLOCK):
-        own = slice(i, i + BLOCK)
+    for own in slices(T, BLOCK):
         q = X[b[own]] - X[c[own]]
         firsts[own], q_norms[own] = start * _dots(X[a[own]], q), _squared_norms(q)
-    steps: Steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
+    steps = Steps.empty(T)
     kernels.stream(K, L, np.zeros_like(K), a, b, c, firsts, q_norms, rule.step(np.float64), *steps)
-    tau = steps[1]
+    tau = steps.tau
     weights = (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,)
     matrices = [_outer(X, a, b, c, weight, sparse) for weight in weights]
     return matrices[0], matrices[-1], steps
 
 
 def _outer(X: Any, a: Any, b: Any, c: Any, weights: Any, sparse: bool) -> Any:
-    """Σ_t weight_t x_a (x_b - x_c)ᵀ, from differences: what is zero in all of them is zero, not a rounding error."""
+    """Return Σ_t weight_t x_a (x_b - x_c)ᵀ, from differences: what is zero in all of them stays exactly zero."""
     X = sp.csr_matrix(X) if sparse else X
     right: Any = 0
-    for first in range(0, len(a), BLOCK):
-        own = slice(first, first + BLOCK)
+    for own in slices(len(a), BLOCK):
         q = X[b[own]] - X[c[own]]
         by_anchor = sp.csr_matrix((weights[own], (a[own], np.arange(len(a[own])))), shape=(X.shape[0], len(a[own])))
         product = by_anchor @ q
@@ -74,7 +72,7 @@ def _inner_products(X: Any) -> Any:
 
 
 def _dots(rows: Any, others: Any) -> Any:
-    """The inner product of each row with the same row of others."""
+    """Return the inner product of each row with the same row of others."""
     if is_sparse(rows):
         return np.asarray(rows.multiply(others).sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", rows, others)

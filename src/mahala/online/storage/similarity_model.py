@@ -1,28 +1,50 @@
-"""What the two ways to store a bilinear form M share: the rule of a step, the clock, late thresholds, their state."""
+"""What the storages of a bilinear form M share: the rule of a step, chunks of triplets, late thresholds, state."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from mahala.comparisons import Triplets
 from mahala.compiled.triplets import LARGEST_CHANGE, Rows, StepRule, late, late_sum
+from mahala.metric import BilinearMetric
+from mahala.online.storage.model import Arrays, Model, Steps
+from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
+from mahala.support.params import Where, is_number
+from mahala.support.rows import BLOCK_BYTES, block_size, slices
+from mahala.support.signals import uninterrupted
+from mahala.support.validation import is_sparse
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
-Steps = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int8]]  # p, τ, predicted
+# Entries of M read or written between two looks for Ctrl-C: about a second.
+CHUNK_TOUCHES = 2**25
+# From this share of zeros on, a full M that is not small is given out as a sparse matrix, which takes less memory.
+SPARSE_SHARE = 2 / 3
+SMALL = 2**16
 
-_NONE: NDArray[np.float64] = np.empty(0)
+# Longer steps than this are mistakes, not steps.
+LONGEST_STEP = 1e20
+StepLength = Annotated[
+    float,
+    Where(lambda value: is_number(value) and 0.0 < value <= LONGEST_STEP, f"a positive number up to {LONGEST_STEP:g}"),
+]
+
+_NONE: FloatArray = np.empty(0)
+_ONE = np.ones(1, dtype=np.int8)
+_FIRST, _SECOND, _THIRD = np.arange(3, dtype=np.intp)[:, np.newaxis]
+
+Numbers = tuple[IndexArray, IndexArray, IndexArray]  # of anchors, positives and negatives among the rows of a chunk
 
 
-class Rule(NamedTuple):
+class SimilarityRule(NamedTuple):
     """What a step does, for the whole family.
 
-    The step length is τ = min(upper, l / (scale s + slack)), s = (xᵀΛx)(qᵀΓq); all else as the learners say.
+    The step length is τ = min(upper, l / (scale s + slack)), s = (xᵀΛx)(qᵀΓq); the rest is described by the learners.
     """
 
     scale: float
@@ -35,7 +57,8 @@ class Rule(NamedTuple):
     late: bool = False  # whether entries are thresholded in every step
     adaptive: bool = False
     average: bool = False
-    r: float = 0.0  # of the diagonal covariances Λ and Γ; 0 where there are none
+    r: float = 0.0  # of the diagonal covariances Λ and Γ; 0 without them
+    max_memory: float | None = None  # bytes that the model may take
 
     def step(self, dtype: DTypeLike) -> StepRule:
         """The rule of the step length. AdaGrad's steps are no longer than η: only its sums must fit into M's dtype."""
@@ -54,13 +77,29 @@ class Rule(NamedTuple):
         return 1 + (self.late or self.average) + self.adaptive + self.average, self.adaptive, self.average
 
 
-class SimilarityModel(ABC):
-    """M of shape (d, e), which begins as `start` times the identity."""
+class TripletChunk(NamedTuple):
+    """Rows and items in CSR form, and the numbers of each triplet among them; y is 1 for each."""
 
-    def __init__(self, shape: tuple[int, int], start: float, rule: Rule, dtype: DTypeLike, max_memory: float | None):
+    rows: Rows
+    items: Rows
+    numbers: Numbers
+    y: SignArray
+
+    def part(self, own: slice) -> TripletChunk:
+        """The triplets of a slice."""
+        anchor, positive, negative = (column[own] for column in self.numbers)
+        return TripletChunk(self.rows, self.items, (anchor, positive, negative), self.y[own])
+
+
+class SimilarityModel(Model):
+    """M of shape (d, e), which starts as `start` times the identity."""
+
+    storage: ClassVar[str]
+
+    def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule, dtype: DTypeLike) -> None:
         self.shape = shape
         self.dtype = np.dtype(dtype)
-        self.max_memory = max_memory
+        self.max_memory = rule.max_memory
         self.layout = rule.layout
         self.penalty = rule.penalty
         self.clock = 0  # steps since all entries were last settled
@@ -68,31 +107,85 @@ class SimilarityModel(ABC):
         # m and S of a diagonal entry that no step has changed; S counts the first model.
         self.virgin = (float(start), float(start) if rule.average else 0.0)
         self.left = self.right = _NONE
+        self._known = False  # whether the triplets to come are all that there will be
 
-    def feed(self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps) -> None:
-        """One step for each triplet. A MemoryError leaves the model as it is after `n_steps` steps."""
+    def prepare(self, triplets: Triplets, n_steps: int, known: bool) -> Triplets:
+        self._known = known
+        return triplets
+
+    def chunks(
+        self, triplets: Triplets, n_steps: int, rule: SimilarityRule, stop_every: int | None
+    ) -> Iterator[TripletChunk]:
+        self.max_memory = rule.max_memory
+        for part in _parts(triplets):
+            with uninterrupted():  # new features are numbered here
+                chunk = self._translated(part)
+            if self._known and len(part) == len(triplets):
+                self.reserve(chunk)
+            size = max(1, int(CHUNK_TOUCHES / max(1.0, self.cost(touches(part)))))
+            yield from map(chunk.part, slices(len(part), size))
+
+    def _translated(self, triplets: Triplets) -> TripletChunk:
+        """Return the rows that the triplets compare, as the model takes them, and the triplets in their numbers."""
+        columns = triplets.anchor, triplets.positive, triplets.negative
+        y = np.ones(len(triplets), dtype=np.int8)
+        if triplets.items is None:
+            used, numbers = np.unique(np.stack(columns), return_inverse=True)
+            rows = self.translate(triplets.X[used])
+            anchor, positive, negative = numbers.reshape(3, -1)
+            return TripletChunk(rows, rows, (anchor, positive, negative), y)
+        used, anchor = np.unique(columns[0], return_inverse=True)
+        rows = self.translate(triplets.X[used])
+        used, numbers = np.unique(np.stack(columns[1:]), return_inverse=True)
+        positive, negative = numbers.reshape(2, -1)
+        return TripletChunk(rows, self.translate(triplets.items[used]), (anchor, positive, negative), y)
+
+    def reserve(self, chunk: TripletChunk) -> None:
+        """Make room for all that the triplets can touch, in a model that is as it started."""
+
+    def feed_one(
+        self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule
+    ) -> tuple[float, float, int]:
+        """Take a step for one triplet of dense rows; return its p, τ and predicted label."""
+        if len(x) == len(positive):
+            rows = items = self.translate(np.stack([x, positive, negative]))
+            numbers = _FIRST, _SECOND, _THIRD
+        else:
+            rows, items = self.translate(x[np.newaxis]), self.translate(np.stack([positive, negative]))
+            numbers = _FIRST, _FIRST, _SECOND
+        steps = Steps.empty(1)
+        self.feed(TripletChunk(rows, items, numbers, _ONE), rule, steps)
+        return float(steps.p[0]), float(steps.tau[0]), int(steps.predicted[0])
+
+    def feed(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> None:
+        """Take a step for each triplet; a MemoryError leaves the model as it is after `n_steps` steps."""
+        self.max_memory = rule.max_memory
         if rule.penalty != self.penalty:
             self.settle()
             self.penalty = rule.penalty
-        total = len(triplets[0])
+        total = len(chunk.y)
         most = self._longest_clock()
         done = 0
         while done < total:
             if self.clock >= most:
                 self.settle()
-            part = slice(done, min(total, done + most - self.clock))
-            taken, stuck = self._stream(
-                rows,
-                items,
-                (triplets[0][part], triplets[1][part], triplets[2][part]),
-                rule,
-                (steps[0][part], steps[1][part], steps[2][part]),
-            )
+            stop = min(total, done + most - self.clock)
+            if stop - done == total:
+                taken, stuck = self._stream(chunk, rule, steps)
+            else:
+                part = slice(done, stop)
+                taken, stuck = self._stream(chunk.part(part), rule, steps.part(part))
             self.clock += taken
             self.n_steps += taken
             done += taken
             if stuck:
                 self._make_room(stuck)
+
+    def metric(self, **about: Any) -> BilinearMetric:
+        M = self.matrix()
+        if M.size > SMALL and not is_sparse(M) and np.count_nonzero(M) <= (1.0 - SPARSE_SHARE) * M.size:
+            M = sp.csr_array(M)
+        return BilinearMetric(M, **about)
 
     def _longest_clock(self) -> int:
         """The clock counts in the numbers that M is held in, which are exact up to here."""
@@ -109,13 +202,7 @@ class SimilarityModel(ABC):
             self.virgin = (late(m, self.clock * theta), S)
         self.clock = 0
 
-    def _own(self, *names: str) -> None:
-        """Copies of arrays that are read-only since the model was loaded as a memory map."""
-        for name in names:
-            if not getattr(self, name).flags.writeable:
-                setattr(self, name, getattr(self, name).copy())
-
-    def shrinkage(self, rule: Rule) -> tuple[float, float]:
+    def shrinkage(self, rule: SimilarityRule) -> tuple[float, float]:
         """How much AROMA's covariances shrink: each by the other side's dimension."""
         d, e = self.shape
         return (1.0 / (rule.r * e), 1.0 / (rule.r * d)) if rule.r else (0.0, 0.0)
@@ -130,16 +217,14 @@ class SimilarityModel(ABC):
         return self.n_steps if self.layout[2] else 0
 
     @abstractmethod
-    def _stream(
-        self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps
-    ) -> tuple[int, int]:
-        """Steps until there is no more room: how many, and what is full."""
+    def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
+        """Take steps until there is no more room; return how many, and a code of what is full."""
 
-    @abstractmethod
-    def _make_room(self, stuck: int) -> None: ...
+    def _make_room(self, stuck: int) -> None:
+        """Make room where `_stream` found none; a full matrix always has room."""
 
-    @abstractmethod
-    def _settle(self) -> None: ...
+    def _settle(self) -> None:
+        """Bring all entries to the present, in a model whose entries are brought there late."""
 
     @abstractmethod
     def matrix(self) -> Any:
@@ -153,9 +238,11 @@ class SimilarityModel(ABC):
     def add(self, change: Any, total: Any) -> None:
         """Add a matrix to an M that is as it began, and another one to S, if that is kept."""
 
-    def get_state(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
         theta, exempt, delta = self.penalty
         header: dict[str, object] = {
+            "storage": self.storage,
+            "n_item_features": self.shape[1],
             "clock": self.clock,
             "virgin": self.virgin[0],
             "virgin_sum": self.virgin[1],
@@ -165,8 +252,7 @@ class SimilarityModel(ABC):
         }
         return header, {"left": self.left, "right": self.right}
 
-    def set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], n_steps: int) -> None:
-        """What `get_state` gave; nothing that compiled code could stumble over gets through."""
+    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         self.n_steps = n_steps
         self.clock = int(number_value(header, "clock", least=0.0))
         if self.clock > min(n_steps, self._longest_clock()) or n_steps > np.iinfo(np.int64).max:
@@ -195,7 +281,7 @@ class SimilarityModel(ABC):
             raise ModelFileError("AdaGrad's sums should not be negative")
 
 
-def _shares(arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _shares(arrays: Arrays, name: str, shape: tuple[int, ...]) -> FloatArray:
     """What is left of variances that began as 1."""
     array = finite_array(arrays, name, shape).copy()
     if array.min() < 0.0 or array.max() > 1.0:
@@ -209,3 +295,20 @@ def tidy(X: Any) -> Any:
     rows.sum_duplicates()
     rows.eliminate_zeros()
     return rows
+
+
+def touches(triplets: Triplets) -> float:
+    """Return how many entries of M a triplet reads on average: nnz(x) · nnz(q)."""
+    items = triplets.X if triplets.items is None else triplets.items
+    x, q = (rows.nnz / rows.shape[0] if is_sparse(rows) else float(rows.shape[1]) for rows in (triplets.X, items))
+    return x * min(2.0 * q, float(items.shape[1]))
+
+
+def _parts(triplets: Triplets) -> Iterator[Triplets]:
+    """Yield as many triplets of dense rows at a time as a sparse copy of them fits into bounded memory."""
+    sides = [triplets.X] if triplets.items is None else [triplets.X, triplets.items]
+    width = max(0 if is_sparse(side) else side.shape[1] for side in sides)
+    size = len(triplets)
+    if width and sum(side.shape[0] for side in sides) * width > BLOCK_BYTES // 8:
+        size = max(64, block_size(width) // 3)
+    return (triplets[part] for part in slices(len(triplets), size))

@@ -12,7 +12,9 @@ from mahala.compiled import block_store, pattern
 from mahala.compiled import lazy_sparse as kernels
 from mahala.compiled.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
 from mahala.compiled.triplets import Rows
-from mahala.online.storage.similarity_model import Ints, Rule, SimilarityModel, Steps, tidy
+from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
+from mahala.support.arrays import IntArray
 from mahala.support.memory import check_room, memory_limit
 from mahala.support.model_files import ModelFileError, array_value, finite
 
@@ -25,8 +27,10 @@ GROWTH = 1.5
 class SparseModel(SimilarityModel):
     """Features get numbers as they appear, frequent ones first, so that what is read together lies together."""
 
-    def __init__(self, shape: tuple[int, int], start: float, rule: Rule, dtype: DTypeLike, max_memory: float | None):
-        super().__init__(shape, start, rule, dtype, max_memory)
+    storage = "sparse"
+
+    def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule, dtype: DTypeLike) -> None:
+        super().__init__(shape, start, rule, dtype)
         self.droppable = rule.late and not rule.adaptive and not rule.average
         self.numbers = np.full(max(shape), -1, dtype=np.int64)  # of a feature, -1 where it has none yet
         self.features = np.empty(0, dtype=np.int64)  # of a number
@@ -59,7 +63,7 @@ class SparseModel(SimilarityModel):
         rows.sort_indices()
         return rows.indptr.astype(np.int64), rows.indices, rows.data
 
-    def _number(self, features: Ints) -> None:
+    def _number(self, features: IntArray) -> None:
         """Give numbers to features that have none yet."""
         known, store = len(self.features), self.store
         self.numbers[features] = np.arange(known, known + len(features))
@@ -75,9 +79,10 @@ class SparseModel(SimilarityModel):
             if self.has_covariance:
                 self.left, self.right = (np.append(side, np.ones(extra)) for side in (self.left, self.right))
 
-    def reserve(self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints]) -> None:
-        """Lay out all that these triplets can touch, in a model that is as it began; refused where it is too much."""
-        anchor, positive, negative = triplets
+    def reserve(self, chunk: TripletChunk) -> None:
+        if self.store.tails[ENTRIES]:  # it starts from a metric, whose entries are laid out
+            return
+        rows, items, (anchor, positive, negative), _ = chunk
         order = np.argsort(anchor, kind="stable")
         n_rows = len(rows[0]) - 1
         by_anchor = np.searchsorted(anchor[order], np.arange(n_rows + 1)), positive[order], negative[order]
@@ -98,13 +103,11 @@ class SparseModel(SimilarityModel):
         self.store = self._empty_store(D, max(n_payload, FIRST_PAYLOAD), max(slots, FIRST_TABLE))
         pattern.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.virgin)
 
-    def _stream(
-        self, rows: Rows, items: Rows, triplets: tuple[Ints, Ints, Ints], rule: Rule, steps: Steps
-    ) -> tuple[int, int]:
+    def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         taken, stuck = kernels.stream(
-            rows,
-            items,
-            *triplets,
+            chunk.rows,
+            chunk.items,
+            *chunk.numbers,
             self.store,
             self.layout,
             self.virgin,
@@ -164,7 +167,7 @@ class SparseModel(SimilarityModel):
         self._load(indptr, columns, payload)
         return int(self.store.tails[PAYLOAD]) < 0.8 * before
 
-    def _dump(self, *, keep_zeros: bool = True) -> tuple[Ints, NDArray[np.int32], NDArray[Any]]:
+    def _dump(self, *, keep_zeros: bool = True) -> tuple[IntArray, NDArray[np.int32], NDArray[Any]]:
         width = self.layout[0]
         indptr = np.zeros(len(self.store.log) + 1, dtype=np.int64)
         nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=self.dtype)
@@ -174,7 +177,7 @@ class SparseModel(SimilarityModel):
             block_store.dump(self.store, width, keep_zeros, indptr, columns, payload)
         return indptr, columns, payload
 
-    def _load(self, indptr: Ints, columns: NDArray[np.int32], payload: NDArray[Any]) -> None:
+    def _load(self, indptr: IntArray, columns: NDArray[np.int32], payload: NDArray[Any]) -> None:
         """Put entries, row by row, into a new store."""
         width = self.layout[0]
         rooms, slots = block_store.count_rooms(indptr, columns)
@@ -220,12 +223,12 @@ class SparseModel(SimilarityModel):
             payload[:, -1] = part.data.imag + self.virgin[1] * diagonal
         self._load(np.append(0, np.cumsum(lengths)), part.indices, payload.ravel())
 
-    def get_state(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()
         indptr, columns, payload = self._dump()
         return header, arrays | {"features": self.features, "indptr": indptr, "columns": columns, "payload": payload}
 
-    def set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], n_steps: int) -> None:
+    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         features = array_value(arrays, "features", np.int64, (None,))
         if len(np.unique(features)) != len(features) or (
             len(features) and not 0 <= features.min() <= features.max() < len(self.numbers)
@@ -263,11 +266,11 @@ class SparseModel(SimilarityModel):
     def __setstate__(self, state: dict[str, Any]) -> None:
         dumped = state.pop("store")
         self.__dict__.update(state)
-        self._own("numbers", "left", "right")
+        self.own("numbers", "left", "right")
         self._load(*dumped)
 
 
-def _masks(items: Rows) -> tuple[Ints, Ints, NDArray[np.uint64]]:
+def _masks(items: Rows) -> tuple[IntArray, IntArray, NDArray[np.uint64]]:
     """The blocks of 64 columns that each row has values in, and which columns they are, as the bits of a word."""
     indptr, columns, _ = items
     n_rows = len(indptr) - 1

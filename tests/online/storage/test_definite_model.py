@@ -11,10 +11,10 @@ from sklearn.base import clone
 
 import mahala
 from mahala import LEGO, RDML, Pairs
-from mahala.online import definite_learner
-from mahala.online.definite_learner import coordinates, span_is_cheaper
+from mahala.online.storage import definite_model, pair_model
+from mahala.online.storage.definite_model import coordinates, span_is_cheaper
 
-LEARNERS = [LEGO(eta=0.5, similar_target=0.5, dissimilar_target=4.0), LEGO(eta=1e-3), RDML(lam=0.05)]
+LEARNERS = [LEGO(eta=0.5, similar_target=0.5, dissimilar_target=4.0), LEGO(eta=1e-3), RDML(eta=0.05)]
 every_learner = pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 
 
@@ -42,7 +42,7 @@ KINDS = ["plain", "low rank", "duplicates", "zero rows", "offset", "outlier", "o
 def fit_both_ways(monkeypatch, learner, pairs):
     fitted = []
     for in_span in (True, False):
-        monkeypatch.setattr(definite_learner, "span_is_cheaper", lambda *args, way=in_span: way)
+        monkeypatch.setattr(definite_model, "span_is_cheaper", lambda *args, way=in_span: way)
         fitted.append(clone(learner).fit(pairs))
     monkeypatch.undo()
     return fitted
@@ -61,7 +61,7 @@ def test_the_span_gives_the_same_model(monkeypatch, learner, kind, form):
     M = direct.metric_.matrix
     rtol = 1e-9 if kind in ("offset", "outlier") else 1e-10  # some differences are 1e-4 of a row, or of another
     np.testing.assert_allclose(in_span.metric_.matrix, M, rtol=0, atol=rtol * np.abs(M).max())
-    np.testing.assert_array_equal(in_span._M, in_span._M.T)
+    np.testing.assert_array_equal(in_span._model.M, in_span._model.M.T)
     assert in_span.threshold_ == pytest.approx(direct.threshold_, rel=1e-9)
     assert in_span.n_updates_ == direct.n_updates_
     np.testing.assert_allclose(in_span.history_.tau, direct.history_.tau, rtol=1e-6, atol=1e-9)
@@ -131,7 +131,7 @@ def test_many_features_and_few_rows_from_labels(learner):
 def test_steps_beyond_the_pairs_go_round_again(monkeypatch, learner, labelled):
     X, y = labelled
     pairs = Pairs.from_labels(X / 4, y, 100, random_state=0)
-    monkeypatch.setattr(definite_learner, "CHUNK_ELEMENTS", 64 * 5)  # several chunks a cycle
+    monkeypatch.setattr(pair_model, "block_size", lambda width: 64)  # several chunks a cycle
     cycles = clone(learner).set_params(n_steps=270).fit(pairs)
     monkeypatch.undo()
     assert cycles.n_steps_ == len(cycles.history_) == 270

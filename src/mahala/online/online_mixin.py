@@ -1,0 +1,271 @@
+"""What every online learner does: one `fit`, `partial_fit`, record and state, whatever it learns from."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from mahala.comparisons import Pairs, Triplets
+from mahala.learner import LabelledRows, Learner
+from mahala.metric import Metric
+from mahala.online.history import History, Recorder
+from mahala.online.storage.model import Arrays, Model, Steps
+from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.model_files import header_value, number_value
+from mahala.support.params import Seed, check_params
+from mahala.support.progress import tell_stream
+from mahala.support.rollback import all_or_nothing
+from mahala.support.signals import uninterrupted
+from mahala.support.threads import one_blas_thread
+
+# A mixin: it is used beside Learner, so that an algorithm is two steps from its base.
+if TYPE_CHECKING:
+    _Base = Learner
+else:
+    _Base = object
+
+Comparisons = Pairs | Triplets
+_COUNTS = ("n_steps", "n_updates", "n_mistakes")
+_SUMS = ("loss", "squared_loss")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OnlineMixin(_Base):
+    """Learns from comparisons one at a time, in chunks or all at once, with the same result.
+
+    A learner gives `_first_model`, the model before the first step, and `_rule`, the parameters of a step.
+    """
+
+    record: bool = True
+    random_state: Seed = None
+
+    _fixed: ClassVar[tuple[str, ...]] = ()  # parameters that cannot change while a stream runs
+    _saved: ClassVar[tuple[str, ...]] = ()  # attributes that go into the header of a model file, if they are there
+
+    @abstractmethod
+    def _first_model(self, comparisons: Any, known: bool) -> Model:
+        """Return the model before the first step.
+
+        `comparisons` are the first that it will see; they are `known` to be all that `fit` takes.
+        """
+
+    @abstractmethod
+    def _stored_model(self, header: dict[str, Any]) -> Model:
+        """Return a model that can take the state in a model file with this header."""
+
+    @abstractmethod
+    def _rule(self) -> Any:
+        """Return the parameters of a step."""
+
+    def _check_params(self) -> None:
+        """Raise ValueError for parameters that do not go together."""
+
+    def _check_open(self, method: str) -> None:
+        """Raise ValueError for parameters with which a stream cannot go on after `fit`."""
+
+    @abstractmethod
+    def _drawn(self, rows: LabelledRows, at_most: bool) -> Comparisons:
+        """Return comparisons drawn from labelled rows; with `at_most` fewer than asked for if there are no more."""
+
+    def _n_steps(self, comparisons: Comparisons, codes: IndexArray | None) -> int:
+        """Return the number of steps that `fit` takes."""
+        n_steps = getattr(self, "n_steps", "auto")
+        return len(comparisons) if isinstance(n_steps, str) else int(n_steps)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from rows X with class labels y, or from comparisons.
+
+        Parameters
+        ----------
+        X : Pairs or Triplets, an array of shape (n, 2 or 3, n_features) of comparisons, or rows
+        y : class labels of rows, +1 / -1 for an array of pairs, else None
+        """
+        check_params(self)
+        self._check_params()
+        with all_or_nothing(self):
+            comparisons, codes = self._comparisons(X, y, reset=True)
+            self._begin(comparisons, known=True)
+            self._learn(comparisons, codes)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from more comparisons, once each and in their order; X and y as for `fit`."""
+        self._check_stream("partial_fit")
+        if self.__sklearn_is_fitted__():
+            comparisons, _ = self._comparisons(X, y, reset=False)
+            self._feed(comparisons, len(comparisons))
+            return self
+        with all_or_nothing(self):
+            comparisons, _ = self._comparisons(X, y, reset=True, at_most=True)
+            self._begin(comparisons, known=False)
+            self._feed(comparisons, len(comparisons))
+        return self
+
+    def _comparisons(
+        self, X: Any, y: Any, *, reset: bool, at_most: bool | None = None
+    ) -> tuple[Comparisons, IndexArray | None]:
+        """Return the comparisons given or drawn, and the class codes of rows."""
+        if reset:
+            self._reset_seed()
+        given = self._given(X, y, reset=reset)
+        if isinstance(given, LabelledRows):
+            return self._drawn(given, not reset if at_most is None else at_most), given.codes
+        return given, None
+
+    def _begin(self, comparisons: Comparisons, known: bool) -> None:
+        """Start over: the model before the first step and an empty record."""
+        self._model = self._first_model(comparisons, known)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._recorder = Recorder()
+        self._metrics: dict[int, Metric] = {}  # the last one asked for, by the number of steps it had seen
+        self._fixed_values = {name: getattr(self, name) for name in self._fixed if hasattr(self, name)}
+        self._checked: dict[str, Any] | None = None  # the parameters when they were last checked
+        self.n_steps_ = self.n_updates_ = self.n_mistakes_ = 0
+        self.loss_ = self.squared_loss_ = 0.0
+
+    def _check_stream(self, method: str) -> None:
+        """Check the parameters, unless none has changed since they were last checked."""
+        values = vars(self)
+        checked = values.get("_checked")
+        if checked is not None:
+            for name, value in checked.items():
+                if values[name] is not value:
+                    break
+            else:
+                return
+        check_params(self)
+        self._check_params()
+        self._check_open(method)
+        if self.__sklearn_is_fitted__():
+            self._check_fixed()
+        self._rule_in_force = self._rule()
+        self._checked = self.get_params(deep=False)
+
+    def _check_fixed(self) -> None:
+        for name, value in self._fixed_values.items():
+            if getattr(self, name) != value:
+                raise ValueError(
+                    f"{name} cannot change while a stream runs: it was {value!r}, it is {getattr(self, name)!r}; "
+                    "set it back, or start again with fit"
+                )
+
+    def _learn(self, comparisons: Any, codes: IndexArray | None) -> None:
+        """Learn from all the comparisons of a fit."""
+        self._feed(comparisons, self._n_steps(comparisons, codes), known=True)
+
+    def _feed(self, comparisons: Any, n_steps: int, known: bool = False) -> None:
+        """Take n_steps steps through the comparisons in cycles."""
+        with one_blas_thread():
+            self._feed_prepared(self._model.prepare(comparisons, n_steps, known), n_steps)
+            self._model.finish()
+
+    def _feed_prepared(self, prepared: Any, n_steps: int) -> None:
+        with one_blas_thread():
+            self._feed_chunks(prepared, n_steps)
+
+    def _feed_chunks(self, prepared: Any, n_steps: int) -> None:
+        model, rule = self._model, self._rule()
+        for chunk in model.chunks(prepared, n_steps, rule, getattr(self, "rank_every", None)):
+            steps = Steps.empty(len(chunk.y))
+            with uninterrupted():
+                before = model.n_steps
+                try:
+                    model.feed(chunk, rule, steps)
+                finally:  # the steps before memory ran out have been taken, too
+                    done = slice(model.n_steps - before)
+                    self._note(chunk.y[done], steps.part(done))
+
+    def _note(self, y: SignArray, steps: Steps) -> None:
+        """Record what each step saw and did."""
+        p, tau, predicted = steps
+        self.n_steps_ += len(y)
+        self.n_updates_ += int(np.count_nonzero(tau))
+        self.n_mistakes_ += int(np.count_nonzero(predicted != y))
+        hinge = np.maximum(p, 0.0)
+        self.loss_ += float(hinge.sum())
+        self.squared_loss_ += float(hinge @ hinge)
+        if len(y):
+            self._last_step = int(y[-1]), float(p[-1]), int(predicted[-1])
+        if self.record:
+            self._recorder.add(y, predicted, p, tau)
+        self._note_progress()
+
+    def _note_one(self, y: int, p: float, tau: float, predicted: int) -> None:
+        """Record one step, as `_note` does at a greater cost."""
+        self.n_steps_ += 1
+        self.n_updates_ += tau != 0.0
+        self.n_mistakes_ += predicted != y
+        hinge = max(p, 0.0)
+        self.loss_ += hinge
+        self.squared_loss_ += hinge * hinge
+        self._last_step = y, p, predicted
+        if self.record:
+            self._recorder.add_one(y, predicted, p, tau)
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        rank_every = getattr(self, "rank_every", None)
+        if rank_every and self.n_steps_ % rank_every == 0:
+            self._recorder.add_rank(self.n_steps_, self._model.effective_dimension())
+        tell_stream(self, self.n_steps_, self.n_mistakes_)
+
+    @property
+    def metric_(self) -> Any:
+        """What has been learned so far."""
+        self._check_fitted()
+        if self.n_steps_ not in self._metrics:
+            self._metrics = {self.n_steps_: self._model.metric(**self._about())}
+        return self._metrics[self.n_steps_]
+
+    @property
+    def history_(self) -> History:
+        """What happened at each step so far."""
+        self._check_fitted()
+        if not self.record:
+            raise AttributeError("history_ is not kept with record=False; set record=True before fitting")
+        return self._recorder.history()
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return by how much each comparison is decided: positive for similar pairs and for triplets in their order.
+
+        Parameters
+        ----------
+        X : Pairs or Triplets, or an array of shape (n, 2 or 3, n_features)
+        """
+        self._check_fitted()
+        comparisons = self._as_comparisons(X)
+        self._check_features(comparisons, reset=False)
+        margins: FloatArray = self.metric_.margins(comparisons)
+        return margins
+
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        self._check_fixed()  # what is written must fit the parameters that are written with it
+        header: dict[str, object] = {name: getattr(self, f"{name}_") for name in (*_COUNTS, *_SUMS)}
+        header |= {name.strip("_"): getattr(self, name) for name in self._saved if hasattr(self, name)}
+        header |= {"seed": self._seed, "random_state": self._rng.bit_generator.state}
+        header["model"], arrays = self._model.get_state()
+        return header, {f"model.{name}": array for name, array in arrays.items()} | self._recorder.arrays()
+
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        check_params(self)
+        self._check_params()
+        self._seed = int(number_value(header, "seed", least=0.0))
+        self._rng = np.random.default_rng()
+        self._rng.bit_generator.state = header_value(header, "random_state", dict)
+        for name in self._saved:
+            if name.strip("_") in header:
+                setattr(self, name, header_value(header, name.strip("_"), bool, int, float))
+        self._model = self._stored_model(header)
+        self._clear()
+        for name in _COUNTS:
+            setattr(self, f"{name}_", int(number_value(header, name, least=0.0)))
+        for name in _SUMS:
+            setattr(self, f"{name}_", number_value(header, name, least=0.0))
+        own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
+        self._model.set_state(header_value(header, "model", dict), own, self.n_steps_)
+        self._recorder = Recorder.from_arrays(arrays)

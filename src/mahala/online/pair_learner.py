@@ -1,0 +1,97 @@
+"""The family of online learners from pairs: PA, POLA, LEGO and RDML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from mahala.comparisons import Pairs
+from mahala.comparisons.sampling import draw_pairs
+from mahala.learner import LabelledRows, Learner
+from mahala.metric import MahalanobisMetric
+from mahala.online.online_mixin import OnlineMixin
+from mahala.support.arrays import FloatArray, SignArray
+from mahala.support.params import Count, Share
+from mahala.support.signals import uninterrupted
+from mahala.support.validation import check_row, check_sign
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PairLearner(OnlineMixin, Learner):
+    """An online learner of a Mahalanobis metric and a threshold from pairs, or from labels by way of pairs."""
+
+    n_pairs: Literal["auto"] | Count = "auto"
+    balance: Share | None = None
+
+    _learns_from: ClassVar = Pairs
+
+    def learn_one(self, x: Any, x_other: Any, similar: bool | int) -> bool:
+        """Learn from one pair; return whether it was predicted to be similar before the update.
+
+        Parameters
+        ----------
+        x, x_other : vectors of the same length
+        similar : True or +1 for similar, False or -1 for dissimilar
+        """
+        x, x_other = check_row(x, "x"), check_row(x_other, "x_other")
+        if x.shape != x_other.shape:
+            raise ValueError(f"x has {x.size} features and x_other {x_other.size}; they must have the same number")
+        y = 1 if check_sign(similar) else -1
+        if not self.__sklearn_is_fitted__() or x.size != self.n_features_in_ or self._model.kernel_map is not None:
+            self.partial_fit(Pairs._build(np.stack([x, x_other]), np.array([0]), np.array([1]), np.array([y == 1])))
+            return self._last_step[2] == 1
+        self._check_stream("learn_one")
+        with uninterrupted():
+            p, tau, predicted = self._model.feed_one(x - x_other, y, self._rule_in_force)
+            self._note_one(y, p, tau, predicted)
+        return predicted == 1
+
+    def predict(self, X: Any) -> SignArray:
+        """Return +1 for similar and -1 for dissimilar pairs.
+
+        Parameters
+        ----------
+        X : Pairs, or an array of shape (n_pairs, 2, n_features)
+        """
+        return np.where(self.decision_function(X) >= 0.0, np.int8(1), np.int8(-1))
+
+    @property
+    def metric_(self) -> MahalanobisMetric:
+        """What has been learned so far."""
+        metric: MahalanobisMetric = super().metric_
+        return metric
+
+    @property
+    def threshold_(self) -> float:
+        """Pairs at most this far apart (squared) are predicted to be similar."""
+        self._check_fitted()
+        return float(self._model.threshold)
+
+    @property
+    def components_(self) -> FloatArray:
+        """The linear map of `transform`, a row for each direction: M = components_ᵀ components_."""
+        return self.metric_.components
+
+    def get_mahalanobis_matrix(self) -> FloatArray:
+        """Return the learned matrix M."""
+        return self.metric_.matrix
+
+    def _drawn(self, rows: LabelledRows, at_most: bool) -> Pairs:
+        drawn = draw_pairs(rows.codes, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
+        return Pairs._build(rows.X, *drawn)
+
+    def _check_open(self, method: str) -> None:
+        kernel = getattr(self, "kernel", None)
+        if isinstance(kernel, str) and kernel == "precomputed":
+            raise ValueError(
+                f"kernel='precomputed' holds the points that were there from the start: {method} cannot bring new "
+                "ones; use fit, or a kernel that can be evaluated"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        kernel = getattr(self, "kernel", None)
+        tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
+        return tags

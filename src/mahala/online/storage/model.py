@@ -1,0 +1,79 @@
+"""What the online learners ask of a model, whatever matrix it holds and however it holds it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.metric import Metric
+from mahala.support.arrays import FloatArray, SignArray
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Steps(NamedTuple):
+    """What each step saw and did: its signed loss p, its length τ and the label predicted before it."""
+
+    p: FloatArray
+    tau: FloatArray
+    predicted: SignArray
+
+    @classmethod
+    def empty(cls, n: int) -> Steps:
+        """Room for n steps."""
+        return cls(np.empty(n), np.empty(n), np.empty(n, dtype=np.int8))
+
+    def part(self, rows: slice) -> Steps:
+        """The steps of a slice, over the same memory."""
+        return Steps(self.p[rows], self.tau[rows], self.predicted[rows])
+
+
+class Model(ABC):
+    """A matrix that moves step by step.
+
+    Comparisons pass through `prepare` and `chunks` once, then each chunk through `feed`. A chunk has an attribute `y`
+    with the label of each of its steps. A rule holds the parameters of a step that may change between two steps.
+    """
+
+    n_steps: int
+
+    def prepare(self, comparisons: Any, n_steps: int, known: bool) -> Any:
+        """Return the comparisons in the coordinates of the model; they are `known` to be all that `fit` takes."""
+        return comparisons
+
+    @abstractmethod
+    def chunks(self, comparisons: Any, n_steps: int, rule: Any, stop_every: int | None) -> Iterator[Any]:
+        """Yield the input of n_steps steps, through the comparisons in cycles, in chunks of bounded size.
+
+        With `stop_every`, chunks end where the number of steps is a multiple of it.
+        """
+
+    @abstractmethod
+    def feed(self, chunk: Any, rule: Any, steps: Steps) -> None:
+        """Take the steps of a chunk and write what they did to `steps`."""
+
+    def finish(self) -> None:  # noqa: B027  (most models have nothing to do)
+        """Leave the coordinates that `prepare` chose for known comparisons."""
+
+    @abstractmethod
+    def metric(self, **about: Any) -> Metric:
+        """Return the model as a metric, with the feature names and the origin given in `about`."""
+
+    @abstractmethod
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return a header and arrays for a model file."""
+
+    @abstractmethod
+    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+        """Restore what `get_state` returned; whatever a file holds, compiled code sees valid arrays only."""
+
+    def own(self, *names: str) -> None:
+        """Copy arrays that are read-only because the model was loaded as a memory map."""
+        for name in names:
+            array = getattr(self, name)
+            if array is not None and not array.flags.writeable:
+                setattr(self, name, array.copy())
