@@ -114,8 +114,8 @@ def main() -> None:
             table.add_row(name, *(f"{x:.1f}" for x in (step, one, one - step, predict)))
         river = river_row(d)
         table.add_row("river's PAClassifier", "", "not installed" if river is None else f"{river:.1f}")
-        for name, time in zip(("distance", "similarity"), two_points(d), strict=True):
-            table.add_row(f"{name} of two points", "", f"{time:.1f}")
+        for name, cost in zip(("distance", "similarity"), two_points(d), strict=True):
+            table.add_row(f"{name} of two points", "", f"{cost:.1f}")
         console.print(table)
 
 
