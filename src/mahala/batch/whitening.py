@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from mahala.batch.run import Model
-from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.arrays import BoolArray, FloatArray, RealArray
 from mahala.support.rows import row_blocks
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -91,10 +91,14 @@ def standardised(X: RealArray) -> tuple[RealArray, RealArray]:
     safe = np.where(largest > 0.0, largest, 1.0).astype(X.dtype)
     # Divided by the largest first, so that no square overflows or underflows.
     deviations = safe * np.sqrt(np.square(centred / safe).mean(axis=0, dtype=np.float64))
-    # A constant feature may differ from its mean by rounding.
-    noise = 4.0 * np.finfo(X.dtype).eps * np.abs(X).max(axis=0)
+    # A constant feature, or one that is nearly so, may differ from its mean by rounding.
+    noise = np.where(_constant(X), np.inf, 4.0 * np.finfo(X.dtype).eps * np.abs(X).max(axis=0))
     factors = np.where(deviations > noise, 1.0 / np.where(deviations > 0.0, deviations, 1.0), 0.0).astype(X.dtype)
     return centred * factors, factors
+
+
+def _constant(X: RealArray) -> BoolArray:
+    return np.asarray(X.min(axis=0) == X.max(axis=0))
 
 
 def pair_coordinates(
@@ -126,7 +130,7 @@ def row_coordinates(X: RealArray) -> Coordinates:
     # Smaller deviations are rounding of the mean.
     least = 1e-14 * np.abs(X).max(axis=0).astype(np.float64)
     scale = np.sqrt(sum(np.square(X[block] - mean).sum(axis=0) for block in blocks) / n)
-    scale[scale <= least] = 0.0
+    scale[(scale <= least) | _constant(X)] = 0.0
     inverse = np.divide(1.0, scale, out=np.zeros(d), where=scale > 0.0)
     if n < d:
         _, lengths, axes = np.linalg.svd((X - mean) * inverse, full_matrices=False)
