@@ -29,8 +29,7 @@ class LDA(BatchLearner):
     scikit-learn's solver "svd". Shrinkage includes them. Constant features get weight 0.
 
     A fit takes O(n d²) time, and memory for a copy of X in float64 and for a few d × d matrices. Without shrinkage the
-    result is that of :class:`mahala.RCA` with the same number of components, unless the variance within classes is
-    singular.
+    result is that of :class:`mahala.RCA` with as many components, if S_w is well-conditioned and no class has one row.
 
     R. A. Fisher, "The use of multiple measurements in taxonomic problems", Annals of Eugenics 7, 1936.
 
