@@ -24,7 +24,8 @@ from threadpoolctl import threadpool_limits
 
 from mahala import Triplets
 from mahala.batch.boost_metric import BoostMetric
-from mahala.batch.triplet_edges import TripletEdges, label_triplets
+from mahala.batch.label_neighbors import label_triplets
+from mahala.batch.triplet_edges import TripletEdges
 from mahala.compiled.edges import weights
 
 DATA = Path(os.environ.get("MAHALA_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -76,7 +77,7 @@ def plain_rest(X: np.ndarray, triplets: Triplets, u: np.ndarray, scatter: np.nda
 def iterations(X: np.ndarray, triplets: Triplets, n_iter: int) -> tuple[float, BoostMetric]:
     """Seconds an iteration, without those of the set-up."""
     marks: list[float] = []
-    learner = BoostMetric(v=V, max_iter=n_iter, tol=0.0, callback=lambda _: marks.append(time.process_time()))
+    learner = BoostMetric(lam=V, max_iter=n_iter, tol=0.0, callback=lambda _: marks.append(time.process_time()))
     learner.fit(triplets.over(X))
     return (marks[-1] - marks[0]) / (len(marks) - 1), learner
 

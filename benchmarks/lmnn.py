@@ -26,8 +26,8 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
+from mahala.batch.label_neighbors import target_neighbors
 from mahala.batch.lmnn import LMNN
-from mahala.batch.margins import targets
 from mahala.evaluation.knn import knn_error
 
 PEER = """
@@ -49,7 +49,7 @@ SETTINGS = ({}, {"learn_rate": 1e-4, "max_iter": 2000, "convergence_tol": 1e-6})
 def objective(L: np.ndarray, X: np.ndarray, y: np.ndarray) -> float:
     """Over all triplets, anchor by anchor, from differences."""
     Z = X @ L.T
-    (anchors, near), total = targets(X, y, 3)[0], 0.0
+    (anchors, near), total = target_neighbors(X, y, 3)[0], 0.0
     for i in range(len(Z)):
         own = np.sum((Z[i] - Z[near[anchors == i]]) ** 2, axis=1)
         other = np.sum((Z[i] - Z[y != y[i]]) ** 2, axis=1)

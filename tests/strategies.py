@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from mahala import Triplets
+
 
 @st.composite
 def streams(draw, max_n=60, max_d=9):
@@ -55,3 +57,12 @@ def labelled_rows(draw, max_n=30, max_d=6):
         codes[:] = 0
     codes[0], codes[1] = 0, 1
     return np.ascontiguousarray(X), np.unique(codes, return_inverse=True)[1].astype(np.intp)
+
+
+@st.composite
+def triplet_sets(draw):
+    """Triplets over rows with duplicates, ties, low rank; some of their roles played by the same row; two dtypes."""
+    X, _ = draw(labelled_rows())
+    X = X.astype(draw(st.sampled_from([np.float64, np.float32])))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return Triplets(X, *rng.integers(0, len(X), size=(3, draw(st.integers(1, 40)))))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from mahala import Triplets
-from mahala.batch import triplet_edges
 from mahala.batch.boost_metric import BoostMetric
-from mahala.batch.triplet_edges import TripletEdges, label_triplets
+from mahala.batch.label_neighbors import label_triplets
+from mahala.batch.triplet_edges import TripletEdges
 from mahala.compiled.edges import best_step, log_loss, weights
 from reference.boosting import (
     bisection,
@@ -20,100 +20,14 @@ from reference.boosting import (
     left_side,
     matrices,
     scale,
-    triplets_of_labels,
 )
-from strategies import labelled_rows
+from strategies import triplet_sets
 
 V = 1e-7
 
 
-@st.composite
-def triplet_sets(draw):
-    """Triplets over rows with duplicates, ties, low rank; some of their roles played by the same row; two dtypes."""
-    X, _ = draw(labelled_rows())
-    X = X.astype(draw(st.sampled_from([np.float64, np.float32])))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return Triplets(X, *rng.integers(0, len(X), size=(3, draw(st.integers(1, 40)))))
-
-
 def columns(triplets):
     return triplets.anchor, triplets.positive, triplets.negative
-
-
-def tolerance(X):
-    return 1e-9 if X.dtype == np.float64 else 1e-4
-
-
-@given(labelled_rows(), st.integers(1, 4), st.sampled_from([np.float64, np.float32]))
-@settings(max_examples=60, deadline=None)
-def test_labels_give_nearest_targets_and_impostors(data, k, dtype):
-    X, codes = data[0].astype(dtype), data[1]
-    expected = triplets_of_labels(X, codes, k)
-    if not expected:
-        with pytest.raises(ValueError, match="y has only classes of one row"):
-            label_triplets(X, codes, k)
-        return
-    found = list(zip(*columns(label_triplets(X, codes, k)), strict=True))
-    # Of equally near rows any may be chosen: what counts is how far they are.
-    squared = np.square(X[:, None].astype(float) - X[None]).sum(axis=2)
-
-    def key(rows):
-        return sorted((i, codes[j] == codes[i], codes[m] != codes[i], squared[i, j], squared[i, m]) for i, j, m in rows)
-
-    assert np.allclose(key(found), key(expected), rtol=1e-12)
-    assert len(set(found)) == len(found)
-    assert all(i != j for i, j, _ in found)
-
-
-@given(triplet_sets(), st.integers(0, 2**32 - 1))
-@settings(max_examples=100, deadline=None)
-def test_gains_and_leading_direction(triplets, seed):
-    rng = np.random.default_rng(seed)
-    edges, A = TripletEdges(triplets), matrices(triplets.X, *columns(triplets))
-    expected = scale(triplets.X, *columns(triplets))
-    assert edges.scale == pytest.approx(expected, rel=1e-4) or (expected == 0.0 < edges.scale)
-    A = A / edges.scale
-    size = np.abs(A).max() + 1e-300
-    u = weights(rng.normal(scale=3.0, size=len(A)))
-    direction = rng.normal(size=A.shape[1])
-    expected = np.einsum("i,rij,j->r", direction, A, direction)
-    assert np.abs(edges.gains(direction) - expected).max() <= tolerance(edges.X) * size * np.sum(direction**2)
-    vector, gains = edges.leading_direction(u)
-    value = u @ gains
-    scatter = np.einsum("r,rij->ij", u, A)
-    assert value == pytest.approx(np.linalg.eigvalsh(scatter)[-1], abs=tolerance(edges.X) * size)
-    assert vector @ scatter @ vector == pytest.approx(value, abs=tolerance(edges.X) * size)
-    assert np.linalg.norm(vector) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("how", ["lapack", "formed", "implicit"])
-def test_each_way_to_the_leading_direction(how, dtype, monkeypatch):
-    monkeypatch.setattr(triplet_edges, "LAPACK_DIMENSION", 100 if how == "lapack" else 10)
-    monkeypatch.setattr(triplet_edges, "FORM_COST", 1e9 if how == "implicit" else 0.0)
-    rng = np.random.default_rng(0)
-    X = (rng.normal(size=(80, 40)) * np.linspace(0.3, 2.0, 40) + 100.0).astype(dtype)
-    triplets = label_triplets(X, rng.integers(0, 4, size=80), 3)
-    u = weights(rng.normal(size=len(triplets)))
-    edges = TripletEdges(triplets)
-    A = matrices(X, *columns(triplets)) / edges.scale
-    values, vectors = np.linalg.eigh(np.einsum("r,rij->ij", u, A))
-    assert edges._products == triplet_edges.FIRST_PRODUCTS
-    vector, gains = edges.leading_direction(u)
-    assert (edges._products == triplet_edges.FIRST_PRODUCTS) == (how == "lapack")
-    assert u @ gains == pytest.approx(values[-1], rel=1e-9 if dtype == np.float64 else 1e-5)
-    assert abs(vector @ vectors[:, -1]) == pytest.approx(1.0, rel=1e-9 if dtype == np.float64 else 1e-5)
-
-
-@pytest.mark.parametrize("equal_rows", [True, False])
-def test_lanczos_on_a_zero_matrix(equal_rows, monkeypatch):
-    monkeypatch.setattr(triplet_edges, "LAPACK_DIMENSION", 10)
-    rows = np.arange(50)
-    X = np.zeros((50, 40)) if equal_rows else np.random.default_rng(0).normal(size=(50, 40))
-    u = np.full(50, 0.02 if equal_rows else 0.0)
-    vector, gains = TripletEdges(Triplets(X, rows, rows[::-1], np.roll(rows, 1))).leading_direction(u)
-    assert u @ gains == 0.0
-    assert np.linalg.norm(vector) == pytest.approx(1.0)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 50), st.sampled_from([1e-3, 1.0, 30.0]), st.sampled_from([1e-7, 0.1]))
@@ -165,7 +79,7 @@ def test_run_equals_the_papers(labelled, dtype, n_iter, rel):
 @given(triplet_sets(), st.sampled_from([1e-7, 1e-2]))
 @settings(max_examples=100, deadline=None)
 def test_objective_of_any_triplets(triplets, v):
-    learner = BoostMetric(v=v, max_iter=15).fit(triplets)
+    learner = BoostMetric(lam=v, max_iter=15).fit(triplets)
     A, s = matrices(triplets.X, *columns(triplets)), TripletEdges(triplets).scale
     margins = np.abs(np.einsum("rij,ij->r", A, learner.metric_.matrix)).max()
     expected = exponential_objective(A, learner.metric_.matrix, v * s)
@@ -299,7 +213,7 @@ def test_triplets_of_few_rows_of_a_large_x(labelled):
 
 def test_it_helps(dataset):
     X, y = dataset("wine")
-    euclidean = BoostMetric(v=0.5, max_iter=1)
+    euclidean = BoostMetric(lam=0.5, max_iter=1)
     learner = BoostMetric(max_iter=100).fit(X[::2], y[::2])
     assert learner.score(X[1::2], y[1::2]) > 0.95
     assert euclidean.fit(X[::2], y[::2]).score(X[1::2], y[1::2]) < 0.8
@@ -309,10 +223,10 @@ def test_it_helps(dataset):
     ("params", "message"),
     [
         ({"n_neighbors": 0}, "n_neighbors must be an integer"),
-        ({"v": 0.0}, "v must be a positive number"),
-        ({"v": 1e-50}, "v must be at least"),
-        ({"validation_fraction": 1.0}, "validation_fraction must be None or a number between 0 and 1"),
-        ({"validation_fraction": 1e-3}, "holds out 0; at least one must be held out"),
+        ({"lam": 0.0}, "lam must be a number of at least 1e-40"),
+        ({"lam": 1e-50}, "lam must be a number of at least 1e-40"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be a number between 0 and 1, both excluded or None"),
+        ({"validation_fraction": 1e-3}, "holds out 0; at least one anchor must be held out"),
         ({"n_iter_no_change": 0}, "n_iter_no_change must be an integer"),
         ({"max_iter": 0}, "max_iter must be an integer"),
     ],

@@ -122,7 +122,7 @@ def test_weights(labelled):
     assert weights[:3].min() > weights[3:].max()  # the last two features are noise
     np.testing.assert_allclose(learner.transform(X), X * np.sqrt(weights))
     assert list(learner.get_feature_names_out()) == [f"x{i}" for i in range(5)]
-    with pytest.raises(AttributeError, match="where M is diagonal"):
+    with pytest.raises(AttributeError, match="its matrix M is not diagonal"):
         _ = GML().fit(X, y).feature_importances_
 
 
@@ -157,10 +157,18 @@ def test_classes_that_coincide():
         ({"alpha": 1.0}, "alpha must be a number between 0 and 1"),
         ({"alpha": "high"}, "alpha must be a number between 0 and 1"),
         ({"solver": "newton"}, "solver must be 'lbfgs' or 'vsgd'"),
-        ({"diagonal": True, "n_components": 2}, "n_components must be None where diagonal=True"),
-        ({"n_pairs": 0}, "n_pairs must be an integer of at least 1"),
+        ({"diagonal": True, "n_components": 2}, "n_components must be None if diagonal=True"),
+        ({"n_pairs": 0}, "n_pairs must be 'auto' or an integer of at least 1"),
     ],
 )
 def test_bad_parameters(labelled, params, message):
     with pytest.raises(ValueError, match=message):
         GML(**params).fit(*labelled)
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_a_constant_feature_has_no_weight(labelled, diagonal):
+    """Although the mean of many 0.1 differs from 0.1 by rounding."""
+    X, y = labelled
+    learner = GML(diagonal=diagonal).fit(np.c_[X, np.full(len(X), 0.1)], y)
+    assert not learner.metric_.matrix[5].any()

@@ -44,7 +44,9 @@ def test_sweeps_follow_the_plain_algorithm(stream, targets, gamma, n_sweeps, dty
     V, y = stream
     V = (V * 2.0**exponent).astype(dtype).astype(np.float64)
     targets = tuple(value * 4.0**exponent for value in targets)
-    learner = ITML(gamma, *targets, max_iter=n_sweeps, tol=0.0).fit(as_pairs(V, y, dtype))
+    low, high = targets
+    learner = ITML(gamma, similar_target=low, dissimilar_target=high, max_iter=n_sweeps, tol=0.0)
+    learner.fit(as_pairs(V, y, dtype))
     expected = itml(V, y > 0, targets, gamma, learner.n_iter_, np.eye(V.shape[1]), LEAST_SHARE, LARGEST_CONDITION)
     M, lam, xi = expected
     # Constraints that contradict each other magnify rounding errors, and the oracle inverts M.
@@ -65,7 +67,9 @@ def test_sweeps_follow_the_plain_algorithm(stream, targets, gamma, n_sweeps, dty
 def test_the_metric_stays_definite_whatever_is_asked_for(stream, gamma, scale, low, high):
     V, y = stream
     V[: len(V) // 3] = V[0]  # the same pair, now similar, now dissimilar
-    learner = ITML(gamma, low * scale**2, high * scale**2, max_iter=30).fit(as_pairs(V * scale, y))
+    learner = ITML(gamma, similar_target=low * scale**2, dissimilar_target=high * scale**2, max_iter=30).fit(
+        as_pairs(V * scale, y)
+    )
     values = np.linalg.eigvalsh(learner.metric_.matrix)
     assert values[0] > 0
     assert values.sum() * (1 / values).sum() <= 1.01 * LARGEST_CONDITION * len(values)
@@ -83,9 +87,9 @@ def test_nothing_drifts_over_many_sweeps(labelled):
 
 def test_precision_is_the_reason_where_the_condition_holds_it_back():
     V = np.eye(3)[[0, 0, 1]]
-    learner = ITML(1.0, 1e-30, 1e30).fit(as_pairs(V, np.array([1, 1, -1])))
+    learner = ITML(similar_target=1e-30, dissimilar_target=1e30).fit(as_pairs(V, np.array([1, 1, -1])))
     assert learner.stop_reason_ == "precision"
-    kinder = ITML(1.0, 1e-2, 1e1).fit(as_pairs(V, np.array([1, 1, -1])))
+    kinder = ITML(similar_target=1e-2, dissimilar_target=1e1).fit(as_pairs(V, np.array([1, 1, -1])))
     assert kinder.stop_reason_ == "converged"
 
 
@@ -98,7 +102,9 @@ def test_it_converges_to_what_another_solver_finds(gamma, seed):
     xi0 = np.where(similar, 0.7, 6.0)
     prior = np.diag([0.5, 1.0, 2.0]) + 0.2
     pairs = as_pairs(V, similar)
-    learner = ITML(gamma, 0.7, 6.0, prior=Metric(prior), max_iter=100_000, tol=1e-12).fit(pairs)
+    learner = ITML(
+        gamma, similar_target=0.7, dissimilar_target=6.0, prior=Metric(prior), max_iter=100_000, tol=1e-12
+    ).fit(pairs)
     rows, columns = np.tril_indices(d)
 
     def split(z):

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from mahala.batch.lda import LDA
+from mahala.batch.rca import RCA
 
 
 def scatters(X, y):
@@ -126,3 +128,25 @@ def test_refuses_nonsense(labelled):
         LDA().fit(np.eye(2)[[0, 1, 0, 1]], [0, 0, 1, 1])
     with pytest.raises(ValueError, match="does not vary within any class"):
         LDA().fit(np.eye(2)[[0, 0, 1]], [0, 0, 1])
+
+
+@pytest.mark.parametrize("load", [load_wine, load_digits])
+def test_equals_rca_with_as_many_components(load):
+    X, y = load(return_X_y=True)
+    M = RCA(n_components=y.max()).fit(X, y).get_mahalanobis_matrix()
+    np.testing.assert_allclose(LDA().fit(X, y).get_mahalanobis_matrix(), M, atol=1e-12 * np.abs(M).max())
+
+
+def test_a_feature_of_little_variance_within_the_classes_counts(labelled):
+    X, y = labelled
+    X = np.c_[X, y + 1e-6 * np.random.default_rng(0).normal(size=len(y))]
+    lda = LDA().fit(X, y)
+    assert lda.get_mahalanobis_matrix().diagonal().argmax() == 5
+    assert lda.score(X, y) == 1.0
+
+
+def test_classes_of_one_row_each():
+    with pytest.raises(ValueError, match="does not vary within any class"):
+        LDA().fit(np.arange(6.0).reshape(3, 2), [0, 1, 2])
+    with pytest.raises(ValueError, match="the same mean"):
+        LDA().fit(np.ones((3, 2)), [0, 1, 2])

@@ -87,7 +87,7 @@ def test_refuses_nonsense(labelled):
             PCA(bad).fit(X)
     with pytest.raises(ValueError, match="n_components must be at most 5"):
         PCA(6).fit(X)
-    with pytest.raises(TypeError, match="whiten"):
+    with pytest.raises(ValueError, match="whiten must be True or False"):
         PCA(whiten=1).fit(X)
     with pytest.raises(ValueError, match="does not vary"):
         PCA().fit(np.ones((4, 3)))

@@ -8,20 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from mahala import Triplets
 from mahala.batch import psd_boost
+from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.psd_boost import PSDBoost, _weights, mean_of_worst
-from mahala.batch.triplet_edges import label_triplets
 from reference.boosting import matrices, soft_margin_objective
-from strategies import labelled_rows
-
-
-@st.composite
-def triplet_sets(draw):
-    X, _ = draw(labelled_rows())
-    X = X.astype(draw(st.sampled_from([np.float64, np.float32])))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return Triplets(X, *rng.integers(0, len(X), size=(3, draw(st.integers(1, 40)))))
+from strategies import triplet_sets
 
 
 def margins_of(triplets, M):
@@ -156,8 +147,8 @@ def test_warm_start_goes_on(labelled):
     ("params", "message"),
     [
         ({"n_neighbors": 0}, "n_neighbors must be an integer"),
-        ({"nu": 0.0}, "nu must be above 0 and at most 1"),
-        ({"nu": 1.5}, "nu must be above 0 and at most 1"),
+        ({"nu": 0.0}, "nu must be a number above 0 and at most 1"),
+        ({"nu": 1.5}, "nu must be a number above 0 and at most 1"),
         ({"tol": -1.0}, "tol must be a number of at least 0"),
     ],
 )
@@ -168,7 +159,7 @@ def test_bad_parameters(params, message, labelled):
 
 def test_rows_alone_in_their_class():
     X = np.arange(6.0).reshape(3, 2)
-    with pytest.raises(ValueError, match="y has only classes of one row"):
+    with pytest.raises(ValueError, match="every row is alone in its class"):
         PSDBoost().fit(X, [0, 1, 2])
     assert PSDBoost().fit(np.vstack([X, X + 0.1]), [0, 1, 2, 0, 3, 4]).metric_.matrix.any()
 

@@ -1,1 +1,1 @@
-"""Learners from all the data at once, one algorithm a file."""
+"""Learners that fit all the data at once, one algorithm per file."""

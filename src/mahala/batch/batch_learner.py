@@ -1,4 +1,4 @@
-"""The base class of learners from all the data at once: a fit is a run of iterations, and leaves a usable model."""
+"""The base class of the learners that fit all the data at once."""
 
 from __future__ import annotations
 
@@ -11,89 +11,81 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from mahala.batch.run import Callback, Floats, Model, Run, matrix_of
+from mahala.batch.run import Callback, Model, Run, matrix_of
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.neighbors import leave_one_out_errors
-from mahala.learner import CHUNK_ELEMENTS, SCORE_NEIGHBORS, Arrays, Learner, n_axes
+from mahala.learner import SCORE_NEIGHBORS, Arrays, Learner, n_axes
 from mahala.metric import Metric
 from mahala.metric.matrices import map_rows
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value, number_value
+from mahala.support.params import check_params
 from mahala.support.progress import progress_bar
-from mahala.support.validation import check_count, check_flag, check_scale, check_tolerance, is_sparse
+from mahala.support.rows import row_blocks
+from mahala.support.validation import check_scale, is_sparse
 
-# Squares of float32 numbers of these sizes, and sums of them, are still far from its limits.
+# Sums of squares of float32 numbers in this range neither overflow nor underflow.
 FLOAT32_RANGE = 1e-12, 1e12
 
 
-class Rows(NamedTuple):
-    """Labelled rows: dense, float32 or float64, and the class code 0..c-1 of each."""
+class LabelledRows(NamedTuple):
+    """Dense rows of float32 or float64, and the class code 0..c-1 of each row."""
 
-    X: Floats
-    codes: NDArray[np.intp]
+    X: RealArray
+    codes: IndexArray
 
 
-Given = Rows | Pairs | Triplets
+TrainingData = LabelledRows | Pairs | Triplets
 
 
 class BatchLearner(Learner):
-    """A learner of a Mahalanobis metric from labelled rows, and from comparisons where its objective is about them.
+    """Base class of the learners of a Mahalanobis metric from labelled rows or, for some of them, from comparisons.
 
-    Ctrl-C in a fit leaves the model of the last whole iteration, with `stop_reason_` "interrupted", and raises
-    KeyboardInterrupt; any other error leaves the learner as it was.
+    Ctrl-C during `fit` keeps the model of the last complete iteration, sets `stop_reason_` to "interrupted" and raises
+    KeyboardInterrupt. Any other error leaves the learner unchanged.
     """
 
-    # The comparisons from which it learns; None: rows with class labels only.
+    # The kind of comparisons that the learner accepts besides labelled rows.
     _learns_from: ClassVar[type[Pairs] | type[Triplets] | None] = None
     # Whether the rows must have class labels.
     _needs_labels: ClassVar[bool] = True
 
-    random_state: Any = None  # a parameter of those that draw
-    max_iter: int
-    tol: float
-    warm_start: bool
-    callback: Callback | None
-    verbose: bool
+    # Values for learners without these parameters.
+    max_iter: int = 1
+    warm_start: bool = False
+    callback: Callback | None = None
+    verbose: bool = False
+    random_state: Any = None
 
     _model: Model
     _metric: Metric
     objective_: float
-    objectives_: NDArray[np.float64]
+    objectives_: FloatArray
     n_iter_: int
     stop_reason_: str
 
     @abstractmethod
-    def _learn(self, given: Given, run: Run) -> tuple[Model, str]:
-        """The model, and why there are no more iterations: "converged", "max_iter", "callback" or another reason.
+    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+        """Return the model and the stop reason: "converged", "max_iter", "callback" or another one.
 
-        It tells `run` of every iteration, the last one of the model that it returns.
+        Every iteration is recorded by `run.step`, and the last one recorded has the model that is returned.
         """
 
     def _check_params(self) -> None:
-        """Refuses parameters that make no sense; a learner has those of these that it has."""
-        params = self.get_params(deep=False)
-        if "max_iter" in params:
-            check_count(self.max_iter, "max_iter")
-        if "tol" in params:
-            check_tolerance(self.tol, "tol")
-        for name in ("warm_start", "verbose"):
-            if name in params:
-                check_flag(params[name], name)
-        if params.get("callback") is not None and not callable(self.callback):
-            raise TypeError(f"callback must be None or a function of an Iteration, got {self.callback!r}")
+        """Raise a ValueError if parameters do not fit together."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from rows X with class labels y, or from comparisons where the learner takes them."""
+        """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them."""
+        check_params(self)
         self._check_params()
         interrupt = None
         with self._all_or_nothing():
-            given = self._given(X, y)
-            with progress_bar(
-                type(self).__name__, getattr(self, "max_iter", 1), getattr(self, "verbose", False)
-            ) as show:
-                run = Run(getattr(self, "callback", None), show)
+            data = self._training_data(X, y)
+            with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
+                run = Run(self.callback, show)
                 try:
-                    model, reason = self._learn(given, run)
+                    model, reason = self._learn(data, run)
                 except KeyboardInterrupt as error:
                     if run.model is None:
                         raise
@@ -107,39 +99,43 @@ class BatchLearner(Learner):
             raise interrupt
         return self
 
-    def _given(self, X: Any, y: Any) -> Given:
-        """What there is to learn from, checked; its X is dense and of float32 or float64."""
+    def _training_data(self, X: Any, y: Any) -> TrainingData:
+        """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
         reset = self._warm_model() is None
         if reset:
             self._reset_seed()
-        else:  # what is drawn again is the same
+        else:  # a warm start makes the same random choices again
             self._rng = np.random.default_rng(self._seed)
-        kind = self._learns_from
+        name, kind = type(self).__name__, self._learns_from
         if isinstance(X, Pairs | Triplets) and not (kind is not None and isinstance(X, kind)):
             wanted = "labelled rows" if kind is None else f"{kind.__name__.lower()} or labelled rows"
-            raise TypeError(f"{type(self).__name__} learns from {wanted}, got {type(X).__name__}")
+            raise TypeError(f"{name} learns from {wanted}, got {type(X).__name__}")
         if kind is not None and (isinstance(X, kind) or n_axes(X) == 3):
             comparisons = X if isinstance(X, kind) else kind.from_array(X)
             if isinstance(comparisons, Pairs):
                 comparisons = comparisons.labelled(y)
             elif comparisons.items is not None:
-                raise ValueError(f"{type(self).__name__} learns a distance, so items must be None: rows of X itself")
+                raise ValueError(f"items must be None, because {name} learns distances between rows of X")
             if len(comparisons) == 0:
-                name = kind.__name__.lower()
-                raise ValueError(f"{name} must not be empty: 0 {name} given, at least one is needed")
+                raise ValueError(f"{kind.__name__.lower()} must not be empty, got 0 of them")
             self._check_n_features_of(comparisons, reset=reset)
             return comparisons.over(_dense(comparisons.X))
         if y is None and not self._needs_labels:
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
-            return Rows(_dense(check_scale(X)), np.zeros(X.shape[0], dtype=np.intp))
+            return LabelledRows(_dense(check_scale(X)), np.zeros(X.shape[0], dtype=np.intp))
         X, codes = self._labelled_rows(X, y, reset=reset)
         if codes.max() == 0 and self._needs_labels:
-            raise ValueError(f"y has one class; {type(self).__name__} needs rows of at least two classes")
-        return Rows(_dense(X), codes)
+            raise ValueError(f"y has one class; {name} needs rows of at least two classes")
+        return LabelledRows(_dense(X), codes)
 
     def _warm_model(self) -> Model | None:
-        """The model from which a fit goes on, where it does."""
-        return self._model if getattr(self, "warm_start", False) and hasattr(self, "_model") else None
+        """Return the model from which a warm start resumes, or None."""
+        return self._model if self.warm_start and hasattr(self, "_model") else None
+
+    def _learned(self, key: str) -> RealArray:
+        """Return an array of the fitted model."""
+        check_is_fitted(self, "_model")
+        return self._model[key]
 
     def _set_model(self, model: Model) -> None:
         self._model = model
@@ -148,21 +144,21 @@ class BatchLearner(Learner):
 
     @property
     def metric_(self) -> Metric:
-        """What has been learned."""
+        """The learned metric."""
         check_is_fitted(self, "_metric")
         return self._metric
 
     @property
-    def components_(self) -> NDArray[np.float64]:
-        """The linear map of `transform`, a row for each direction: M = components_ᵀ components_."""
+    def components_(self) -> FloatArray:
+        """The linear map L of `transform`, one direction per row: M = LᵀL."""
         metric, model = self.metric_, self._model
         if "w" in model:
             return np.diag(np.sqrt(model["w"].astype(np.float64)))
-        # A map that was learned as such is kept as it is, with its directions in their order.
+        # A learned map is returned unchanged, with its directions in order.
         learned = "L" in model and len(model["L"]) <= metric.n_features_in
         return model["L"].astype(np.float64) if learned else metric.components
 
-    def get_mahalanobis_matrix(self) -> NDArray[np.float64]:
+    def get_mahalanobis_matrix(self) -> FloatArray:
         """The learned matrix M."""
         return self.metric_.matrix
 
@@ -170,19 +166,19 @@ class BatchLearner(Learner):
         return "w" in getattr(self, "_model", {})
 
     @property
-    def feature_importances_(self) -> NDArray[np.float64]:
-        """The weight of each feature's squared difference in the squared distance, where M is diagonal."""
+    def feature_importances_(self) -> FloatArray:
+        """Weight of each feature's squared difference in the squared distance, for a diagonal M only."""
         check_is_fitted(self, "_model")
         if "w" not in self._model:
             raise AttributeError(
-                f"feature_importances_ are there where M is diagonal; this {type(self).__name__}'s is full"
+                f"{type(self).__name__} has no feature_importances_, because its matrix M is not diagonal"
             )
         return self._model["w"].astype(np.float64)
 
     def _embed(self, X: Any) -> Any:
         if not self._has_weights():
             return map_rows(X, self.components_)
-        # The features in their order, but scaled; through float64, as the weights of float32 features may need it.
+        # Scale in float64, because the weights of float32 features may be outside the range of float32.
         scale = np.sqrt(self._model["w"].astype(np.float64))
         scaled = sp.csr_array(X.multiply(scale)) if is_sparse(X) else X * scale
         return scaled.astype(np.float32) if X.dtype == np.float32 else scaled
@@ -192,16 +188,16 @@ class BatchLearner(Learner):
         return len(self.components_)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns of `transform`: those of the features where it scales them."""
+        """Return the names of the columns of `transform`: those of the features if M is diagonal."""
         check_is_fitted(self, "_model")
         if self._has_weights():
             return np.asarray(_check_feature_names_in(self, input_features))
         return np.asarray(super().get_feature_names_out(input_features))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Accuracy of leave-one-out 3-NN on rows with class labels.
+        """Return the accuracy of leave-one-out 3-NN on rows X with class labels y.
 
-        For Pairs the area under the ROC curve of their distances, for Triplets the share in the right order.
+        For Pairs, return the area under the ROC curve of their distances; for Triplets, the share in the right order.
         """
         check_is_fitted(self, "_model")
         if isinstance(X, Pairs):
@@ -215,12 +211,10 @@ class BatchLearner(Learner):
         X, codes = self._labelled_rows(X, y, reset=False)
         return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS)[-1])
 
-    def _squared(self, comparisons: Pairs | Triplets, one: Any, other: Any) -> NDArray[np.float64]:
-        """Squared distances of rows, some at a time."""
+    def _squared(self, comparisons: Pairs | Triplets, one: Any, other: Any) -> FloatArray:
+        """Squared distances of pairs of rows, computed in blocks."""
         result = np.empty(len(one))
-        block = max(1, CHUNK_ELEMENTS // comparisons.n_features)
-        for start in range(0, len(one), block):
-            part = slice(start, start + block)
+        for part in row_blocks(len(one), comparisons.n_features):
             result[part] = self.metric_.distance(comparisons.X[one[part]], comparisons.X[other[part]], squared=True)
         return result
 
@@ -236,6 +230,7 @@ class BatchLearner(Learner):
         return header, {"objectives": self.objectives_} | {f"model.{key}": a for key, a in self._model.items()}
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        check_params(self)
         self._check_params()
         self._seed = int(number_value(header, "seed", least=0.0))
         self._rng = np.random.default_rng(self._seed)
@@ -257,8 +252,8 @@ class BatchLearner(Learner):
         self._set_model(model)
 
 
-def _dense(X: Any) -> Floats:
-    """Rows as a dense array of float32, where they are that and their squares can be, or else of float64."""
+def _dense(X: Any) -> RealArray:
+    """Return the rows as a dense array, of float32 if they are float32 and their squares do not overflow."""
     if is_sparse(X):
         check_room(
             8.0 * X.shape[0] * X.shape[1],

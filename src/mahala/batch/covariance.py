@@ -1,68 +1,65 @@
-"""Covariances of rows within their groups and in all, and the linear map that makes them the identity."""
+"""Covariances of rows within their groups and overall."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import eigh
 
-Floats = NDArray[np.float64]
-
-_EPS = float(np.finfo(np.float64).eps)
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray
+from mahala.support.rows import row_blocks
 
 
 class Covariances(NamedTuple):
-    """Of the features that vary, in units of their standard deviation, which are in `spread`."""
+    """Covariances of the features that vary, in units of their standard deviation `spread`.
 
-    within: Floats
-    total: Floats
-    varies: NDArray[np.bool_]
-    spread: Floats
+    Row g of `offsets` is the mean of group g less the mean of all rows, times the square root of the group's size.
+    """
 
-    def in_features(self, L: Floats) -> Floats:
-        """A map from these units, as one from all the features: constant ones have no weight."""
+    within: FloatArray
+    total: FloatArray
+    offsets: FloatArray
+    varies: BoolArray
+    spread: FloatArray
+
+    def in_features(self, L: FloatArray) -> FloatArray:
+        """Convert a map from these units to one from all features, with weight 0 for constant ones."""
         result = np.zeros((len(L), len(self.varies)))
         result[:, self.varies] = L / self.spread
         return result
 
 
-def covariances(X: NDArray[Any], groups: NDArray[np.intp]) -> Covariances:
-    """Around the mean of each group, over the rows in groups of at least two, and around the mean of all rows.
+def deviations_within(X: RealArray, groups: IndexArray) -> tuple[FloatArray, FloatArray, IndexArray, FloatArray]:
+    """Return the rows' deviations from the mean of their group, the groups' means and sizes, and the features' ranges.
 
-    The groups are numbered from 0 up without gaps, and one has at least two rows. Sums are in float64.
+    The rows are sorted by group. Deviations and means, which are relative to the mean of all rows, hold only the
+    features that vary, divided by their range.
     """
     width = X.max(axis=0).astype(np.float64) - X.min(axis=0)
     varies = width > 0.0
     order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
     Z = X[np.ix_(order, np.flatnonzero(varies))].astype(np.float64)
     Z -= Z.mean(axis=0)
-    Z /= width[varies]  # so that squares neither overflow nor vanish
+    Z /= width[varies]  # so that squares neither overflow nor underflow
     means = np.add.reduceat(Z, np.cumsum(sizes) - sizes, axis=0) / sizes[:, None]
-    Z -= np.repeat(means, sizes, axis=0)
+    for block in row_blocks(*Z.shape):
+        Z[block] -= means[groups[order[block]]]
+    return Z, means, sizes, width
+
+
+def covariances(X: RealArray, groups: IndexArray) -> Covariances:
+    """Return the covariances around the mean of each group and around the mean of all rows, computed in float64.
+
+    The groups are numbered from 0 without gaps. Groups of one row do not count in the covariance within groups; at
+    least one group must have two rows.
+    """
+    Z, means, sizes, width = deviations_within(X, groups)
+    varies, roots = width > 0.0, np.sqrt(sizes)
     within = Z.T @ Z
-    means *= np.sqrt(sizes)[:, None]
+    means *= roots[:, None]
     total = (within + means.T @ means) / len(X)
     deviation = np.sqrt(total.diagonal())
     units = np.outer(deviation, deviation)
-    return Covariances(within / sizes[sizes > 1].sum() / units, total / units, varies, deviation * width[varies])
-
-
-def whitening(within: Floats, total: Floats, floor: float) -> tuple[Floats, Floats]:
-    """L, and the variances L total Lᵀ = diag(t) from the largest down, where L within Lᵀ = I.
-
-    Eigenvalues of `within` below `floor` times the largest are raised to that; where all are zero, the largest of
-    `total` takes its place. Directions in which `total` is zero, as far as rounding lets tell, are left out.
-    """
-    variances, directions = eigh(total)
-    rounding = 4.0 * len(total) * _EPS
-    kept = variances > rounding * variances[-1]
-    variances, directions = variances[kept], directions[:, kept]
-    inner, rotation = eigh(directions.T @ within @ directions)
-    # Equal rows differ from their mean by rounding.
-    largest = inner[-1] if inner[-1] > 100.0 * _EPS**2 * variances[-1] else variances[-1]
-    roots = np.sqrt(np.maximum(inner, max(floor, rounding) * largest))
-    # The singular values keep the digits of small variances, which eigenvalues of a product would not.
-    axes, deviations, _ = np.linalg.svd((rotation / roots).T * np.sqrt(variances), full_matrices=False)
-    return (axes.T / roots) @ rotation.T @ directions.T, deviations**2
+    offsets = (means - np.outer(roots, roots @ means) / len(X)) / deviation
+    within = within / sizes[sizes > 1].sum() / units
+    return Covariances(within, total / units, offsets, varies, deviation * width[varies])

@@ -1,4 +1,4 @@
-"""Descent by L-BFGS on an objective and its gradient, as a run that can be watched, stopped and interrupted."""
+"""Minimisation by L-BFGS that records every iteration."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
-from mahala.batch.run import Floats, Model, Run
+from mahala.batch.run import Model, Run
+from mahala.support.arrays import RealArray
 
-Objective = Callable[[Floats], tuple[float, Floats]]
+Objective = Callable[[RealArray], tuple[float, RealArray]]
 
 
 def descend(
     objective: Objective,
-    start: Floats,
+    start: RealArray,
     run: Run,
     *,
     max_iter: int,
     tol: float,
-    to_model: Callable[[Floats], Model],
+    to_model: Callable[[RealArray], Model],
     report: Callable[[float], float] = float,
 ) -> tuple[Model, str]:
-    """The model of the lowest objective found, and why it is the last one.
+    """Return the model with the lowest objective found, and the stop reason.
 
-    `report` turns the objective into the one to report. Converged is where an iteration gains less than `tol`
-    relative to the objective. "precision" is where no step lowers the objective any more, as far as rounding lets
-    tell. SciPy's vectors are of float64; the objective gets its argument in the dtype and shape of `start`.
+    The reason is "converged" if an iteration gains less than `tol` relative to the objective, and "precision" if
+    rounding keeps any step from lowering it. `report` converts the objective to the one that is recorded. The objective
+    gets its argument in the dtype and shape of `start`, whereas SciPy's vectors are of float64.
     """
     stopped = False
-    unit = 0.0  # SciPy takes gains relative to the objective or to 1, so it sees one that starts at 1
+    unit = 0.0  # the first objective: SciPy measures gains relative to the objective or 1, whichever is larger
 
-    def value(vector: Floats) -> tuple[float, Floats]:
+    def value(vector: RealArray) -> tuple[float, RealArray]:
         nonlocal unit
         result, gradient = objective(vector.reshape(start.shape).astype(start.dtype))
         unit = unit or abs(float(result)) or 1.0
@@ -52,8 +53,8 @@ def descend(
         callback=after_iteration,
         options={"maxiter": max_iter, "maxfun": 10 * max_iter + 20, "ftol": tol, "gtol": 0.0},
     )
-    if run.model is None:  # the start is as low as it gets
+    if run.model is None:  # no step lowers the objective
         run.step(report(unit * result.fun), to_model(result.x.reshape(start.shape).astype(start.dtype)))
-    assert run.model is not None, "there has been a step"
+    assert run.model is not None, "a step has been recorded"
     reason = "callback" if stopped else {0: "converged", 1: "max_iter"}.get(int(result.status), "precision")
     return run.model, reason

@@ -3,92 +3,88 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
-from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from mahala.batch.batch_learner import BatchLearner, Given, Rows
-from mahala.batch.covariance import covariances, whitening
-from mahala.batch.run import Callback, Model, Run
+from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.covariance import covariances
+from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.whitening import whiten_within
 from mahala.comparisons import Pairs
 from mahala.comparisons.sampling import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, squared_distances, targets_for
 from mahala.compiled.itml import sweep
-from mahala.learner import CHUNK_ELEMENTS, Arrays
+from mahala.learner import Arrays
 from mahala.metric import Metric
+from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, array_value
-from mahala.support.params import is_count
-from mahala.support.validation import check_positive
+from mahala.support.params import Count, NonNegative, Positive, Seed
+from mahala.support.rows import row_blocks
 
-Floats = NDArray[np.float64]
-
-# With features in units of their standard deviation, eigenvalues of a prior's covariance are at least this share of
-# the largest.
+# Smallest eigenvalue of a prior's covariance, as a share of the largest, with features in units of their deviation.
 FLOOR = 1e-6
-# Targets further than this from the distances, as a factor, would take M to the limits of float64.
+# Largest factor between targets and distances; larger ones would bring M to the limits of float64.
 FURTHEST = 1e80
-# Duals belong to these constraints where the M that they make differs by no more than this from the one learned.
+# Duals are reused if the M that they give differs by at most this from the learned one.
 SAME = 1e-5
 
 
-class ITML(BatchLearner):
-    r"""The metric nearest to a prior one under which similar pairs are near and dissimilar ones far.
+@dataclass(eq=False, repr=False)
+class ITML(IterationParams, BatchLearner):
+    r"""Information-theoretic metric learning: the metric nearest to a prior that keeps similar pairs near.
 
     ITML minimises, over M ≻ 0 and a target ξ for the squared distance of each pair,
 
         D(M, M₀) + γ Σ D(ξ, ξ₀)   subject to   vᵀMv ≤ ξ for similar pairs, vᵀMv ≥ ξ for dissimilar ones,
 
     with v = x - x', the LogDet divergence D(A, B) = tr(AB⁻¹) - log|AB⁻¹| - d, and ξ₀ one target for all similar and one
-    for all dissimilar pairs. It projects (M, ξ) onto one constraint after the other, in cycles, and keeps a dual
-    variable λ ≥ 0 for each: M⁻¹ = M₀⁻¹ ± Σ λ v vᵀ and 1/ξ = 1/ξ₀ ∓ λ/γ. So M stays positive definite; the objective
-    comes to its minimum as the constraints come to hold, from either side. A projection is that of the authors'
-    program: with p = vᵀMv it moves λ by γ/(1+γ) (1/p - 1/ξ), which makes p = ξ (the paper prints another number, which
-    does not).
+    for all dissimilar pairs. It projects (M, ξ) cyclically onto one constraint after the other, and keeps a dual
+    variable λ ≥ 0 for each: M⁻¹ = M₀⁻¹ ± Σ λ v vᵀ and 1/ξ = 1/ξ₀ ∓ λ/γ. So M stays positive definite, and the objective
+    approaches its minimum, from above or below, as the constraints become satisfied. A projection is that of the
+    authors' program: with p = vᵀMv it changes λ by γ/(1+γ) (1/p - 1/ξ), which makes p = ξ (the number printed in the
+    paper does not).
 
-    In floating point two limits keep M definite: a projection changes no distance by more than a factor of 10,000 (the
-    next sweep goes on), and none takes the condition number of M relative to M₀ above 1e8 times the number of features.
-    Where targets ask for more than that, `stop_reason_` is "precision". Pairs of equal rows are left out.
+    Two limits keep M numerically definite: a projection changes no distance by more than a factor of 10,000 (the next
+    sweep continues), and none raises the condition number of M relative to M₀ above 1e8 times the number of features.
+    If the targets require more than that, `stop_reason_` is "precision". Pairs of equal rows are left out.
 
-    A sweep takes two products of the pairs' differences with a d × d matrix; memory is that of X and of a few such
-    matrices. M is held in float64, whatever the type of X.
+    A sweep takes two products of the pairs' differences with a d × d matrix, and memory is that of X and of a few such
+    matrices. M is kept in float64, whatever the dtype of X.
 
     Reference: J. V. Davis, B. Kulis, P. Jain, S. Sra, I. S. Dhillon, Information-theoretic metric learning, ICML 2007.
 
     Parameters
     ----------
     gamma : float
-        How much moved targets count against a moved M: large values hold the targets.
+        Weight of changed targets relative to a changed M; large values keep the targets.
     similar_target, dissimilar_target : float or "auto"
-        Squared distances that similar pairs are not to exceed, and dissimilar ones not to fall below. "auto" takes the
-        5th and the 95th percentile of the pairs' squared distances under the prior.
+        Upper bound of the squared distances of similar pairs, and lower bound of those of dissimilar pairs. "auto" is
+        the 5th or 95th percentile of the pairs' squared distances under the prior.
     n_pairs : int or "auto"
-        Pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
-    prior : "identity", "covariance" or Metric
-        M₀: Euclidean distances, the inverse of the rows' covariance (as `RCA` inverts it), or a metric. Directions to
-        which it gives no weight have none in M.
+        Number of pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
+    prior : "identity", "covariance" or MahalanobisMetric
+        M₀: Euclidean distances, the inverse of the rows' covariance (as `RCA` inverts it), or a metric. Directions of
+        weight zero in M₀ have weight zero in M.
     max_iter : int
-        Sweeps over all constraints.
+        Maximum number of iterations, which are sweeps over all constraints.
     tol : float
-        Converged is where the sum of the changes of the duals in a sweep is at most this share of their norm.
+        The fit ends when the sum of the changes of the duals in a sweep is at most this share of their norm.
     warm_start : bool
-        Whether `fit` goes on from the model before: with its duals where the pairs and the prior are the same as before
-        (labelled rows draw the same pairs again), else with its M as the prior.
-    callback : function of an Iteration, called after each sweep; a true value ends the fit
-    verbose : bool, whether to show a progress bar
-    random_state : int, RandomState, Generator or None
+        Whether `fit` resumes from the previous model: from its duals if the pairs and the prior are the same as before
+        (the same pairs are drawn again from labelled rows), else with its M as the prior.
+    callback, verbose, random_state
+        See :class:`mahala.NCA`.
 
     Attributes
     ----------
-    metric_ : Metric, what was learned
-    similar_target_, dissimilar_target_ : float, the targets ξ₀ in force
-    objective_, objectives_ : the objective at the end and after each sweep
-    n_iter_ : int, sweeps
-    stop_reason_ : "converged", "precision", "max_iter", "callback" or "interrupted"
-    components_, n_features_in_, feature_names_in_
+    similar_target_, dissimilar_target_ : float
+        The targets ξ₀ that were used.
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
+        See :class:`mahala.NCA`.
 
     Examples
     --------
@@ -104,73 +100,48 @@ class ITML(BatchLearner):
 
     _learns_from = Pairs
 
-    def __init__(
-        self,
-        gamma: float = 1.0,
-        similar_target: Target = "auto",
-        dissimilar_target: Target = "auto",
-        n_pairs: int | Literal["auto"] = "auto",
-        prior: Literal["identity", "covariance"] | Metric = "identity",
-        max_iter: int = 1000,
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        callback: Callback | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.gamma = gamma
-        self.similar_target = similar_target
-        self.dissimilar_target = dissimilar_target
-        self.n_pairs = n_pairs
-        self.prior = prior
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    gamma: Positive = 1.0
+    _: KW_ONLY
+    similar_target: Literal["auto"] | Positive = "auto"
+    dissimilar_target: Literal["auto"] | Positive = "auto"
+    n_pairs: Literal["auto"] | Count = "auto"
+    prior: Literal["identity", "covariance"] | Metric = "identity"
+    max_iter: Count = 1000
+    tol: NonNegative = 1e-3
+    random_state: Seed = None
 
     def _check_params(self) -> None:
-        super()._check_params()
-        check_positive(self.gamma, "gamma")
         check_targets(self.similar_target, self.dissimilar_target)
-        if not (isinstance(self.n_pairs, str) and self.n_pairs == "auto") and not is_count(self.n_pairs):
-            raise ValueError(f"n_pairs must be 'auto' or a positive integer, got {self.n_pairs!r}")
-        names = ("identity", "covariance")
-        if not isinstance(self.prior, Metric) and not (isinstance(self.prior, str) and self.prior in names):
-            raise ValueError(f"prior must be 'identity', 'covariance' or a Metric, got {self.prior!r}")
 
     @property
     def similar_target_(self) -> float:
-        """The squared distance that similar pairs were not to exceed."""
-        check_is_fitted(self, "_model")
-        return float(self._model["targets"][0])
+        """Upper bound of the squared distances of similar pairs."""
+        return float(self._learned("targets")[0])
 
     @property
     def dissimilar_target_(self) -> float:
-        """The squared distance that dissimilar pairs were not to fall below."""
-        check_is_fitted(self, "_model")
-        return float(self._model["targets"][1])
+        """Lower bound of the squared distances of dissimilar pairs."""
+        return float(self._learned("targets")[1])
 
-    def _learn(self, given: Given, run: Run) -> tuple[Model, str]:
-        if not isinstance(given, Pairs):
-            # Always the same seed, so that a warm start meets the pairs to which its duals belong.
+    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+        if not isinstance(data, Pairs):
+            # Always the same seed, so that a warm start draws the pairs to which its duals belong.
             rng = np.random.default_rng(self._seed)
-            assert isinstance(given, Rows)
-            given = Pairs._build(given.X, *draw_pairs(given.codes, self.n_pairs, None, rng, name="n_pairs"))
-        with threadpool_limits(1, user_api="blas"):  # products in a sweep are small: threads would wait for each other
+            assert isinstance(data, LabelledRows)
+            data = Pairs._build(data.X, *draw_pairs(data.codes, self.n_pairs, None, rng, name="n_pairs"))
+        with threadpool_limits(1, user_api="blas"):  # the products in a sweep are too small for threads
             warm = self._warm_model()
-            state = self._state(given, self._prior_components(given))
+            state = self._state(data, self._prior_components(data))
             if warm is not None and not state.resume(warm):
-                state = self._state(given, Metric(warm["M"]).components)
+                state = self._state(data, Metric(warm["M"]).components)
             return self._sweeps(state, run)
 
-    def _state(self, pairs: Pairs, L: Floats | None) -> _State:
+    def _state(self, pairs: Pairs, L: FloatArray | None) -> _State:
         targets = self.similar_target, self.dissimilar_target
         return _State(pairs, L, targets, float(self.gamma))
 
-    def _prior_components(self, pairs: Pairs) -> Floats | None:
-        """L₀ with M₀ = L₀ᵀL₀; None is the identity."""
+    def _prior_components(self, pairs: Pairs) -> FloatArray | None:
+        """Return L₀ with M₀ = L₀ᵀL₀, or None for the identity."""
         X, prior = pairs.X, self.prior
         if isinstance(prior, Metric):
             d = X.shape[1]
@@ -182,7 +153,7 @@ class ITML(BatchLearner):
         if prior == "identity" or np.array_equal(X.min(axis=0), X.max(axis=0)):
             return None
         scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
-        return scatter.in_features(whitening(scatter.total, scatter.total, FLOOR)[0])
+        return scatter.in_features(whiten_within(scatter.total, scatter.total, FLOOR)[0])
 
     def _sweeps(self, state: _State, run: Run) -> tuple[Model, str]:
         for _ in range(int(self.max_iter)):
@@ -207,9 +178,9 @@ class ITML(BatchLearner):
 
 
 class _State:
-    """M, the duals and the slack of a run, in coordinates where the prior is I and the largest distance about 1."""
+    """M, the duals and the slack of a run, in coordinates in which the prior is I and the largest distance about 1."""
 
-    def __init__(self, pairs: Pairs, L: Floats | None, targets: tuple[Target, Target], gamma: float) -> None:
+    def __init__(self, pairs: Pairs, L: FloatArray | None, targets: tuple[Target, Target], gamma: float) -> None:
         self.L = L
         self.gamma = gamma
         if L is not None:
@@ -219,9 +190,9 @@ class _State:
         distances = squared_distances(pairs)
         self.targets = targets_for(distances, *targets)
         exponent = math.frexp(math.sqrt(float(distances.max()) or self.targets[1]))[1]
-        self.scale = math.ldexp(1.0, -exponent)  # a power of two rounds nothing
+        self.scale = math.ldexp(1.0, -exponent)  # a power of two, which does not round
         self.precisions = self._precisions()
-        assert pairs.similar is not None, "the base has seen to that"
+        assert pairs.similar is not None, "fit requires labels"
         self.signs = np.where(pairs.similar, 1.0, -1.0)
         self.initial = np.where(pairs.similar, *self.precisions)  # 1/ξ₀
         self.slack = self.initial.copy()  # 1/ξ
@@ -237,14 +208,14 @@ class _State:
             )
         return 1.0 / low, 1.0 / high
 
-    def _set(self, M: Floats) -> None:
-        """Take M, with what its Cholesky factor tells: log |M| and tr M⁻¹."""
+    def _set(self, M: FloatArray) -> None:
+        """Set M, and log |M| and tr M⁻¹ from its Cholesky factor."""
         self.M = M
         self.log_determinant, root = _factor(M)
         self.inverse_trace = float(np.einsum("ij,ij->", root, root))
 
     def sweep(self) -> bool:
-        """Project onto each constraint once; true where the condition of M held a projection back."""
+        """Project onto each constraint once; return whether the limit on the condition of M shortened a projection."""
         pairs, M = self.pairs, self.M.copy()
         held_back = sweep(
             pairs.X, pairs.left, pairs.right, self.scale, self.signs, self.precisions, self.gamma, M,
@@ -254,24 +225,24 @@ class _State:
         return bool(held_back)
 
     def objective(self) -> float:
-        """D(M, M₀) + γ Σ D(ξ, ξ₀), which no change of coordinates changes."""
+        """Return D(M, M₀) + γ Σ D(ξ, ξ₀), which does not depend on the coordinates."""
         ratio = self.initial / self.slack
         moved = float(np.sum(ratio - np.log(ratio) - 1.0))
         return float(np.trace(self.M)) - self.log_determinant - len(self.M) + self.gamma * moved
 
     def to_model(self) -> Model:
-        """In the units of the features; the duals go as the inverse of the squared distances."""
+        """Return the model in units of the features; the duals scale as the inverse of the squared distances."""
         duals = self.duals * self.scale * self.scale
         return {"M": self._in_features(self.M), "duals": duals, "targets": np.array(self.targets)}
 
-    def _in_features(self, M: Floats) -> Floats:
+    def _in_features(self, M: FloatArray) -> FloatArray:
         if self.L is None:
             return M
         result = self.L.T @ M @ self.L
         return 0.5 * (result + result.T)
 
     def resume(self, model: Model) -> bool:
-        """Go on from the model's duals, if these constraints make its M of them; else false, and nothing changes."""
+        """Resume from the model's duals if they give its M under these constraints; return whether they do."""
         duals = model["duals"] / self.scale / self.scale
         if len(duals) != len(self.duals):
             return False
@@ -279,10 +250,9 @@ class _State:
         if not (slack > 0.0).all():
             return False
         inverse = np.eye(len(self.M))
-        size = max(1, CHUNK_ELEMENTS // self.pairs.n_features)
-        for start in range(0, len(duals), size):
-            V = self.pairs.differences(start, start + size) * self.scale
-            inverse += (V.T * (self.signs * duals)[start : start + size]) @ V
+        for block in row_blocks(len(duals), self.pairs.n_features):
+            V = self.pairs[block].differences() * self.scale
+            inverse += (V.T * (self.signs * duals)[block]) @ V
         try:
             root = _factor(inverse)[1]
         except np.linalg.LinAlgError:
@@ -295,7 +265,7 @@ class _State:
         return True
 
 
-def _factor(A: Floats) -> tuple[float, Floats]:
-    """log |A|, and R with A⁻¹ = RᵀR."""
+def _factor(A: FloatArray) -> tuple[float, FloatArray]:
+    """Return log |A|, and R with A⁻¹ = RᵀR."""
     factor = np.linalg.cholesky(A)
     return 2.0 * float(np.log(factor.diagonal()).sum()), np.asarray(lapack.dtrtri(factor, lower=1)[0])

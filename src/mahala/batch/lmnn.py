@@ -1,65 +1,66 @@
-"""Large margin nearest neighbours: targets near, rows of other classes a margin further away."""
+"""LMNN: large margin nearest neighbours (Weinberger, Blitzer, Saul, 2005)."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mahala.batch.batch_learner import BatchLearner, Given, Rows
+from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
 from mahala.batch.descent import descend
-from mahala.batch.margins import RowsLoss, TripletsLoss, targets
-from mahala.batch.run import Callback, Floats, Model, Run
-from mahala.batch.starts import Init, check_start, first_components
-from mahala.batch.whitening import whiten
+from mahala.batch.label_neighbors import target_neighbors
+from mahala.batch.margins import RowsLoss, TripletsLoss
+from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.starts import Init, first_components
+from mahala.batch.whitening import row_coordinates
 from mahala.comparisons import Triplets
-from mahala.support.params import is_number
-from mahala.support.validation import check_count
+from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.params import Count, Fraction, NonNegative, Seed
 
-# Hinges are rounded off within half of this about their kink: L-BFGS needs a continuous gradient, and with it gets
-# lower than with the kinks. From there a smaller one gets the rest, where many triplets have come to lie on a kink.
+# Widths of the interval around the kink in which hinges are smoothed, because L-BFGS needs a continuous gradient. A
+# second descent with a narrower interval comes closer to the minimum, where many triplets lie on a kink.
 SMOOTHINGS = 1e-2, 1e-3
 
 
-class LMNN(BatchLearner):
-    """Large margin nearest neighbours (Weinberger, Blitzer and Saul 2005; Weinberger and Saul, JMLR 2009).
+@dataclass(eq=False, repr=False)
+class LMNN(IterationParams, BatchLearner):
+    """Large margin nearest neighbours: target neighbours near, rows of other classes farther away by a margin.
 
-    Minimises over M = LᵀL, with d_M squared distances,
+    LMNN minimises over M = LᵀL, with squared distances d_M,
 
         (1 - mu) Σ_{i,j} d_M(xᵢ, xⱼ) + mu Σ_{i,j,l} [1 + d_M(xᵢ, xⱼ) - d_M(xᵢ, x_l)]₊
 
-    where j runs over the targets of i, its `n_neighbors` nearest rows of the same class in the Euclidean space of the
-    data as given, and l over all rows of other classes. Of a class with fewer rows the targets are all others; a row
-    alone in its class has none, and is still an l for other rows. From Triplets (i, j, l) the first sum is over their
-    distinct (i, j), the second over themselves.
+    where j runs over the targets of i, its `n_neighbors` nearest rows of the same class in Euclidean distance, and l
+    over all rows of other classes. In a class with fewer rows all others are targets; a row alone in its class has no
+    targets, but is an l for other rows. For Triplets (i, j, l), the first sum is over their distinct (i, j) and the
+    second over the triplets.
 
     Without `n_components` the problem is convex in M, and the minimum does not depend on the start. L-BFGS descends, in
-    coordinates in which the data are about white, on hinges rounded off at their kink, first within ±0.005 of it and
-    then within ±0.0005; `objectives_` hold the objective itself. An evaluation takes O(n d²) for two products of n × d
-    with d × d and O(n² p) to look, block by block, for the pairs of rows that matter, by p leading coordinates of which
-    few are enough; then O(d) for each of those. From a start that mixes the classes these can be most of the n².
-    Memory is O(n d + d²).
+    coordinates in which the rows are nearly white, on hinges that are smoothed around their kink, first within ±0.005
+    and then within ±0.0005; `objectives_` holds the objective with plain hinges. An evaluation takes O(n d²) for two
+    products of n × d with d × d, O(n² p) to search for the relevant pairs of rows by p leading coordinates, usually
+    few, and O(d) for each of these pairs, which can be most of the n² for a start that mixes the classes. Memory is
+    O(n d + d²).
+
+    Weinberger, Blitzer and Saul, NIPS 2005; Weinberger and Saul, JMLR 10, 2009.
 
     Parameters
     ----------
-    n_neighbors : targets of each row
-    mu : weight of the hinges, between 0 and 1; that of the targets' distances is 1 - mu
-    n_components : rows of L; None for as many as features, or as the data have dimensions
-    init : "auto", "identity", "pca", "lda", "random" or a Metric: the start, but for its length, which is chosen; a
-        Metric is taken as it is
-    max_iter, tol : the descent ends after max_iter iterations, or where one gains less than tol of the objective
-    warm_start : a further fit goes on from what has been learned
-    callback : function of an Iteration; where it returns something true, the fit ends
-    verbose : show progress on the terminal
-    random_state : seed of init="random"
+    n_neighbors : int
+        Number of targets of each row.
+    mu : float
+        Weight of the hinges, between 0 and 1; the weight of the targets' distances is 1 - mu.
+    n_components : int or None
+        Number of rows of L; None for the number of features, or the dimension of the span of the rows if it is smaller.
+    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
+        The first L, whose scale is then chosen; a metric is used unchanged.
+    max_iter, tol, warm_start, callback, verbose, random_state
+        See :class:`mahala.NCA`.
 
     Attributes
     ----------
-    metric_, components_ : what has been learned
-    objective_, objectives_ : the objective reached, and after each iteration
-    n_iter_, stop_reason_ : iterations, and why there are no more: "converged", "max_iter", "precision" (no step lowers
-        the objective, as far as rounding lets tell), "callback" or "interrupted"
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
+        See :class:`mahala.NCA`.
 
     Examples
     --------
@@ -72,73 +73,51 @@ class LMNN(BatchLearner):
 
     _learns_from = Triplets
 
-    def __init__(
-        self,
-        n_neighbors: int = 3,
-        mu: float = 0.5,
-        n_components: int | None = None,
-        init: Init = "auto",
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        warm_start: bool = False,
-        callback: Callback | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.mu = mu
-        self.n_components = n_components
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    n_neighbors: Count = 3
+    _: KW_ONLY
+    mu: Fraction = 0.5
+    n_components: Count | None = None
+    init: Init = "auto"
+    max_iter: Count = 1000
+    tol: NonNegative = 1e-6
+    random_state: Seed = None
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_count(self.n_neighbors, "n_neighbors")
-        if not (is_number(self.mu) and 0.0 < self.mu < 1.0):
-            raise ValueError(f"mu must be a number between 0 and 1, both excluded, got {self.mu!r}")
-        check_start(self.init, self.n_components)
-
-    def _learn(self, given: Given, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
         loss: RowsLoss | TripletsLoss
-        if isinstance(given, Rows):
-            codes = given.codes
-            loss = RowsLoss(codes, *targets(given.X, codes, self.n_neighbors), self.mu)
+        if isinstance(data, LabelledRows):
+            codes = data.codes
+            loss = RowsLoss(codes, *target_neighbors(data.X, codes, self.n_neighbors), self.mu)
         else:
-            assert isinstance(given, Triplets)
-            codes, loss = None, TripletsLoss(given, self.mu)
-        space = whiten(given.X)
+            assert isinstance(data, Triplets)
+            codes, loss = None, TripletsLoss(data, self.mu)
+        coordinates = row_coordinates(data.X)
 
         warm = self._warm_model()
-        L = first_components(self.init, self.n_components, given.X, codes, self._rng) if warm is None else warm["L"]
-        start = _reduced(L.astype(np.float64) @ space.back.T, self.n_components, self._rng)
+        L = first_components(self.init, self.n_components, data.X, codes, self._rng) if warm is None else warm["L"]
+        start = _reduced(L.astype(np.float64) @ coordinates.inverse, self.n_components, self._rng)
         if warm is None and isinstance(self.init, str):
             start /= np.abs(start).max()
-            start *= np.sqrt(loss.best_scale(space.X @ start.T.astype(space.X.dtype)))
-        start = start.astype(space.X.dtype)
+            start *= np.sqrt(loss.best_scale(coordinates.map(start.astype(data.X.dtype))))
+        start = start.astype(data.X.dtype)
 
         hinge, seen, smoothing = 0.0, np.empty(0), 0.0
 
-        def objective(A: Floats) -> tuple[float, Floats]:
+        def objective(A: RealArray) -> tuple[float, RealArray]:
             nonlocal hinge, seen
-            rounded, hinge, laplacian = loss(space.X @ A.T, smoothing)
+            rounded, hinge, pull = loss(coordinates.map(A), smoothing)
             seen = A
-            return rounded, 2 * (laplacian.T @ space.X)
+            return rounded, coordinates.gradient(pull)
 
-        def to_model(A: Floats) -> Model:
+        def to_model(A: RealArray) -> Model:
             nonlocal start
             if not np.array_equal(A, seen):
                 objective(A)
             start = A
-            return {"L": A.astype(np.float64) @ space.forth}
+            return coordinates.to_model(A)
 
         for width in SMOOTHINGS:
             smoothing = width
-            # The descent sees hinges rounded off; who watches it sees the objective itself.
+            # The descent minimises smoothed hinges, but the run records the objective with plain ones.
             watched = Run(lambda iteration: run.step(hinge, iteration.model), lambda done, objective: None)
             left = self.max_iter - len(run.objectives)
             model, reason = descend(objective, start, watched, max_iter=left, tol=self.tol, to_model=to_model)
@@ -147,10 +126,10 @@ class LMNN(BatchLearner):
         return model, reason
 
 
-def _reduced(A: NDArray[np.float64], n_components: int | None, rng: np.random.Generator) -> NDArray[np.float64]:
-    """The same distances, or nearly, by as many rows as are wanted and there are dimensions for; none of them is zero.
+def _reduced(A: FloatArray, n_components: int | None, rng: np.random.Generator) -> FloatArray:
+    """Return a map with nearly the same distances, of n_components rows or as many as columns, none of them zero.
 
-    The gradient of a row of zeros is zero, so it would stay.
+    A row of zeros would never change, because its gradient is zero.
     """
     m = min(A.shape[1], n_components or A.shape[1])
     if len(A) > m:

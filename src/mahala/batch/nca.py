@@ -2,50 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
-from mahala.batch.batch_learner import BatchLearner, Given, Rows
+from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
 from mahala.batch.descent import descend
-from mahala.batch.run import Callback, Floats, Model, Run
-from mahala.batch.starts import Init, check_start, first_components
+from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.starts import Init, first_components
 from mahala.compiled.softmax_sums import sum_softmax
+from mahala.support.arrays import RealArray
+from mahala.support.params import Count, NonNegative, Seed
 
 
-class NCA(BatchLearner):
-    """The linear map under which a random neighbour is most often of the own class.
+@dataclass(eq=False, repr=False)
+class NCA(IterationParams, BatchLearner):
+    """Neighbourhood components analysis: a random neighbour of a row is to be of the row's own class.
 
-    Row i takes row j ≠ i for its neighbour with probability p_ij ∝ exp(-‖Lx_i - Lx_j‖²). NCA minimises the expected
-    number of rows whose neighbour is of another class, `objective_` = Σ_i (1 - Σ_{j of the class of i} p_ij), over L,
-    by L-BFGS. The objective is not convex: where all p_ij are 0 or 1 from the start, as on rows of large scale, it has
-    no slope, and L stays. Scale the rows first.
+    Row i chooses row j ≠ i as its neighbour with probability p_ij ∝ exp(-‖Lx_i - Lx_j‖²). NCA minimises the expected
+    number of rows whose neighbour is of another class, Σ_i (1 - Σ_{j of the class of i} p_ij), over the linear map L by
+    L-BFGS. The objective is not convex, and if all p_ij are 0 or 1 at the start, as for rows of large scale, its
+    gradient vanishes and L does not change. Scale the rows first.
 
-    An evaluation takes n² m + n m d multiply-adds and memory O(n (d + m) + m d); pairs whose p_ij is lost in
-    rounding cost their distance only.
+    An evaluation takes n² m + n m d multiply-adds and O(n (d + m) + m d) memory; for pairs whose p_ij is below rounding
+    only the distance is computed.
 
     Parameters
     ----------
     n_components : int or None
-        Number m of rows of L; None is the number of features.
-    init : "auto", "identity", "pca", "lda", "random" or Metric
-        The first L. "auto" is "identity" where L is square, else "lda" where there are more than m classes, else "pca".
+        Number m of rows of L; None for the number of features.
+    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
+        The first L. "auto" is "identity" if L is square, else "lda" if there are more than m classes, else "pca".
     max_iter : int
+        Maximum number of iterations.
     tol : float
-        Ends where an iteration gains less than this, relative to the objective.
+        The fit ends when an iteration lowers the objective by less than this share of it.
     warm_start : bool
-        Go on from the last fit's L.
-    callback : function of an Iteration, or None
-        Called after each iteration; what it returns, if true, ends the fit.
+        Whether `fit` resumes from the model of the previous fit.
+    callback : callable or None
+        Function that is called with an :class:`mahala.Iteration` after each iteration; a true result ends the fit.
     verbose : bool
-        Show a progress bar.
+        Whether to show a progress bar.
     random_state : int, RandomState, Generator or None
+        Seed of all random choices.
 
     Attributes
     ----------
-    metric_ : Metric
-    components_, n_features_in_, feature_names_in_
-    objective_, objectives_ : the expected number of errors, at the end and after each iteration
+    metric_ : MahalanobisMetric
+        The learned metric.
+    components_ : ndarray of shape (m, n_features)
+        The learned map L.
+    objective_, objectives_ : float and ndarray
+        Objective at the end and after each iteration.
     n_iter_ : int
-    stop_reason_ : "converged", "max_iter", "precision", "callback" or "interrupted"
+        Number of iterations.
+    stop_reason_ : str
+        "converged", "max_iter", "precision" (rounding keeps any step from lowering the objective), "callback" or
+        "interrupted".
 
     Examples
     --------
@@ -58,37 +69,20 @@ class NCA(BatchLearner):
     (150, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        init: Init = "auto",
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        warm_start: bool = False,
-        callback: Callback | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    n_components: Count | None = None
+    _: KW_ONLY
+    init: Init = "auto"
+    max_iter: Count = 100
+    tol: NonNegative = 1e-5
+    random_state: Seed = None
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_start(self.init, self.n_components)
+    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+        assert isinstance(data, LabelledRows)
+        X = data.X - data.X.mean(axis=0)
 
-    def _learn(self, given: Given, run: Run) -> tuple[Model, str]:
-        assert isinstance(given, Rows)
-        X = given.X - given.X.mean(axis=0)
-
-        def objective(L: Floats) -> tuple[float, Floats]:
-            hits, pull = sum_softmax(X @ L.T, given.codes)
+        def objective(L: RealArray) -> tuple[float, RealArray]:
+            hits, pull = sum_softmax(X @ L.T, data.codes)
             return len(X) - hits, -2.0 * (pull.T @ X)
 
-        start = first_components(self.init, self.n_components, X, given.codes, self._rng, self._warm_model())
+        start = first_components(self.init, self.n_components, X, data.codes, self._rng, self._warm_model())
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, to_model=lambda L: {"L": L})

@@ -1,36 +1,40 @@
-"""PCA: the directions of most variance."""
+"""PCA: principal component analysis (Pearson, 1901)."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from sklearn.decomposition import PCA as Decomposition
 
-from mahala.batch.batch_learner import BatchLearner, Given, Rows
+from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
 from mahala.batch.run import Model, Run
-from mahala.support.params import is_count, is_number
-from mahala.support.validation import check_flag
+from mahala.batch.whitening import divided_by_largest
+from mahala.support.params import Count, Fraction, Seed, is_count
 
 
+@dataclass(eq=False, repr=False)
 class PCA(BatchLearner):
     """Principal component analysis as a metric: M = LᵀL, where L maximises tr(L Σ Lᵀ) under L Lᵀ = I.
 
-    Σ is the covariance of the rows; labels are not needed. It wraps :class:`sklearn.decomposition.PCA`. Whitened, each
-    direction is divided by its standard deviation, and directions without variance are left out.
+    Σ is the covariance of the rows; labels are not needed. This is a wrapper of :class:`sklearn.decomposition.PCA`.
+    With `whiten`, each direction is divided by its standard deviation, and directions without variance are left out.
 
     K. Pearson, "On lines and planes of closest fit to systems of points in space", Philosophical Magazine 2, 1901.
 
     Parameters
     ----------
-    n_components : number of directions; between 0 and 1 the share of the variance that they are to explain; None for
-        as many as there are, the lesser of rows and features
-    whiten : whether distances are in units of the standard deviation of each direction
-    random_state : for the randomised solver, which scikit-learn takes where few of many directions are wanted
+    n_components : int, float or None
+        Number of directions; between 0 and 1, the share of the variance that they must explain; None for all of them.
+    whiten : bool
+        Whether distances are in units of the standard deviation of each direction.
+    random_state : int, RandomState, Generator or None
+        Seed of the randomised solver, which scikit-learn uses for few of many directions.
 
     Attributes
     ----------
-    objective_ : sum of the variances along the directions, before whitening
+    objective_ : float
+        Sum of the variances along the directions, before whitening.
 
     Examples
     --------
@@ -45,35 +49,25 @@ class PCA(BatchLearner):
 
     _needs_labels = False
 
-    def __init__(self, n_components: int | float | None = None, whiten: bool = False, random_state: Any = None) -> None:
-        self.n_components = n_components
-        self.whiten = whiten
-        self.random_state = random_state
+    n_components: Count | Fraction | None = None
+    _: KW_ONLY
+    whiten: bool = False
+    random_state: Seed = None
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        m: Any = self.n_components
-        is_share = is_number(m) and 0.0 < m < 1.0
-        if not (m is None or is_count(m) or is_share):
-            raise ValueError(
-                f"n_components must be None, an integer of at least 1 or a share between 0 and 1, got {m!r}"
-            )
-        check_flag(self.whiten, "whiten")
-
-    def _learn(self, given: Given, run: Run) -> tuple[Model, str]:
-        assert isinstance(given, Rows)
-        X, m = given.X, self.n_components
+    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+        assert isinstance(data, LabelledRows)
+        X, m = data.X, self.n_components
         if is_count(m) and m is not None and m > min(X.shape):
-            raise ValueError(f"n_components must be at most {min(X.shape)}, the lesser of rows and features, got {m}")
-        shifted = X - X[0]
-        largest = max(float(shifted.max()), -float(shifted.min()))
+            raise ValueError(
+                f"n_components must be at most {min(X.shape)}, the smaller of the numbers of rows and features, got {m}"
+            )
+        shifted, largest = divided_by_largest(X)  # so that squares neither overflow nor underflow
         if largest == 0.0:
             raise ValueError("X does not vary: its rows are all the same")
-        shifted /= X.dtype.type(largest)  # in these units no square over- or underflows
         found = Decomposition(m, random_state=int(self._rng.integers(2**31))).fit(shifted)
         L, variances = found.components_, found.explained_variance_
         if self.whiten:
-            kept = variances > max(X.shape) * np.finfo(X.dtype).eps * variances[0]  # below, it is rounding
+            kept = variances > max(X.shape) * np.finfo(X.dtype).eps * variances[0]  # smaller ones are rounding
             variances = variances[kept]
             L = L[kept] / np.sqrt(variances)[:, None].astype(np.float64) / largest
             L = L.astype(X.dtype) if np.abs(L).max() < 1e18 else L

@@ -1,59 +1,69 @@
-"""PSDBoost: a Mahalanobis metric of trace one by linear programs, whose columns are rank-one matrices."""
+"""PSDBoost: a Mahalanobis metric of trace one by linear programming (Shen, Welsh, Wang, 2008)."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from mahala.batch.batch_learner import BatchLearner, Given, Rows
-from mahala.batch.run import Callback, Model, Run
-from mahala.batch.triplet_edges import TripletEdges, label_triplets
+from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.label_neighbors import label_triplets
+from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.triplet_edges import TripletEdges
 from mahala.comparisons import Triplets
-from mahala.support.params import is_number
-from mahala.support.validation import check_count
+from mahala.support.arrays import FloatArray
+from mahala.support.params import Count, NonNegative, Where, is_number
 
-Floats = NDArray[np.float64]
-
-# A linear program starts with so many triplets on either side of the margin, and gets more as it needs them.
+# Triplets on either side of the margin with which a linear program starts; it adds others that violate its solution.
 FIRST_TRIPLETS = 500
-# What HiGHS holds its constraints to, where margins are about 1.
+# Tolerance of HiGHS for constraints whose margins are about 1.
 LP_TOLERANCE = 1e-7
 
+Nu = Annotated[float, Where(lambda nu: is_number(nu) and 0.0 < nu <= 1.0, "a number above 0 and at most 1")]
 
-class PSDBoost(BatchLearner):
-    """Maximises a soft margin of triplets over matrices of trace one, one rank-one matrix an iteration.
 
-    Over M = Σ w_j ξ_j ξ_jᵀ with w_j ≥ 0, Σ w_j = 1 and ‖ξ_j‖ = 1, and n triplets r = (i, j, k) of which x_i is to be
-    nearer to x_j, it minimises::
+@dataclass(eq=False, repr=False)
+class PSDBoost(IterationParams, BatchLearner):
+    """Maximise a soft margin of triplets over matrices of trace one, adding one rank-one matrix per iteration.
+
+    Over M = Σ w_j ξ_j ξ_jᵀ with w_j ≥ 0, Σ w_j = 1 and ‖ξ_j‖ = 1, for n triplets r = (i, j, k) in which x_i is to be
+    nearer to x_j than to x_k, PSDBoost minimises::
 
         C Σ_r [ρ - ρ_r]₊ - ρ,   ρ_r = (x_i - x_k)ᵀM(x_i - x_k) - (x_i - x_j)ᵀM(x_i - x_j),   C = 1 / (nu·n)
 
-    which is, with its sign turned, the mean of the smallest share `nu` of the margins ρ_r. A linear program gives the
+    The minimum over ρ is the negative mean of the smallest share `nu` of the margins ρ_r. A linear program gives the
     best weights of the matrices so far, and its dual the weights u_r of the triplets, 0 ≤ u_r ≤ C; the next ξ is the
-    leading eigenvector of Σ u_r A_r, where ρ_r = ⟨A_r, M⟩. Its eigenvalue bounds what any M can reach.
+    leading eigenvector of Σ u_r A_r, where ρ_r = ⟨A_r, M⟩. Its eigenvalue is an upper bound of the margin of any M.
 
     Shen, Welsh and Wang: PSDBoost: Matrix-Generation Linear Programming for Positive Semidefinite Matrices Learning,
     NIPS 2008.
 
-    Memory grows with (triplets) × (iterations). The linear program holds only triplets near the margin: those far
-    from it have u_r = 0 or C, and are let in where that turns out wrong.
+    Memory grows with (triplets) × (iterations). The linear program contains only triplets near the margin; the others,
+    for which u_r is 0 or C, are added if the solution violates their constraints.
 
     Parameters
     ----------
-    n_neighbors : of labelled rows each is an anchor, with as many nearest rows of its class, and of other classes
-    nu : share of the triplets that count, from 0 to 1: the worst ones; at 1 the mean margin is maximised
-    max_iter : most iterations, so the most rank of M
-    tol : stops where the objective is known to be above that of the best M by less than this share of it
-    warm_start : a fit starts with the matrices of the fit before
-    callback : called with an `Iteration` after each; a true answer ends the fit
-    verbose : draws a progress bar
+    n_neighbors : int
+        Each labelled row is the anchor of triplets with its n_neighbors nearest rows of its class and of other classes.
+    nu : float
+        Share of the triplets, those with the smallest margins, whose mean margin is maximised; at most 1.
+    max_iter : int
+        Maximum number of iterations and therefore of the rank of M.
+    tol : float
+        The fit ends when the objective is proved to be above its minimum by less than this share of it.
+    warm_start, callback, verbose
+        See :class:`mahala.NCA`; a warm start begins with the matrices of the previous fit.
 
     Attributes
     ----------
-    gap_ : the most by which `objective_` is above that of the best M
-    stop_reason_ : "converged", "max_iter", "precision" (a linear program found no better weights), "callback" or
-        "interrupted"
+    gap_ : float
+        Upper bound of the difference between `objective_` and the minimum.
+    stop_reason_ : str
+        "converged", "max_iter", "precision" (a linear program found no better weights), "callback" or "interrupted".
+    metric_, components_, objective_, objectives_, n_iter_
+        See :class:`mahala.NCA`.
 
     Examples
     --------
@@ -68,40 +78,22 @@ class PSDBoost(BatchLearner):
 
     _learns_from = Triplets
 
-    def __init__(
-        self,
-        n_neighbors: int = 3,
-        nu: float = 0.3,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        callback: Callback | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.nu = nu
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.callback = callback
-        self.verbose = verbose
+    n_neighbors: Count = 3
+    _: KW_ONLY
+    nu: Nu = 0.3
+    max_iter: Count = 100
+    tol: NonNegative = 1e-3
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_count(self.n_neighbors, "n_neighbors")
-        if not (is_number(self.nu) and 0.0 < self.nu <= 1.0):
-            raise ValueError(f"nu must be above 0 and at most 1, got {self.nu!r}")
+    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+        if isinstance(data, LabelledRows):
+            data = label_triplets(data.X, data.codes, self.n_neighbors)
+        assert isinstance(data, Triplets)
+        edges, n_worst = TripletEdges(data), self.nu * len(data)
 
-    def _learn(self, given: Given, run: Run) -> tuple[Model, str]:
-        if isinstance(given, Rows):
-            given = label_triplets(given.X, given.codes, self.n_neighbors)
-        assert isinstance(given, Triplets)
-        edges, n_worst = TripletEdges(given), self.nu * len(given)
-
-        directions: Floats = np.empty((0, edges.X.shape[1]))
-        gains: Floats = np.empty((0, len(given)))
-        w: Floats = np.empty(0)
-        u: Floats = np.full(len(given), 1.0 / len(given))
+        directions: FloatArray = np.empty((0, edges.X.shape[1]))
+        gains: FloatArray = np.empty((0, len(data)))
+        w: FloatArray = np.empty(0)
+        u: FloatArray = np.full(len(data), 1.0 / len(data))
         margin = -np.inf
         bound = np.inf
 
@@ -112,8 +104,8 @@ class PSDBoost(BatchLearner):
                 "gap": np.array([max(0.0, (bound - margin) * edges.scale)]),
             }
 
-        def add(new: Floats) -> bool:
-            """Let directions in; false where the linear program, as exact as it is, finds no better weights."""
+        def add(new: FloatArray) -> bool:
+            """Add directions; return whether the linear program finds weights that are not worse."""
             nonlocal directions, gains, w, u, margin
             w = np.append(w, np.zeros(len(new))) if len(w) else np.full(len(new), 1.0 / len(new))
             directions = np.vstack([directions, new])
@@ -142,19 +134,20 @@ class PSDBoost(BatchLearner):
             if run.step(-margin * edges.scale, model()):
                 reason = "callback"
                 break
-        if run.model is None:  # the start is as good as it gets
+        if run.model is None:  # no direction improves the start
             run.step(-margin * edges.scale, model())
         return model(), reason
 
     @property
     def gap_(self) -> float:
-        """The most by which `objective_` is above that of the best M."""
-        self.metric_  # noqa: B018 - says so where nothing is learned
-        return float(self._model["gap"][0])
+        """Upper bound of the difference between `objective_` and the minimum."""
+        return float(self._learned("gap")[0])
 
 
-def mean_of_worst(margins: Floats, n_worst: float) -> float:
-    """max over ρ of ρ - Σ [ρ - margins]₊ / n_worst: the mean of the n_worst smallest, the last one in part.
+def mean_of_worst(margins: FloatArray, n_worst: float) -> float:
+    """Return the mean of the n_worst smallest margins, the last one in part.
+
+    It is the maximum over ρ of ρ - Σ [ρ - margins]₊ / n_worst.
 
     >>> mean_of_worst(np.array([5.0, 1.0, 2.0]), 1.5)
     1.3333333333333333
@@ -165,12 +158,12 @@ def mean_of_worst(margins: Floats, n_worst: float) -> float:
     return float((ordered[:whole].sum() + rest) / n_worst)
 
 
-def _weights(gains: Floats, n_worst: float, guess: Floats) -> tuple[Floats, Floats] | None:
-    """The best weights w of the rows of `gains`, and the weights u of the triplets that prove it.
+def _weights(gains: FloatArray, n_worst: float, guess: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Return the best weights w of the rows of `gains` and the dual weights u of the triplets; None if HiGHS fails.
 
-    The program is the dual, min π with gains @ u ≤ π, Σ u = 1 and 0 ≤ u ≤ 1/n_worst, in q = n_worst·u: it has a row for
-    each matrix only. By the margins under the guess of w, q = 1 far below the margin and 0 far above; the others are
-    free. None where HiGHS gives up.
+    The program is the dual, min π with gains @ u ≤ π, Σ u = 1 and 0 ≤ u ≤ 1/n_worst, in terms of q = n_worst·u, because
+    it has only one constraint per matrix. From the margins under the guess of w, q is fixed to 1 far below the margin
+    and to 0 far above it; the others are free.
     """
     n_rows, n = gains.shape
     margins = guess @ gains

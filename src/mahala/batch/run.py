@@ -1,25 +1,34 @@
-"""One fit as it goes, iteration by iteration, and the model that it has reached."""
+"""The iterations of one fit: the model after each of them, callbacks and the record of objectives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.metric import Metric
+from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.params import Count, NonNegative
 
-Floats = NDArray[Any]  # of float32 or float64
-# What is learned: "L" with M = LᵀL, "M" itself, or the weights "w" of a diagonal M; beside it what a warm start needs.
-Model = dict[str, Floats]
+# What is learned: "L" with M = LᵀL, "M" itself or the weights "w" of a diagonal M; and what a warm start needs.
+Model = dict[str, RealArray]
 
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """What a callback sees after an iteration: its number from 1 up, the objective reached, the metric so far."""
+    """The state of a fit after one iteration, which is the argument of a callback.
+
+    Attributes
+    ----------
+    number : int
+        Number of the iteration, from 1.
+    objective : float
+        Value of the objective after the iteration.
+    metric : MahalanobisMetric
+        The metric learned so far. It is computed on first access.
+    """
 
     number: int
     objective: float
@@ -30,11 +39,23 @@ class Iteration:
         return Metric(matrix_of(self.model))
 
 
+# A function that is called after each iteration of a fit and ends the fit by returning a true value.
 Callback = Callable[[Iteration], object]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class IterationParams:
+    """Parameters of the learners that iterate; each learner sets its own defaults of `max_iter` and `tol`."""
+
+    max_iter: Count = 100
+    tol: NonNegative = 1e-6
+    warm_start: bool = False
+    callback: Callback | None = None
+    verbose: bool = False
+
+
 class Run:
-    """One fit as it goes: what each iteration reached, and who wants to know."""
+    """The iterations of one fit: the objective after each of them and the last model."""
 
     def __init__(self, callback: Callback | None, show: Callable[[int, float], None]) -> None:
         self._callback = callback
@@ -43,26 +64,25 @@ class Run:
         self.model: Model | None = None
 
     def step(self, objective: float, model: Model) -> bool:
-        """Note an iteration, whose arrays nobody writes to any more; true where the callback wants an end."""
+        """Record an iteration and return whether the callback asks to stop; the model must not be modified later."""
         self.objectives.append(float(objective))
         self.model = model
-        self._show(len(self.objectives), float(objective))
-        return self._callback is not None and bool(
-            self._callback(Iteration(len(self.objectives), float(objective), model))
-        )
+        number = len(self.objectives)
+        self._show(number, float(objective))
+        return self._callback is not None and bool(self._callback(Iteration(number, float(objective), model)))
 
     def back_to(self, n: int, model: Model) -> None:
-        """Forget all but the first n iterations, which had reached this model."""
+        """Forget all but the first n iterations, after which the model was `model`."""
         del self.objectives[n:]
         self.model = model if n else None
 
 
-def matrix_of(model: Model) -> NDArray[np.float64]:
-    """M in float64."""
+def matrix_of(model: Model) -> FloatArray:
+    """Return M in float64."""
     if "w" in model:
         return np.diag(model["w"].astype(np.float64))
     if "M" in model:
         return model["M"].astype(np.float64)
     L = model["L"].astype(np.float64)
-    product: NDArray[np.float64] = L.T @ L
+    product: FloatArray = L.T @ L
     return product

@@ -1,52 +1,62 @@
-"""Simba: gradient ascent on the margin of the nearest neighbour, over the weights of features."""
+"""Simba: feature weights by gradient ascent on nearest-neighbour margins (Gilad-Bachrach, Navot, Tishby, 2004)."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mahala.batch.batch_learner import BatchLearner, Given, Rows
-from mahala.batch.run import Callback, Floats, Model, Run
+from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.weighting import hits_and_misses, rows_with_company, simba_pass
-from mahala.support.validation import check_count
+from mahala.support.arrays import IndexArray, RealArray
+from mahala.support.params import Count, NonNegative, Seed
+from mahala.support.rows import slices
 
 
-class Simba(BatchLearner):
-    """Simba, the iterative search margin based algorithm: stochastic gradient ascent on Σ_x θ_w(x), where
+@dataclass(eq=False, repr=False)
+class Simba(IterationParams, BatchLearner):
+    """Iterative search margin based algorithm: stochastic gradient ascent on the sum of nearest-neighbour margins.
 
-    θ_w(x) = ½ (‖x - miss(x)‖_w - ‖x - hit(x)‖_w),  ‖z‖_w² = Σ_j w_j² z_j².
+    The margin of a row x under weights w is::
 
-    hit(x) is the nearest other row of the class of x and miss(x) the nearest row of any other class, both under the
-    weights at that step. Rows without company in their class are no x, but may be a miss. A start begins with all
-    weights 1, and goes in each iteration over the rows in a new random order; the best weights of all starts win. The
-    paper's weights w multiply differences and are given back as w² / ‖w²‖_∞, which multiplies squared differences: this
-    is the metric's weight of a feature, and the largest is 1.
+        θ_w(x) = ½ (‖x - miss(x)‖_w - ‖x - hit(x)‖_w),  ‖z‖_w² = Σ_j w_j² z_j²
 
-    The length of the paper's steps is that of the data. Here X is divided by one number, the root mean square of the
+    where hit(x) is the nearest other row of the class of x and miss(x) the nearest row of any other class, both under
+    the current weights. Rows alone in their class are not used as x, but may be a miss. Each start begins with all
+    weights 1 and passes over the rows in a new random order in each iteration; the best weights of all starts are
+    kept. The paper's weights w multiply differences; the metric's weights w² / ‖w²‖_∞ multiply squared differences, and
+    the largest is 1.
+
+    The length of the paper's steps depends on the units of X. Here X is divided by the root mean square of the
     features' standard deviations, so that units do not matter; for features of variance one the steps are the paper's.
 
-    A step costs O(n d), an iteration n steps and the margins of all rows for each start, O(n² d).
+    A step costs O(n d), and an iteration, of n steps and the margins of all rows for each start, O(n² d).
 
     R. Gilad-Bachrach, A. Navot, N. Tishby, "Margin based feature selection - theory and algorithms", ICML 2004.
 
     Parameters
     ----------
-    n_starts : number of starts, each with orders of its own
-    n_samples : number of rows that a start goes over in an iteration, drawn anew; None for all
-    max_iter : most iterations, passes over the rows
-    tol : relative gain of the margin below which an iteration is the last
-    warm_start : whether a fit goes on from the weights of the fit before
-    callback : called with each :class:`~mahala.batch.batch_learner.Iteration`; a true answer ends the fit
-    verbose : whether to show a progress bar
-    random_state : of the orders and draws
+    n_starts : int
+        Number of starts, each with its own random orders.
+    n_samples : int or None
+        Number of rows, drawn anew, that a start passes over in an iteration; None for all of them.
+    max_iter : int
+        Maximum number of iterations, which are passes over the rows.
+    tol : float
+        The fit ends when an iteration raises the objective by less than this share of it.
+    warm_start, callback, verbose, random_state
+        See :class:`mahala.NCA`.
 
     Attributes
     ----------
-    feature_importances_ : the metric's weights
-    objective_ : sum of the margins of all rows under these weights, the larger the better
-    objectives_ : the best sum so far after each iteration
+    feature_importances_ : ndarray of shape (n_features,)
+        The metric's weights.
+    objective_, objectives_ : float and ndarray
+        Sum of the margins of all rows under these weights, at the end and after each iteration; larger is better.
+    metric_, n_iter_, stop_reason_
+        See :class:`mahala.NCA`.
 
     Examples
     --------
@@ -58,37 +68,18 @@ class Simba(BatchLearner):
     0.98
     """
 
-    def __init__(
-        self,
-        n_starts: int = 5,
-        n_samples: int | None = None,
-        max_iter: int = 10,
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        callback: Callback | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.n_starts = n_starts
-        self.n_samples = n_samples
-        self.max_iter = max_iter
-        self.tol = tol
-        self.warm_start = warm_start
-        self.callback = callback
-        self.verbose = verbose
-        self.random_state = random_state
+    n_starts: Count = 5
+    _: KW_ONLY
+    n_samples: Count | None = None
+    max_iter: Count = 10
+    tol: NonNegative = 1e-3
+    random_state: Seed = None
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_count(self.n_starts, "n_starts")
-        if self.n_samples is not None:
-            check_count(self.n_samples, "n_samples")
-
-    def _learn(self, given: Given, run: Run) -> tuple[Model, str]:
-        assert isinstance(given, Rows)
-        codes = given.codes
+    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+        assert isinstance(data, LabelledRows)
+        codes = data.codes
         rows = rows_with_company(codes)
-        X, unit = _scaled(given.X)
+        X, unit = _scaled(data.X)
         n_samples = len(rows) if self.n_samples is None else min(int(self.n_samples), len(rows))
         before = self._warm_model()
         if before is None:
@@ -101,7 +92,7 @@ class Simba(BatchLearner):
             last = best
             for w in starts:
                 simba_pass(X, codes, self._rng.permutation(rows)[:n_samples], w)
-                if not w.any():  # what has been unlearned altogether cannot be learned again
+                if not w.any():  # weights of 0 would never change
                     w[:] = 1.0
                 normal = np.square(w / np.abs(w).max())
                 margin = _margin(X, codes, rows, normal)
@@ -115,24 +106,22 @@ class Simba(BatchLearner):
         return model, "max_iter"
 
 
-def _scaled(X: Floats) -> tuple[Floats, float]:
-    """X centred and in units of the root mean square of its features' standard deviations, and that unit."""
-    shifted = X - X[0]
-    largest = max(float(shifted.max()), -float(shifted.min())) or 1.0
-    shifted /= X.dtype.type(largest)
+def _scaled(X: RealArray) -> tuple[RealArray, float]:
+    """Return X centred and divided by the root mean square of its features' standard deviations, and that divisor."""
+    shifted, largest = divided_by_largest(X)
     deviation = float(np.sqrt(shifted.var(axis=0, dtype=np.float64).mean())) or 1.0
     shifted -= shifted.mean(axis=0, dtype=np.float64).astype(X.dtype)
     shifted /= X.dtype.type(deviation)
     return shifted, largest * deviation
 
 
-def _margin(X: Floats, codes: NDArray[np.intp], rows: NDArray[np.intp], weights: Floats) -> float:
-    """The sum of the margins of the rows under weights of squared differences."""
+def _margin(X: RealArray, codes: IndexArray, rows: IndexArray, weights: RealArray) -> float:
+    """Return the sum of the margins of the rows under weights of squared differences."""
     used = weights > 0.0
     scaled = X[:, used] * np.sqrt(weights[used]).astype(X.dtype)
     hits, misses = hits_and_misses(scaled, codes, rows)
     total = 0.0
-    for start in range(0, len(rows), 1024):
-        x, hit, miss = (scaled[part[start : start + 1024]].astype(np.float64) for part in (rows, hits, misses))
+    for block in slices(len(rows), 1024):
+        x, hit, miss = (scaled[numbers[block]].astype(np.float64) for numbers in (rows, hits, misses))
         total += 0.5 * float(np.sum(np.linalg.norm(x - miss, axis=1) - np.linalg.norm(x - hit, axis=1)))
     return total

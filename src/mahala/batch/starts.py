@@ -1,45 +1,36 @@
-"""Where descent begins: the linear map L, m × d, before the first iteration."""
+"""The linear map L at which descent starts."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
-from mahala.batch.run import Floats, Model
+from mahala.batch.run import Model
+from mahala.batch.whitening import Coordinates
 from mahala.metric import Metric
-from mahala.support.params import is_count
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 Init = Literal["auto", "identity", "pca", "lda", "random"] | Metric
-INITS = ("auto", "identity", "pca", "lda", "random")
-
-
-def check_start(init: Any, n_components: Any) -> None:
-    """Refuses what is no start, or no number of directions."""
-    if not isinstance(init, Metric) and not (isinstance(init, str) and init in INITS):
-        raise ValueError(f"init must be a Metric or one of {', '.join(map(repr, INITS))}, got {init!r}")
-    if n_components is not None and not is_count(n_components):
-        raise ValueError(f"n_components must be None or an integer of at least 1, got {n_components!r}")
 
 
 def first_components(
     init: Init,
     n_components: int | None,
-    X: Floats,
-    codes: NDArray[np.intp] | None,
+    X: RealArray,
+    codes: IndexArray | None,
     rng: np.random.Generator,
     warm: Model | None = None,
-) -> Floats:
-    """L of n_components rows (None: as many as features), in the dtype of X.
+) -> RealArray:
+    """Return L with n_components rows, or as many as features if that is None, in the dtype of X.
 
-    "identity" takes the first features, "pca" the directions of most variance, "lda" those that separate the classes
-    (and after them those of "pca"), "random" normal numbers of variance 1/d; "auto" is "identity" where L is square,
-    else "lda" where there are enough of them, else "pca". Of a Metric it takes the leading components. Where there is
-    a `warm` model, its L.
+    "identity" takes the first features, "pca" the directions of most variance, "lda" those that separate the classes,
+    followed by those of "pca", and "random" normal numbers of variance 1/d. "auto" is "identity" if L is square, else
+    "lda" if it finds enough directions, else "pca". A Metric gives its leading components. If there is a `warm` model,
+    its L is returned.
     """
     d = X.shape[1]
     m = d if n_components is None else int(n_components)
@@ -48,7 +39,7 @@ def first_components(
     if warm is not None:
         if warm["L"].shape != (m, d):
             raise ValueError(
-                f"n_components is {m}, but a warm start goes on with the {len(warm['L'])} components of the last fit"
+                f"n_components must be {len(warm['L'])}, as in the last fit, because warm_start=True, got {m}"
             )
         return warm["L"].astype(X.dtype)
     n_separating = 0 if codes is None else int(codes.max())
@@ -58,7 +49,7 @@ def first_components(
         if init.kind != "mahalanobis" or init.kernel_map is not None or init.matrix.shape != (d, d):
             raise ValueError(f"init must be a Mahalanobis metric of {d} features without a kernel, got {init!r}")
         L = init.components[:m]
-        # A row of zeros would never move: the gradient of a row is a multiple of it.
+        # A row of zeros would never change, because the gradient of a row is a multiple of it.
         missing = m - len(L)
         filler = rng.normal(size=(missing, d)) * 1e-3 * np.sqrt(np.square(L).mean() if L.size else 1.0 / d)
         L = np.vstack([L, filler])
@@ -77,8 +68,32 @@ def first_components(
     return np.ascontiguousarray(L, dtype=X.dtype)
 
 
-def _directions(learner: BatchLearner, X: Floats, codes: NDArray[np.intp] | None) -> NDArray[np.float64]:
-    """The directions that it finds, of unit length; none where the rows hold none."""
+def first_variables(
+    coordinates: Coordinates,
+    init: Init,
+    n_components: int | None,
+    codes: IndexArray | None,
+    rng: np.random.Generator,
+    warm: Model | None,
+) -> tuple[RealArray, bool]:
+    """Return the first L' or a' of the coordinates, and whether its scale is that of a model rather than arbitrary."""
+    X, inverse = coordinates.X, coordinates.inverse
+    if not coordinates.diagonal:
+        L = first_components(init, n_components, X, codes, rng, warm)
+        scaled = isinstance(init, Metric) or warm is not None
+        return (L @ inverse if scaled else L), scaled
+    if warm is not None:
+        return np.sqrt(warm["w"]).astype(X.dtype) * inverse, True
+    if isinstance(init, Metric):
+        first_components(init, None, X, codes, rng)  # raises if the metric does not fit
+        return (np.maximum(init.matrix.diagonal(), 0.0) ** 0.5).astype(X.dtype) * inverse, True
+    if init == "random":
+        return np.array(rng.uniform(0.5, 1.5, size=X.shape[1]), dtype=X.dtype), False
+    return np.ones(X.shape[1], dtype=X.dtype), False
+
+
+def _directions(learner: BatchLearner, X: RealArray, codes: IndexArray | None) -> FloatArray:
+    """Return the learner's directions, scaled to unit length; none if it cannot learn from the rows."""
     try:
         L = learner.fit(X, codes).components_
     except ValueError:

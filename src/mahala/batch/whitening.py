@@ -1,56 +1,152 @@
-"""White coordinates of the span of the data, in which descent is well-conditioned: they change no objective."""
+"""Linear maps that whiten rows, and the coordinates they give, in which descent is well-conditioned."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.linalg import eigh
 
-from mahala.batch.run import Floats
+from mahala.batch.run import Model
+from mahala.support.arrays import BoolArray, FloatArray, RealArray
+from mahala.support.rows import row_blocks
 
-# Added to all variances, as a share of the largest: directions of less are mostly noise, and are whitened less.
+_EPS = float(np.finfo(np.float64).eps)
+
+# Share of the largest variance that `row_coordinates` adds to every variance: directions with less are mostly noise.
 RIDGE = 1e-2
-BLOCK_ENTRIES = 2**22
 
 
-class Space(NamedTuple):
-    """Rows in white coordinates: X = (rows - mean) forthᵀ and rows - mean = X back."""
+def whiten_within(within: FloatArray, total: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
+    """Return L with L within Lᵀ = I, and the variances t with L total Lᵀ = diag(t), the largest first.
 
-    X: Floats
-    forth: NDArray[np.float64]
-    back: NDArray[np.float64]
-
-
-def whiten(X: Floats) -> Space:
-    """Coordinates in which features of any scale, and correlated ones, look alike; without directions of no variance.
-
-    They change no objective, only the way that descent takes.
+    Eigenvalues of `within` below `floor` times the largest are raised to it; if all are zero, the largest eigenvalue
+    of `total` replaces the largest of `within`. Directions in which `total` is zero up to rounding are left out.
     """
+    variances, directions = eigh(total)
+    rounding = 4.0 * len(total) * _EPS
+    kept = variances > rounding * variances[-1]
+    variances, directions = variances[kept], directions[:, kept]
+    inner, rotation = eigh(directions.T @ within @ directions)
+    # Equal rows differ from their mean by rounding.
+    largest = inner[-1] if inner[-1] > 100.0 * _EPS**2 * variances[-1] else variances[-1]
+    roots = np.sqrt(np.maximum(inner, max(floor, rounding) * largest))
+    # Singular values are more accurate for small variances than eigenvalues of a product.
+    axes, deviations, _ = np.linalg.svd((rotation / roots).T * np.sqrt(variances), full_matrices=False)
+    return (axes.T / roots) @ rotation.T @ directions.T, deviations**2
+
+
+def whiten_varying(covariance: FloatArray, tol: float) -> FloatArray:
+    """Return L with L covariance Lᵀ = I, without features and directions whose variance is zero up to `tol`."""
+    deviations = np.sqrt(covariance.diagonal())
+    deviations[deviations <= tol] = np.inf
+    # Eigenvalues of correlations, so that a feature of small variance is not mistaken for rounding.
+    values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
+    kept = values > tol
+    L: FloatArray = (vectors[:, kept] / np.sqrt(values[kept])).T / deviations
+    return L
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Rows x' = Pᵀ(x - mean), in which L' or a' is learned: L = L'Pᵀ, or L = diag(a' p) if P = diag(p).
+
+    They change no objective, only the path that descent takes. In `pair_coordinates` the scatter of the similar pairs,
+    with its eigenvalues raised to the floor, is `unit` times the identity.
+    """
+
+    X: RealArray
+    P: RealArray
+    inverse: RealArray  # L' = L @ inverse, a' = a * inverse
+    unit: float = 1.0
+
+    @property
+    def diagonal(self) -> bool:
+        return self.P.ndim == 1
+
+    def map(self, variables: RealArray) -> RealArray:
+        """Map the rows by L' or a'."""
+        return self.X * variables if self.diagonal else self.X @ variables.T
+
+    def gradient(self, pull: RealArray) -> RealArray:
+        """Return the gradient with respect to L' or a', given half the gradient with respect to the mapped rows."""
+        return 2.0 * (np.einsum("ij,ij->j", pull, self.X) if self.diagonal else pull.T @ self.X)
+
+    def to_model(self, variables: RealArray) -> Model:
+        return {"w": np.square(variables * self.P)} if self.diagonal else {"L": variables @ self.P.T}
+
+
+def divided_by_largest(X: RealArray) -> tuple[RealArray, float]:
+    """Return X less its first row, divided by the largest absolute value, and that value: 0 if all rows are equal."""
+    shifted = X - X[0]
+    largest = max(float(shifted.max()), -float(shifted.min()))
+    shifted /= X.dtype.type(largest or 1.0)
+    return shifted, largest
+
+
+def standardised(X: RealArray) -> tuple[RealArray, RealArray]:
+    """Return the rows centred and scaled to features of variance one, and the factors: 0 for constant features."""
+    centred = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+    largest = np.abs(centred).max(axis=0)
+    safe = np.where(largest > 0.0, largest, 1.0).astype(X.dtype)
+    # Divided by the largest first, so that no square overflows or underflows.
+    deviations = safe * np.sqrt(np.square(centred / safe).mean(axis=0, dtype=np.float64))
+    # A constant feature, or one that is nearly so, may differ from its mean by rounding.
+    noise = np.where(_constant(X), np.inf, 4.0 * np.finfo(X.dtype).eps * np.abs(X).max(axis=0))
+    factors = np.where(deviations > noise, 1.0 / np.where(deviations > 0.0, deviations, 1.0), 0.0).astype(X.dtype)
+    return centred * factors, factors
+
+
+def _constant(X: RealArray) -> BoolArray:
+    return np.asarray(X.min(axis=0) == X.max(axis=0))
+
+
+def pair_coordinates(
+    scaled: RealArray, factors: RealArray, within: FloatArray, floor: float, *, diagonal: bool
+) -> Coordinates:
+    """Return coordinates of `standardised` rows in which the scatter `within` of similar pairs is isotropic.
+
+    Its eigenvalues are first raised to `floor` times their mean.
+    """
+    dtype = scaled.dtype
+    values, vectors = (within.diagonal(), None) if diagonal else np.linalg.eigh(within)
+    unit = float(values.mean())
+    roots = np.sqrt(np.maximum(values / unit, floor)) if unit > 0.0 else np.ones(len(values))
+    back = np.divide(1.0, factors, out=np.zeros(len(factors)), where=factors > 0.0)
+    if vectors is None:
+        P, inverse = 1.0 / roots, roots
+        return Coordinates(scaled * P.astype(dtype), (factors * P).astype(dtype), (back * inverse).astype(dtype), unit)
+    P, inverse = vectors / roots, vectors * roots
+    return Coordinates(
+        scaled @ P.astype(dtype), (factors[:, None] * P).astype(dtype), (back[:, None] * inverse).astype(dtype), unit
+    )
+
+
+def row_coordinates(X: RealArray) -> Coordinates:
+    """Return coordinates in which the rows are nearly white, without directions of no variance."""
     n, d = X.shape
     mean = X.mean(axis=0, dtype=np.float64)
-    block = max(1, BLOCK_ENTRIES // d)
-    parts = [slice(start, start + block) for start in range(0, n, block)]
-    # Less than this is the rounding of the mean.
+    blocks = list(row_blocks(n, d))
+    # Smaller deviations are rounding of the mean.
     least = 1e-14 * np.abs(X).max(axis=0).astype(np.float64)
-    scale = np.sqrt(sum(np.square(X[part] - mean).sum(axis=0) for part in parts) / n)
-    scale[scale <= least] = 0.0
+    scale = np.sqrt(sum(np.square(X[block] - mean).sum(axis=0) for block in blocks) / n)
+    scale[(scale <= least) | _constant(X)] = 0.0
     inverse = np.divide(1.0, scale, out=np.zeros(d), where=scale > 0.0)
     if n < d:
         _, lengths, axes = np.linalg.svd((X - mean) * inverse, full_matrices=False)
         variances, V = np.square(lengths) / n, axes.T
     else:
         covariance = np.zeros((d, d))
-        for part in parts:
-            rows = (X[part] - mean) * inverse
+        for block in blocks:
+            rows = (X[block] - mean) * inverse
             covariance += rows.T @ rows
         variances, V = np.linalg.eigh(covariance / n)
-    kept = variances > max(n, d) * np.finfo(np.float64).eps * variances.max()
+    kept = variances > max(n, d) * _EPS * variances.max()
     if not kept.any():
-        raise ValueError("X must have rows that differ; all are the same, and no metric tells them apart")
+        raise ValueError("X must have rows that differ, but all its rows are equal")
     lengths = np.sqrt(variances[kept] + RIDGE * variances.max())
-    forth = (V[:, kept] / lengths).T * inverse
-    white = np.empty((n, len(forth)), dtype=X.dtype)
-    for part in parts:
-        white[part] = (X[part] - mean) @ forth.T
-    return Space(white, forth, (V[:, kept] * lengths).T * scale)
+    P = V[:, kept] / lengths * inverse[:, None]
+    white = np.empty((n, P.shape[1]), dtype=X.dtype)
+    for block in blocks:
+        white[block] = (X[block] - mean) @ P
+    return Coordinates(white, P, V[:, kept] * lengths * scale[:, None])

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -71,7 +71,7 @@ def default_panel(n_rows: int, n_features: int, random_state: int = 0) -> dict[s
     if n_features <= 128:
         panel["ITML"] = ITML(max_iter=200, random_state=random_state)
     if work <= 2e9 or n_features <= 128:
-        n_pairs = None if work <= 2e9 else 100_000
+        n_pairs: Literal["auto"] | int = "auto" if work <= 2e9 else 100_000
         panel["GML"] = GML(n_pairs=n_pairs, random_state=random_state)
         panel["GML weights"] = GML(diagonal=True, n_pairs=n_pairs, random_state=random_state)
     panel["BoostMetric"] = BoostMetric(max_iter=100)

@@ -99,7 +99,7 @@ def _learner(method: str, protocol: Protocol, run: int, v: float) -> BatchLearne
         "RCA": RCA,
         "NCA": lambda: NCA(random_state=run),
         "LMNN": lambda: LMNN(n_neighbors=k, random_state=run),
-        "BoostMetric": lambda: BoostMetric(n_neighbors=k, v=v, max_iter=500, tol=0.0, random_state=run),
+        "BoostMetric": lambda: BoostMetric(n_neighbors=k, lam=v, max_iter=500, tol=0.0, random_state=run),
     }
     return makers[method]()
 
@@ -108,7 +108,7 @@ def _measure(v: float | None, dataset: str, method: str, run: int, folder: Folde
     """Error and CPU seconds; with v None the method is the value of BoostMetric's v."""
     protocol = PROTOCOLS[dataset]
     X_train, y_train, X_test, y_test = _rows(protocol, run, folder)
-    # Our v is in units of the mean squared distance between rows, the paper's is not.
+    # Our lam is in units of the mean squared distance between rows, the paper's v is not.
     unit = 2.0 * float(X_train.var(axis=0, dtype=np.float64).sum())
     learner = _learner(
         "BoostMetric" if v is None else method, protocol, run, (float(method) if v is None else v) / unit

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.batch.rca import RCA
-from mahala.batch.run import Floats
 from mahala.comparisons import Pairs
 from mahala.data.datasets import Dataset, data_folder, load
 from mahala.evaluation.knn import knn_error
@@ -32,6 +31,7 @@ from mahala.metric import Metric
 from mahala.online.pola import POLA
 from mahala.papers.pola2004_filtering import FIGURE4
 from mahala.papers.study import Cell, Folder, Numbers, Published, Quantity, Study
+from mahala.support.arrays import RealArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,12 +67,12 @@ FIVE = """
 ............"""
 
 
-def prototypes() -> Floats:
+def prototypes() -> RealArray:
     """The images of 2 and 5: ink is 1, paper 0."""
     return np.array([[[mark == "#" for mark in line] for line in text.split()] for text in (TWO, FIVE)], dtype=float)
 
 
-def noisy_images(run: int) -> tuple[Floats, NDArray[np.intp]]:
+def noisy_images(run: int) -> tuple[RealArray, NDArray[np.intp]]:
     """64 images as rows, and whether each is of a 5; the 2s come first, and of each the noise on odd columns.
 
     Each odd column, or row, gets a Gaussian number of its own, so strong that the mean energy of the noise is that of
@@ -89,7 +89,7 @@ def noisy_images(run: int) -> tuple[Floats, NDArray[np.intp]]:
     return np.array(rows), np.repeat(np.arange(2), 2 * COPIES)
 
 
-def reconstruct(X: Floats, y: NDArray[np.intp], method: str, run: int) -> Floats:
+def reconstruct(X: RealArray, y: NDArray[np.intp], method: str, run: int) -> RealArray:
     """The images by what the leading direction of PCA, or of POLA's M, tells of them; as they are for Euclidean."""
     if method == "Euclidean":
         return X
@@ -102,7 +102,7 @@ def reconstruct(X: Floats, y: NDArray[np.intp], method: str, run: int) -> Floats
         metric = POLA(epsilon=0.1).fit(pairs).metric_.truncate(1)
     direction = metric.components[0] / np.linalg.norm(metric.components[0])
     centre = X.mean(axis=0)
-    result: Floats = centre + np.outer((X - centre) @ direction, direction)
+    result: RealArray = centre + np.outer((X - centre) @ direction, direction)
     return result
 
 
@@ -198,7 +198,7 @@ def _errors(problem: str, method: str, run: int, folder: Path | None) -> dict[in
     return {k: 100.0 * found.at(k) for k in NEIGHBORS}
 
 
-def _pairs(X: Floats, y: NDArray[np.intp], run: int) -> Pairs:
+def _pairs(X: RealArray, y: NDArray[np.intp], run: int) -> Pairs:
     """The pairs that POLA draws itself."""
     return Pairs.from_labels(X, y, N_PAIRS, random_state=run)
 

@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mahala.batch.run import Floats
 from mahala.report.plots import COLOURS
+from mahala.support.arrays import RealArray
 
 _BLUE, _ORANGE, _GREEN, _PINK = COLOURS[:4]
 
 
-def images_and_distances(columns: Mapping[str, tuple[Floats, Floats]], side: int) -> Figure:
+def images_and_distances(columns: Mapping[str, tuple[RealArray, RealArray]], side: int) -> Figure:
     """For each name its 64 images, eight in a row, and beneath the distances of all pairs."""
     figure = Figure(figsize=(3.4 * len(columns), 7.0), layout="constrained")
     for at, (name, (images, distances)) in enumerate(columns.items()):
@@ -45,7 +45,7 @@ def scatter_against(axes: Axes, x: Sequence[float], y: Sequence[float], names: t
 
 def digits(
     scatters: Sequence[tuple[tuple[str, str], list[float], list[float]]],
-    projections: Mapping[str, Floats],
+    projections: Mapping[str, RealArray],
     is_first: NDArray[np.bool_],
     classes: tuple[str, str],
 ) -> Figure:

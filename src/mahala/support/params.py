@@ -48,6 +48,9 @@ def _is_seed(value: Any) -> bool:
 Positive = Annotated[float, Where(lambda value: is_number(value) and 0.0 < value < np.inf, "a positive number")]
 NonNegative = Annotated[float, Where(between(0.0), "a number of at least 0")]
 Share = Annotated[float, Where(between(0.0, 1.0), "a number from 0 to 1")]
+Fraction = Annotated[
+    float, Where(lambda value: is_number(value) and 0.0 < value < 1.0, "a number between 0 and 1, both excluded")
+]
 Count = Annotated[int, Where(is_count, "an integer of at least 1")]
 Seed = Annotated[
     int | np.random.RandomState | np.random.Generator | None,

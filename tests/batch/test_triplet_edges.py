@@ -1,0 +1,75 @@
+"""Sums over triplets against those with every matrix formed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mahala import Triplets
+from mahala.batch import triplet_edges
+from mahala.batch.label_neighbors import label_triplets
+from mahala.batch.triplet_edges import TripletEdges
+from mahala.compiled.edges import weights
+from reference.boosting import matrices, scale
+from strategies import triplet_sets
+
+
+def columns(triplets):
+    return triplets.anchor, triplets.positive, triplets.negative
+
+
+def tolerance(X):
+    return 1e-9 if X.dtype == np.float64 else 1e-4
+
+
+@given(triplet_sets(), st.integers(0, 2**32 - 1))
+@settings(max_examples=100, deadline=None)
+def test_gains_and_leading_direction(triplets, seed):
+    rng = np.random.default_rng(seed)
+    edges, A = TripletEdges(triplets), matrices(triplets.X, *columns(triplets))
+    expected = scale(triplets.X, *columns(triplets))
+    assert edges.scale == pytest.approx(expected, rel=1e-4) or (expected == 0.0 < edges.scale)
+    A = A / edges.scale
+    size = np.abs(A).max() + 1e-300
+    u = weights(rng.normal(scale=3.0, size=len(A)))
+    direction = rng.normal(size=A.shape[1])
+    expected = np.einsum("i,rij,j->r", direction, A, direction)
+    assert np.abs(edges.gains(direction) - expected).max() <= tolerance(edges.X) * size * np.sum(direction**2)
+    vector, gains = edges.leading_direction(u)
+    value = u @ gains
+    scatter = np.einsum("r,rij->ij", u, A)
+    assert value == pytest.approx(np.linalg.eigvalsh(scatter)[-1], abs=tolerance(edges.X) * size)
+    assert vector @ scatter @ vector == pytest.approx(value, abs=tolerance(edges.X) * size)
+    assert np.linalg.norm(vector) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("how", ["lapack", "formed", "implicit"])
+def test_each_way_to_the_leading_direction(how, dtype, monkeypatch):
+    monkeypatch.setattr(triplet_edges, "LAPACK_DIMENSION", 100 if how == "lapack" else 10)
+    monkeypatch.setattr(triplet_edges, "FORM_COST", 1e9 if how == "implicit" else 0.0)
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(80, 40)) * np.linspace(0.3, 2.0, 40) + 100.0).astype(dtype)
+    triplets = label_triplets(X, rng.integers(0, 4, size=80), 3)
+    u = weights(rng.normal(size=len(triplets)))
+    edges = TripletEdges(triplets)
+    A = matrices(X, *columns(triplets)) / edges.scale
+    values, vectors = np.linalg.eigh(np.einsum("r,rij->ij", u, A))
+    assert edges._products == triplet_edges.FIRST_PRODUCTS
+    vector, gains = edges.leading_direction(u)
+    assert (edges._products == triplet_edges.FIRST_PRODUCTS) == (how == "lapack")
+    assert u @ gains == pytest.approx(values[-1], rel=1e-9 if dtype == np.float64 else 1e-5)
+    assert abs(vector @ vectors[:, -1]) == pytest.approx(1.0, rel=1e-9 if dtype == np.float64 else 1e-5)
+
+
+@pytest.mark.parametrize("equal_rows", [True, False])
+def test_lanczos_on_a_zero_matrix(equal_rows, monkeypatch):
+    monkeypatch.setattr(triplet_edges, "LAPACK_DIMENSION", 10)
+    rows = np.arange(50)
+    X = np.zeros((50, 40)) if equal_rows else np.random.default_rng(0).normal(size=(50, 40))
+    u = np.full(50, 0.02 if equal_rows else 0.0)
+    vector, gains = TripletEdges(Triplets(X, rows, rows[::-1], np.roll(rows, 1))).leading_direction(u)
+    assert u @ gains == 0.0
+    assert np.linalg.norm(vector) == pytest.approx(1.0)
