@@ -67,6 +67,9 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `_get_state` returned."""
 
+    def _check_params(self) -> None:
+        """Raise ValueError for parameters that do not go together."""
+
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)
 

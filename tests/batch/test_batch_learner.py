@@ -10,8 +10,9 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from mahala import Pairs
-from mahala.batch.batch_learner import BatchLearner, LabelledRows
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams
+from mahala.learner import LabelledRows
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

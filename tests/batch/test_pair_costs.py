@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
 from mahala import Pairs
-from mahala.batch.batch_learner import LabelledRows
 from mahala.batch.pair_costs import drawn, pair_costs
+from mahala.learner import LabelledRows
 from reference.pair_objectives import unordered_pairs
 from strategies import labelled_rows
 

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in
 
 from mahala.batch.run import Callback, Model, Run, matrix_of
 from mahala.comparisons import Pairs, Triplets
-from mahala.compiled.neighbors import leave_one_out_errors
-from mahala.learner import SCORE_NEIGHBORS, Arrays, Learner, n_axes
-from mahala.metric import Metric
+from mahala.learner import Arrays, LabelledRows, Learner
+from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import map_rows
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value, number_value
 from mahala.support.params import check_params
 from mahala.support.progress import progress_bar
-from mahala.support.rows import row_blocks
-from mahala.support.validation import check_scale, is_sparse
+from mahala.support.rollback import all_or_nothing
+from mahala.support.validation import is_sparse
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
 FLOAT32_RANGE = 1e-12, 1e12
-
-
-class LabelledRows(NamedTuple):
-    """Dense rows of float32 or float64, and the class code 0..c-1 of each row."""
-
-    X: RealArray
-    codes: IndexArray
 
 
 TrainingData = LabelledRows | Pairs | Triplets
@@ -46,20 +37,14 @@ class BatchLearner(Learner):
     KeyboardInterrupt. Any other error leaves the learner unchanged.
     """
 
-    # The kind of comparisons that the learner accepts besides labelled rows.
-    _learns_from: ClassVar[type[Pairs] | type[Triplets] | None] = None
-    # Whether the rows must have class labels.
-    _needs_labels: ClassVar[bool] = True
-
     # Values for learners without these parameters.
     max_iter: int = 1
     warm_start: bool = False
     callback: Callback | None = None
     verbose: bool = False
-    random_state: Any = None
 
     _model: Model
-    _metric: Metric
+    _metric: MahalanobisMetric
     objective_: float
     objectives_: FloatArray
     n_iter_: int
@@ -72,15 +57,12 @@ class BatchLearner(Learner):
         Every iteration is recorded by `run.step`, and the last one recorded has the model that is returned.
         """
 
-    def _check_params(self) -> None:
-        """Raise a ValueError if parameters do not fit together."""
-
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them."""
         check_params(self)
         self._check_params()
         interrupt = None
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             data = self._training_data(X, y)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
                 run = Run(self.callback, show)
@@ -106,27 +88,12 @@ class BatchLearner(Learner):
             self._reset_seed()
         else:  # a warm start makes the same random choices again
             self._rng = np.random.default_rng(self._seed)
-        name, kind = type(self).__name__, self._learns_from
-        if isinstance(X, Pairs | Triplets) and not (kind is not None and isinstance(X, kind)):
-            wanted = "labelled rows" if kind is None else f"{kind.__name__.lower()} or labelled rows"
-            raise TypeError(f"{name} learns from {wanted}, got {type(X).__name__}")
-        if kind is not None and (isinstance(X, kind) or n_axes(X) == 3):
-            comparisons = X if isinstance(X, kind) else kind.from_array(X)
-            if isinstance(comparisons, Pairs):
-                comparisons = comparisons.labelled(y)
-            elif comparisons.items is not None:
-                raise ValueError(f"items must be None, because {name} learns distances between rows of X")
-            if len(comparisons) == 0:
-                raise ValueError(f"{kind.__name__.lower()} must not be empty, got 0 of them")
-            self._check_n_features_of(comparisons, reset=reset)
-            return comparisons.over(_dense(comparisons.X))
-        if y is None and not self._needs_labels:
-            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
-            return LabelledRows(_dense(check_scale(X)), np.zeros(X.shape[0], dtype=np.intp))
-        X, codes = self._labelled_rows(X, y, reset=reset)
-        if codes.max() == 0 and self._needs_labels:
-            raise ValueError(f"y has one class; {name} needs rows of at least two classes")
-        return LabelledRows(_dense(X), codes)
+        data = self._given(X, y, reset=reset)
+        if isinstance(data, LabelledRows):
+            return LabelledRows(_dense(data.X), data.codes)
+        if isinstance(data, Triplets) and data.items is not None:
+            raise ValueError(f"items must be None, because {type(self).__name__} learns distances between rows of X")
+        return data.over(_dense(data.X))
 
     def _warm_model(self) -> Model | None:
         """Return the model from which a warm start resumes, or None."""
@@ -134,18 +101,17 @@ class BatchLearner(Learner):
 
     def _learned(self, key: str) -> RealArray:
         """Return an array of the fitted model."""
-        check_is_fitted(self, "_model")
+        self._check_fitted()
         return self._model[key]
 
     def _set_model(self, model: Model) -> None:
         self._model = model
-        names = getattr(self, "feature_names_in_", None)
-        self._metric = Metric(matrix_of(model), feature_names=names, origin=self._origin())
+        self._metric = MahalanobisMetric(matrix_of(model), **self._about())
 
     @property
-    def metric_(self) -> Metric:
+    def metric_(self) -> MahalanobisMetric:
         """The learned metric."""
-        check_is_fitted(self, "_metric")
+        self._check_fitted()
         return self._metric
 
     @property
@@ -168,7 +134,7 @@ class BatchLearner(Learner):
     @property
     def feature_importances_(self) -> FloatArray:
         """Weight of each feature's squared difference in the squared distance, for a diagonal M only."""
-        check_is_fitted(self, "_model")
+        self._check_fitted()
         if "w" not in self._model:
             raise AttributeError(
                 f"{type(self).__name__} has no feature_importances_, because its matrix M is not diagonal"
@@ -189,34 +155,10 @@ class BatchLearner(Learner):
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the columns of `transform`: those of the features if M is diagonal."""
-        check_is_fitted(self, "_model")
+        self._check_fitted()
         if self._has_weights():
             return np.asarray(_check_feature_names_in(self, input_features))
         return np.asarray(super().get_feature_names_out(input_features))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Return the accuracy of leave-one-out 3-NN on rows X with class labels y.
-
-        For Pairs, return the area under the ROC curve of their distances; for Triplets, the share in the right order.
-        """
-        check_is_fitted(self, "_model")
-        if isinstance(X, Pairs):
-            self._check_n_features_of(X, reset=False)
-            pairs = X.labelled(y)
-            return float(roc_auc_score(pairs.similar, -self._squared(pairs, pairs.left, pairs.right)))
-        if isinstance(X, Triplets):
-            self._check_n_features_of(X, reset=False)
-            near, far = (self._squared(X, X.anchor, other) for other in (X.positive, X.negative))
-            return float(np.mean(near < far))
-        X, codes = self._labelled_rows(X, y, reset=False)
-        return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS)[-1])
-
-    def _squared(self, comparisons: Pairs | Triplets, one: Any, other: Any) -> FloatArray:
-        """Squared distances of pairs of rows, computed in blocks."""
-        result = np.empty(len(one))
-        for part in row_blocks(len(one), comparisons.n_features):
-            result[part] = self.metric_.distance(comparisons.X[one[part]], comparisons.X[other[part]], squared=True)
-        return result
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,12 +9,13 @@ from typing import Annotated
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplet_edges import TripletEdges
 from mahala.comparisons import Triplets
 from mahala.compiled.edges import best_step, log_loss, weights
+from mahala.learner import LabelledRows
 from mahala.metric import Metric
 from mahala.support.arrays import FloatArray
 from mahala.support.params import Count, Fraction, NonNegative, Seed, Where, between, is_count

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.descent import Objective, descend
 from mahala.batch.pair_costs import drawn, pair_costs
 from mahala.batch.run import IterationParams, Model, Run
@@ -15,6 +15,7 @@ from mahala.batch.starts import Init, first_variables
 from mahala.batch.whitening import Coordinates, pair_coordinates, standardised
 from mahala.comparisons import Pairs
 from mahala.compiled.vsgd import N_MEANS, vsgd
+from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
 from mahala.support.params import Count, Fraction, NonNegative, Seed
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.covariance import covariances
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.whitening import whiten_within
@@ -18,7 +18,7 @@ from mahala.comparisons import Pairs
 from mahala.comparisons.sampling import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, squared_distances, targets_for
 from mahala.compiled.itml import sweep
-from mahala.learner import Arrays
+from mahala.learner import Arrays, LabelledRows
 from mahala.metric import Metric
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, array_value

@@ -8,10 +8,11 @@ from typing import Literal
 import numpy as np
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.covariance import covariances, deviations_within
 from mahala.batch.run import Model, Run
 from mahala.batch.whitening import whiten_varying
+from mahala.learner import LabelledRows
 from mahala.support.params import Count, Share
 
 # Variances within classes, and of the class means along a direction, below this share are rounding.

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.descent import descend
 from mahala.batch.label_neighbors import target_neighbors
 from mahala.batch.margins import RowsLoss, TripletsLoss
@@ -14,6 +14,7 @@ from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.starts import Init, first_components
 from mahala.batch.whitening import row_coordinates
 from mahala.comparisons import Triplets
+from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.params import Count, Fraction, NonNegative, Seed
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.descent import descend
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.starts import Init, first_components
 from mahala.compiled.softmax_sums import sum_softmax
+from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
 from mahala.support.params import Count, NonNegative, Seed
 

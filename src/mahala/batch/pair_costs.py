@@ -6,10 +6,11 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from mahala.batch.batch_learner import LabelledRows, TrainingData
+from mahala.batch.batch_learner import TrainingData
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import draw_pairs
 from mahala.compiled.pair_sums import sum_between, sum_edges
+from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.rows import row_blocks
 

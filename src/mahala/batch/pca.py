@@ -7,9 +7,10 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from sklearn.decomposition import PCA as Decomposition
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.run import Model, Run
 from mahala.batch.whitening import divided_by_largest
+from mahala.learner import LabelledRows
 from mahala.support.params import Count, Fraction, Seed, is_count
 
 

@@ -8,11 +8,12 @@ from typing import Annotated
 import numpy as np
 from scipy.optimize import linprog
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplet_edges import TripletEdges
 from mahala.comparisons import Triplets
+from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.params import Count, NonNegative, Where, is_number
 

@@ -6,9 +6,10 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.run import Model, Run
 from mahala.compiled.weighting import hits_and_misses, rows_with_company, to_unit_range
+from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.params import Count, Seed
 from mahala.support.rows import row_blocks

@@ -6,10 +6,11 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, LabelledRows, TrainingData
+from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.weighting import hits_and_misses, rows_with_company, simba_pass
+from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.params import Count, NonNegative, Seed
 from mahala.support.rows import slices

@@ -60,9 +60,6 @@ class OnlineMixin(_Base):
     def _rule(self) -> Any:
         """Return the parameters of a step."""
 
-    def _check_params(self) -> None:
-        """Raise ValueError for parameters that do not go together."""
-
     def _check_open(self, method: str) -> None:
         """Raise ValueError for parameters with which a stream cannot go on after `fit`."""
 
