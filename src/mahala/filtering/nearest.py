@@ -19,7 +19,7 @@ from mahala.compiled.filtering import (
     squared_norms,
     stream_nearest,
 )
-from mahala.compiled.triplets import Rows
+from mahala.compiled.triplets import CSR
 from mahala.filtering.online_filter import Bools, Floats, OnlineFilter
 from mahala.online.margin_learner import MarginLearner
 from mahala.online.online_learner import OnlinePairLearner
@@ -99,7 +99,7 @@ class NearestFilter(OnlineFilter):
             self.learner_ = clone(self.learner)
         self._memory = Memory()
 
-    def _feed(self, rows: Rows, relevant: Bools, predicted: Bools) -> Iterator[slice]:
+    def _feed(self, rows: CSR, relevant: Bools, predicted: Bools) -> Iterator[slice]:
         if self.learner_ is None:
             memory, start = self._memory, self._memory.n
             memory.append(rows, relevant)
@@ -113,7 +113,7 @@ class NearestFilter(OnlineFilter):
             predicted[t] = self._step((indptr[t : t + 2] - indptr[t], columns[own], values[own]), bool(relevant[t]))
             yield slice(t, t + 1)
 
-    def _step(self, row: Rows, relevant: bool) -> bool:
+    def _step(self, row: CSR, relevant: bool) -> bool:
         """One document for the learner; returns whether it was predicted to be relevant."""
         memory, learner, d = self._memory, self.learner_, self.n_features_in_
         memory.append(row, np.array([relevant]))
@@ -135,7 +135,7 @@ class NearestFilter(OnlineFilter):
             memory.measure(first, _state(learner)[0])
         return predicted
 
-    def _decide(self, rows: Rows) -> Floats:
+    def _decide(self, rows: CSR) -> Floats:
         memory, n = self._memory.copy(), self._memory.n
         result = np.full(len(rows[0]) - 1, -np.inf)
         memory.append(rows, np.zeros(len(result), dtype=np.bool_))
@@ -153,13 +153,13 @@ class Memory:
 
     def __init__(self) -> None:
         self.n = 0
-        self.rows: Rows = (np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
+        self.rows: CSR = (np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
         self.norms2 = np.empty(0)
         self.relevant = np.empty(0, dtype=np.bool_)
         self.forms = np.empty(0)  # rᵀMr of each document kept, under the learner's M
         self.largest = 0.0  # the largest entry of M
 
-    def append(self, rows: Rows, relevant: Bools) -> None:
+    def append(self, rows: CSR, relevant: Bools) -> None:
         """Write rows behind those that are kept."""
         n, stop = self.n, self.n + len(relevant)
         indptr, columns, values = self.rows

@@ -14,7 +14,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mahala.compiled.triplets import Rows
+from mahala.compiled.triplets import CSR
 from mahala.support.rollback import Rollback
 from mahala.support.signals import uninterrupted
 from mahala.support.validation import check_labels, check_row, check_scale
@@ -46,11 +46,11 @@ class OnlineFilter(Rollback, ClassifierMixin, BaseEstimator, ABC):
         """The model before the first document."""
 
     @abstractmethod
-    def _feed(self, rows: Rows, relevant: Bools, predicted: Bools) -> Iterator[slice]:
+    def _feed(self, rows: CSR, relevant: Bools, predicted: Bools) -> Iterator[slice]:
         """Predict and learn, document by document; yields each part of them that has been learned as a whole."""
 
     @abstractmethod
-    def _decide(self, rows: Rows) -> Floats:
+    def _decide(self, rows: CSR) -> Floats:
         """How relevant documents are: positive means relevant."""
 
     def _check_params(self) -> None:
@@ -238,7 +238,7 @@ def _check_two(classes: NDArray[Any], name: str) -> None:
         )
 
 
-def _blocks(X: Any) -> Iterator[tuple[Rows, slice]]:
+def _blocks(X: Any) -> Iterator[tuple[CSR, slice]]:
     """The rows as CSR without stored zeros, so that dense and sparse documents take the same path to the last bit."""
     n, d = X.shape
     size = max(1, BLOCK_VALUES * n // max(X.nnz, 1) if hasattr(X, "indptr") else BLOCK_VALUES // d)

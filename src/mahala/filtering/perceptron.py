@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mahala.compiled.filtering import INTERCEPT, scores, stream_perceptron
-from mahala.compiled.triplets import Rows
+from mahala.compiled.triplets import CSR
 from mahala.filtering.online_filter import Bools, Floats, OnlineFilter
 from mahala.support.params import is_count
 
@@ -74,7 +74,7 @@ class Perceptron(OnlineFilter):
         self.coef_ = np.zeros(self.n_features_in_)
         self._state = np.zeros(2)
 
-    def _feed(self, rows: Rows, relevant: Bools, predicted: Bools) -> Iterator[slice]:
+    def _feed(self, rows: CSR, relevant: Bools, predicted: Bools) -> Iterator[slice]:
         for name in ("coef_", "_state"):  # read-only where the filter was unpickled as a memory map
             if not getattr(self, name).flags.writeable:
                 setattr(self, name, getattr(self, name).copy())
@@ -84,7 +84,7 @@ class Perceptron(OnlineFilter):
         )
         yield slice(None)
 
-    def _decide(self, rows: Rows) -> Floats:
+    def _decide(self, rows: CSR) -> Floats:
         result = np.empty(len(rows[0]) - 1)
         scores(rows, self.coef_, self.intercept_, result)
         return result

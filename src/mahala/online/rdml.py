@@ -111,7 +111,7 @@ class RDML(DefiniteLearner):
         done = 0
         while done < len(y):
             rest = slice(done, None)
-            own = (column[rest] for column in steps)
+            own = steps[0][rest], steps[1][rest], steps[2][rest]
             more, self._n_corrections, why = stream_rdml(
                 V[rest], y[rest], self._M, R, self._outside, float(self.lam), self._n_corrections, *own
             )

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mahala.compiled import aroma as kernels
-from mahala.compiled.triplets import Rows
+from mahala.compiled.triplets import CSR as Rows
 from mahala.learner import CHUNK_ELEMENTS
 from mahala.online.storage.dense_model import csr_rows
 from mahala.online.storage.pair_model import one_blas_thread
@@ -56,7 +56,7 @@ class CovarianceModel(SimilarityModel):
                 part = slice(first, first + size)
                 x = X[triplets[0][part]].toarray()
                 q = (Y[triplets[1][part]] - Y[triplets[2][part]]).toarray()
-                record = (column[part] for column in steps)
+                record = steps[0][part], steps[1][part], steps[2][part]
                 kernels.stream_full(
                     x, q, self.M, self.late, self.Lambda, self.Gamma, rule.r, self.clock + first, *record
                 )

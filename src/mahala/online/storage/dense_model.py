@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.compiled import lazy_dense as kernels
-from mahala.compiled.triplets import Rows
+from mahala.compiled.triplets import CSR as Rows
 from mahala.online.storage.similarity_model import Ints, Rule, SimilarityModel, Steps, tidy
 from mahala.support.memory import check_room
 from mahala.support.model_files import array_value, finite

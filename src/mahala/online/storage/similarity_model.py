@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from mahala.compiled.triplets import LARGEST_CHANGE, Rows, StepRule, late, late_sum
+from mahala.compiled.triplets import CSR as Rows
+from mahala.compiled.triplets import LARGEST_CHANGE, StepRule, late, late_sum
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
 
 Floats = NDArray[np.floating[Any]]

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from mahala.compiled import block_store, pattern
 from mahala.compiled import lazy_sparse as kernels
 from mahala.compiled.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
-from mahala.compiled.triplets import Rows
+from mahala.compiled.triplets import CSR as Rows
 from mahala.online.storage.similarity_model import Ints, Rule, SimilarityModel, Steps, tidy
 from mahala.support.memory import check_room, memory_limit
 from mahala.support.model_files import ModelFileError, array_value, finite
