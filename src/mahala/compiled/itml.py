@@ -58,10 +58,8 @@ def sweep(
     limit = LARGEST_CONDITION * d
     share = gamma / (1.0 + gamma)
     size = block_size(n, d)
-    room = np.empty((size, d))
-    terms = np.empty((size, d))
-    weights = np.empty(size)
-    column = np.empty(size)
+    room, terms = np.empty((size, d)), np.empty((size, d))
+    weights, column = np.empty(size), np.empty(size)
     places = np.empty(size, dtype=np.intp)
     held_back = False
     most = 0.0

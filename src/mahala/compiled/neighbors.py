@@ -57,17 +57,9 @@ def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False)
             order = shuffled[shuffled < len(r)]
             r = r[order]
             r_centred = r - mean
-            _update(
-                x_centred @ r_centred.T,
-                x_norms,
-                _shrunk_norms(r_centred),
-                x,
-                r,
-                part.start + order,
-                block.start if exclude_self else n_reference,
-                squared[block],
-                indices[block],
-            )
+            bounds = x_centred @ r_centred.T, x_norms, _shrunk_norms(r_centred)
+            excluded = block.start if exclude_self else n_reference
+            _update(*bounds, x, r, part.start + order, excluded, squared[block], indices[block])
     order = np.lexsort((indices, squared), axis=-1)
     return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
 

@@ -8,6 +8,7 @@ non-zero, otherwise by matrix products.
 
 from __future__ import annotations
 
+import math
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -35,7 +36,7 @@ def sum_between(
     codes = codes.astype(np.int32)  # as wide as the numbers, so that a loop over both is vectorised
     pull = np.zeros_like(Z)
     sums = np.zeros(n, dtype=Z.dtype)
-    step = _step(n, Z.itemsize)
+    step = max(1, min(n, math.isqrt(BLOCK_BYTES // Z.itemsize)))  # of square blocks
     total = 0.0
     for left, right in combinations_with_replacement(slices(n, step), 2):
         products = Z[left] @ Z[right].T
@@ -62,11 +63,6 @@ def sum_edges(
     """Return what `sum_between` returns, over the pairs (left, right) instead."""
     pull = np.zeros_like(Z)
     return _edges(Z, left, right, coefficients, cutoff, pull), pull
-
-
-def _step(n: int, itemsize: int) -> int:
-    """The number of rows of a square block."""
-    return max(1, min(n, int((BLOCK_BYTES // itemsize) ** 0.5)))
 
 
 @kernel

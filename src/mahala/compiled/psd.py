@@ -222,7 +222,6 @@ def _pair_correction(
     k: int,
     v: FloatArray,
     w: FloatArray,
-    vw: float,
     Q: FloatArray,
     small: FloatArray,
     u: FloatArray,
@@ -259,7 +258,7 @@ def _pair_correction(
             h[j] += ti * qi[j]
     vh, uh = dot(v, h), dot(u, h)
     # One joint 2 × 2 Woodbury correction: two successive rank-one corrections blow up near σ = μ.
-    a00, a01, a11 = vw - 1.0 / s, vh, 1.0 / mu + uh
+    a00, a01, a11 = dot(v, w) - 1.0 / s, vh, 1.0 / mu + uh
     determinant = a00 * a11 - a01 * a01
     a00, a01, a11 = a00 / determinant, a01 / determinant, a11 / determinant
     for j in range(d):
@@ -328,7 +327,6 @@ def stream_psd(
             _correct_multiply(R, f, g, v, w)
             f[:] = 0.0
             pending = True
-            vw = dot(v, w)
             mu = 0.0
             if s > 0.0:
                 length = np.sqrt(norm2)
@@ -348,14 +346,14 @@ def stream_psd(
                     break
                 state[WASTE] += k - GOOD_RUN
             if mu == 0.0:
-                weight = s / (1.0 - s * vw)
+                weight = s / (1.0 - s * dot(v, w))
                 for j in range(d):
                     f[0, j] = -weight * w[j]
                     g[0, j] = w[j]
                 state[CORRECTIONS] += 1.0
             else:
                 weights[n_terms] = mu
-                _pair_correction(s, mu, state[SIGMA], k, v, w, vw, Q, small, terms[n_terms], f, g)
+                _pair_correction(s, mu, state[SIGMA], k, v, w, Q, small, terms[n_terms], f, g)
                 n_terms += 1
                 state[CORRECTIONS] += 1.0
                 weight = min(max(float(k - GOOD_RUN), 1.0), 8.0)

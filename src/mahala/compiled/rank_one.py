@@ -149,8 +149,7 @@ def stream_lego(
     limit = LARGEST_CONDITION * (d + outside)
     size = block_size(n, d)
     terms = np.empty((size, d))
-    weights = np.empty(size)
-    column = np.empty(size)
+    weights, column = np.empty(size), np.empty(size)
     places = np.empty(size, dtype=np.intp)
     most = 0.0
     t = 0
@@ -220,12 +219,8 @@ def stream_rdml(
     n, d = V.shape
     limit = LARGEST_CONDITION * (d + outside)
     size = block_size(n, d)
-    dist = np.empty(size)
-    moved = np.empty((size, d))
-    moves = np.empty(size)
-    terms = np.empty((size, d))
-    weights = np.empty(size)
-    column = np.empty(size)
+    dist, moves, weights, column = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    moved, terms = np.empty((size, d)), np.empty((size, d))
     places = np.empty(size, dtype=np.intp)
     most = 0.0
     t = 0

@@ -8,7 +8,7 @@ The pull on the rows is half of the gradient, as in `pair_sums`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,15 @@ from mahala.compiled.pair_sums import BLOCK_BYTES
 from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.rows import slices
 
-Lists = tuple[IndexArray, RealArray, NDArray[np.int32], RealArray]
+
+class Lists(NamedTuple):
+    """Neighbours of some rows."""
+
+    counts: IndexArray  # how many are listed; -1 for too many
+    lowest: RealArray  # the distance of the nearest one
+    columns: NDArray[np.int32]  # which rows they are
+    distances: RealArray  # squared
+
 
 # Columns that are examined together: most such spans contain no neighbour that matters, and are skipped.
 SPAN = 32
@@ -48,8 +56,8 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
     total, left_over = 0.0, np.arange(n)
     if n >= LIST_FROM and Z.shape[1] >= WIDE:
         lists = _lists(Z, norms, cuts)
-        total += _listed(left_over, *lists, cuts, rounding, codes, most, Z, pull)
-        left_over = np.flatnonzero(lists[0] < 0)
+        total += _listed(left_over, lists, cuts, rounding, codes, most, Z, pull)
+        left_over = np.flatnonzero(lists.counts < 0)
     sums = np.zeros(n, dtype=Z.dtype)
     step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
     least_of = np.empty(-(-n // SPAN), dtype=Z.dtype)
@@ -57,9 +65,9 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
         rows = left_over[block]
         own = _empty_lists(len(rows), most + SPAN, Z.dtype)
         weights = Z[rows] @ Z.T
-        total += _block(weights, norms, codes, rows, cuts, *own, least_of)
-        total += _listed(rows, *own, cuts, rounding, codes, most, Z, pull)
-        dense = own[0] < 0
+        total += _block(weights, norms, codes, rows, cuts, own, least_of)
+        total += _listed(rows, own, cuts, rounding, codes, most, Z, pull)
+        dense = own.counts < 0
         if dense.any():
             weights, rows = weights[dense], rows[dense]
             sums += weights.sum(axis=0)
@@ -71,9 +79,9 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
 
 
 def _empty_lists(n: int, most: int, dtype: Any) -> Lists:
-    """For n rows: the number of neighbours listed (-1: too many), the distance of the nearest, numbers, distances."""
+    """Empty lists of n rows, each with room for `most` neighbours."""
     counts, lowest = np.zeros(n, dtype=np.intp), np.full(n, np.inf, dtype=dtype)
-    return counts, lowest, np.empty((n, most), dtype=np.int32), np.empty((n, most), dtype=dtype)
+    return Lists(counts, lowest, np.empty((n, most), dtype=np.int32), np.empty((n, most), dtype=dtype))
 
 
 def _lists(Z: RealArray, norms: RealArray, cuts: RealArray) -> Lists:
@@ -90,9 +98,9 @@ def _lists(Z: RealArray, norms: RealArray, cuts: RealArray) -> Lists:
     for first in range(0, n, step):
         for second in range(first, n, step):
             products = Z[first : first + step] @ Z[second : second + step].T
-            _collect(products, norms, first, second, cuts, limits, *lists)
-        if 2 * np.count_nonzero(lists[0] < 0) > n:  # too many rows with too many neighbours
-            lists[0][:] = -1
+            _collect(products, norms, first, second, cuts, limits, lists)
+        if 2 * np.count_nonzero(lists.counts < 0) > n:  # too many rows with too many neighbours
+            lists.counts[:] = -1
             break
     return lists
 
@@ -106,10 +114,7 @@ def _collect(
     second: int,
     cuts: RealArray,
     limits: RealArray,
-    counts: IndexArray,
-    lowest: RealArray,
-    columns: RealArray,
-    distances: RealArray,
+    lists: Lists,
 ) -> None:
     """Add the pairs of a block, rows from `first` and columns from `second`, to the lists in which they may matter."""
     number = products.dtype.type
@@ -136,24 +141,15 @@ def _collect(
                 continue
             for c in range(start, stop):
                 if row[c] <= limits[i]:
-                    _list(i, second + c, row[c], cuts, limits, counts, lowest, columns, distances)
+                    _list(i, second + c, row[c], cuts, limits, lists)
                 if row[c] <= own_limits[c]:
-                    _list(second + c, i, row[c], cuts, limits, counts, lowest, columns, distances)
+                    _list(second + c, i, row[c], cuts, limits, lists)
 
 
 @kernel_with(FAST | {"nnan", "nsz"})
-def _list(
-    i: int,
-    j: int,
-    distance: float,
-    cuts: RealArray,
-    limits: RealArray,
-    counts: IndexArray,
-    lowest: RealArray,
-    columns: RealArray,
-    distances: RealArray,
-) -> None:
+def _list(i: int, j: int, distance: float, cuts: RealArray, limits: RealArray, lists: Lists) -> None:
     """Add j to the neighbours of row i; from a full list, drop those that a nearer one has made negligible."""
+    counts, lowest, columns, distances = lists
     most = columns.shape[1]
     if counts[i] == most:
         kept = 0
@@ -174,10 +170,7 @@ def _list(
 @kernel_with(FAST | {"nnan", "nsz"})
 def _listed(
     rows: IndexArray,
-    counts: IndexArray,
-    lowest: RealArray,
-    columns: RealArray,
-    distances: RealArray,
+    lists: Lists,
     cuts: RealArray,
     rounding: RealArray,
     codes: IndexArray,
@@ -186,6 +179,7 @@ def _listed(
     pull: RealArray,
 ) -> float:
     """Sum over the rows with a list, and add their pull; mark a row with more than `most` weights by a count of -1."""
+    counts, lowest, columns, distances = lists
     number = Z.dtype.type
     total = 0.0
     for r in range(len(rows)):
@@ -233,19 +227,17 @@ def _block(
     codes: IndexArray,
     rows: IndexArray,
     cuts: RealArray,
-    counts: IndexArray,
-    lowest: RealArray,
-    columns: RealArray,
-    distances: RealArray,
+    lists: Lists,
     least_of: RealArray,
 ) -> float:
     """List the neighbours of some rows from their products with all rows.
 
     For a row with too many neighbours, replace the products by weights; return the sum over such rows.
     """
+    counts, lowest, columns, distances = lists
     number = products.dtype.type
     two, zero, infinity = number(2.0), number(0.0), number(np.inf)
-    n, most = products.shape[1], columns.shape[1] - SPAN  # with room for a span more
+    n, most = products.shape[1], columns.shape[1] - SPAN  # with spare room for one span
     total = 0.0
     for r in range(len(rows)):
         row, i = products[r], rows[r]

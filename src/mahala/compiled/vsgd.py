@@ -37,18 +37,15 @@ def vsgd(
     m, d = variables.shape
     size = d if diagonal else m
     g_mean, g_square, h_mean, h_square, tau = memory[0], memory[1], memory[2], memory[3], memory[4]
-    g, g2, h, h2 = np.empty((m, d)), np.empty((m, d)), np.empty((m, d)), np.empty((m, d))
+    sums = np.empty((4, m, d))
+    g, g2, h, h2 = sums[0], sums[1], sums[2], sums[3]
     v, z, shifted = np.empty(d), np.empty(size), np.empty(size)
     for first in range(0, len(left) - batch + 1, batch):
-        for k in range(m):
-            for f in range(d):
-                g[k, f] = g2[k, f] = h[k, f] = h2[k, f] = 0.0
+        sums[:] = 0.0
         for t in range(first, first + batch):
             x, y = X[left[t]], X[right[t]]
             for f in range(d):
                 v[f] = x[f] - y[f]
-            for k in range(size):
-                z[k] = shifted[k] = 0.0
             if diagonal:
                 for f in range(d):
                     z[f] = variables[0, f] * v[f]

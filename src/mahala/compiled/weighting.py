@@ -14,6 +14,8 @@ from mahala.support.rows import BLOCK_BYTES, slices
 # Features that are summed before a distance is compared with the smallest one so far.
 CHUNK = 32
 
+Part = tuple[FloatArray, FloatArray, IndexArray, int]  # weighted features, features, class codes, first row number
+
 # Features with a smaller range count as constant, because their weights could overflow.
 SMALLEST_RANGE = 1e-80
 
@@ -35,7 +37,7 @@ def rows_with_company(codes: IndexArray) -> IndexArray:
     """Return the numbers of the rows whose class has another row; raise ValueError if there are none."""
     rows = np.flatnonzero(np.bincount(codes)[codes] > 1)
     if not len(rows):
-        raise ValueError("y must have a class with at least two rows, got a different class for every row")
+        raise ValueError("y has a different class for every row; at least one class needs two rows")
     return rows
 
 
@@ -76,16 +78,16 @@ def extreme_pairs(
     slack = 4 * (len(roots) + 4) * float(np.finfo(np.float64).eps)  # as in `neighbors`
     n_close = 0
     blocks = list(slices(n, square_block(X.shape[1], BLOCK_BYTES)))
-    for number, block in enumerate(blocks):
+
+    def part(block: slice) -> Part:
         features = X[block] - centre
-        z = features[:, used] * roots
+        return features[:, used] * roots, features, codes[block], block.start
+
+    for number, block in enumerate(blocks):
+        rows, extremes = part(block), (far[block], far_rows[block], near[block], near_rows[block])
         for later in blocks[number:]:
-            others = X[later] - centre
-            r = others[:, used] * roots
-            n_close += _update_extremes(
-                z @ r.T, z, r, codes[block], codes[later], features, others, slack, closest, block.start, later.start,
-                far[block], far_rows[block], near[block], near_rows[block],
-            )  # fmt: skip
+            others = part(later)
+            n_close += _update_extremes(rows[0] @ others[0].T, rows, others, slack, closest, *extremes)
     return far, far_rows, near, near_rows, n_close
 
 
@@ -134,29 +136,24 @@ def simba_pass(X: RealArray, codes: IndexArray, order: IndexArray, w: FloatArray
 @kernel
 def _update_extremes(
     products: FloatArray,
-    z: FloatArray,
-    r: FloatArray,
-    z_codes: IndexArray,
-    r_codes: IndexArray,
-    z_features: FloatArray,
-    r_features: FloatArray,
+    rows: Part,
+    others: Part,
     slack: float,
     closest: float,
-    first: int,
-    start: int,
     far: FloatArray,
     far_rows: IndexArray,
     near: FloatArray,
     near_rows: IndexArray,
 ) -> int:
-    """Update the farthest rows of the class and the nearest rows of other classes of rows z with rows r.
+    """Update the farthest rows of the class and the nearest rows of other classes of some rows with others.
 
-    Rows z are numbered from `first`, rows r from `start`; only a row r after row z counts, so that a pair is seen once.
-    `products` are those of z and r, and `slack` bounds their rounding errors as a share of the squared norms: distances
-    are computed, from differences, only if they may be extreme. Pairs of different classes whose `features` are within
-    a squared distance of `closest` are skipped; return how many were met, which includes all that are also within
-    `closest` in z and r.
+    Only a row after the other one counts, so that a pair is seen once. `products` are those of the weighted features,
+    and `slack` bounds their rounding errors as a share of the squared norms: distances are computed, from differences,
+    only if they may be extreme. Pairs of different classes within a squared, unweighted distance of `closest` are
+    skipped; return how many were met, which includes all that are also within `closest` if weighted.
     """
+    z, z_features, z_codes, first = rows
+    r, r_features, r_codes, start = others
     n_close = 0
     r_norms = np.empty(len(r))
     for j in range(len(r)):
