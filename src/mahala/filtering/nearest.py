@@ -101,19 +101,19 @@ class NearestFilter(OnlineFilter):
             self.learner_ = clone(self.learner)
         self._memory = Memory()
 
-    def _feed(self, rows: CSR, relevant: BoolArray, predicted: BoolArray) -> Iterator[slice]:
+    def _feed(self, rows: CSR, relevant: BoolArray, predicted: BoolArray) -> Iterator[int]:
         if self.learner_ is None:
             memory, start = self._memory, self._memory.n
             memory.append(rows, relevant)
             memory.n += len(relevant)
             stream_nearest(memory.rows, memory.norms2, memory.relevant, start, self.n_features_in_, predicted)
-            yield slice(None)
+            yield len(relevant)
             return
         indptr, columns, values = rows
         for t in range(len(relevant)):
             own = slice(indptr[t], indptr[t + 1])
             predicted[t] = self._step((indptr[t : t + 2] - indptr[t], columns[own], values[own]), bool(relevant[t]))
-            yield slice(t, t + 1)
+            yield t + 1
 
     def _step(self, row: CSR, relevant: bool) -> bool:
         """Predict one document and pass it to the learner; return whether it was predicted to be relevant."""

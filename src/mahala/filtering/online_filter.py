@@ -44,8 +44,8 @@ class OnlineFilter(Rollback, ClassifierMixin, BaseEstimator, ABC):
         """Set the model to its state before the first document."""
 
     @abstractmethod
-    def _feed(self, rows: CSR, relevant: BoolArray, predicted: BoolArray) -> Iterator[slice]:
-        """Predict and learn one document after another; yield the slice of the documents of each completed update."""
+    def _feed(self, rows: CSR, relevant: BoolArray, predicted: BoolArray) -> Iterator[int]:
+        """Predict and learn one document after another; yield how many are done whenever the model is complete."""
 
     @abstractmethod
     def _decide(self, rows: CSR) -> FloatArray:
@@ -166,19 +166,19 @@ class OnlineFilter(Rollback, ClassifierMixin, BaseEstimator, ABC):
     def _learn(self, rows: CSR, relevant: BoolArray) -> BoolArray:
         """Learn from checked rows; return whether each was predicted to be relevant before."""
         predicted = np.empty(len(relevant), dtype=np.bool_)
-        steps = self._feed(rows, relevant, predicted)
-        while True:
+        steps, n_done = self._feed(rows, relevant, predicted), 0
+        while n_done < len(relevant):
             # Ctrl-C waits until the documents learned from are also counted.
             with uninterrupted():
-                done = next(steps, None)
-                if done is None:
-                    return predicted
-                self._count(predicted[done], relevant[done])
+                part = slice(n_done, next(steps))
+                self._count(predicted[part], relevant[part])
+                n_done = part.stop
+        return predicted
 
     def _count(self, predicted: BoolArray, relevant: BoolArray) -> None:
-        for kind, of_kind in enumerate((~relevant, relevant)):
-            self._seen[kind] += np.count_nonzero(of_kind)
-            self._wrong[kind] += np.count_nonzero(of_kind & (predicted != relevant))
+        n_relevant = np.count_nonzero(relevant)
+        self._seen += len(relevant) - n_relevant, n_relevant
+        self._wrong += np.count_nonzero(predicted > relevant), np.count_nonzero(predicted < relevant)
         if self.record:
             self._said.extend(predicted.tobytes())
 

@@ -73,7 +73,7 @@ class Perceptron(OnlineFilter):
         self.coef_ = np.zeros(self.n_features_in_)
         self._state = np.zeros(2)
 
-    def _feed(self, rows: CSR, relevant: BoolArray, predicted: BoolArray) -> Iterator[slice]:
+    def _feed(self, rows: CSR, relevant: BoolArray, predicted: BoolArray) -> Iterator[int]:
         for name in ("coef_", "_state"):  # read-only if the filter was unpickled as a memory map
             if not getattr(self, name).flags.writeable:
                 setattr(self, name, getattr(self, name).copy())
@@ -81,7 +81,7 @@ class Perceptron(OnlineFilter):
         stream_perceptron(
             rows, relevant, self.coef_, self._state, margins, eta, float(self.fit_intercept), by_radius, predicted
         )
-        yield slice(None)
+        yield len(relevant)
 
     def _decide(self, rows: CSR) -> FloatArray:
         result = np.empty(len(rows[0]) - 1)
