@@ -163,9 +163,9 @@ def test_predicting_changes_nothing(labelled):
 @pytest.mark.parametrize(
     ("learner", "error", "message"),
     [
-        (mahala.OASIS(), TypeError, "learner must be None or an online learner from pairs, such as mahala.POLA"),
-        ("POLA", TypeError, "learner must be None or an online learner from pairs"),
-        (mahala.POLA, TypeError, "learner must be None or an online learner from pairs"),
+        (mahala.OASIS(), ValueError, "learner must be None or an online learner from pairs, such as mahala.POLA"),
+        ("POLA", ValueError, "learner must be None or an online learner from pairs"),
+        (mahala.POLA, ValueError, "learner must be None or an online learner from pairs"),
         (mahala.POLA(kernel="rbf"), ValueError, "learner must have kernel=None, got kernel='rbf'"),
         (mahala.POLA(gamma=-1.0), ValueError, "gamma must be a number from 0 up"),
         (mahala.LEGO(), ValueError, "similar_target and dissimilar_target are 'auto'"),

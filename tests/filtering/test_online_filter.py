@@ -176,7 +176,7 @@ def test_blocks_of_rows_are_one_stream(labelled, monkeypatch):
     for learner in FILTERS:
         whole = clone(learner).fit(X, y == 0)
         with monkeypatch.context() as patch:
-            patch.setattr("mahala.filtering.online_filter.BLOCK_VALUES", 35)
+            patch.setattr("mahala.filtering.online_filter.BLOCK_BYTES", 8 * 35)
             for rows in (X, sp.csr_matrix(X)):
                 same(whole, clone(learner).fit(rows, y == 0), X)
 

@@ -36,7 +36,7 @@ def test_perceptron_is_the_reference(stream, fit_intercept, sparse):
 )
 def test_paum_is_the_reference(stream, tau_relevant, tau_irrelevant, eta, fit_intercept):
     X, relevant = stream
-    fitted = PAUM(tau_relevant, tau_irrelevant, eta, fit_intercept=fit_intercept).fit(X, relevant)
+    fitted = PAUM(tau_relevant, tau_irrelevant=tau_irrelevant, eta=eta, fit_intercept=fit_intercept).fit(X, relevant)
     agrees(fitted, *reference.paum(X, relevant, tau_relevant, tau_irrelevant, eta, fit_intercept=fit_intercept))
 
 
@@ -45,7 +45,7 @@ def test_paum_is_the_reference(stream, tau_relevant, tau_irrelevant, eta, fit_in
 def test_paum_without_margins_is_the_perceptron_on_rows_of_length_one(stream):
     X, relevant = stream
     X = np.eye(X.shape[1])[np.argmax(X, axis=1)]
-    agrees(PAUM(0.0, 0.0).fit(X, relevant), *reference.perceptron(X, relevant))
+    agrees(PAUM(0.0, tau_irrelevant=0.0).fit(X, relevant), *reference.perceptron(X, relevant))
 
 
 @pytest.mark.parametrize("kind", [Perceptron, PAUM])
@@ -75,20 +75,20 @@ def test_uneven_margins_find_more_of_the_few():
     X = rng.normal(size=(3000, 4))
     X[relevant, 0] += 1.5
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    even, uneven = PAUM(1.0, 1.0).fit(X, relevant), PAUM(1.0, -1.0).fit(X, relevant)
+    even, uneven = PAUM(1.0, tau_irrelevant=1.0).fit(X, relevant), PAUM(1.0, tau_irrelevant=-1.0).fit(X, relevant)
     assert uneven.false_negative_rate_ < even.false_negative_rate_
 
 
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        (Perceptron(n_passes=0), "n_passes must be a number from 1 up, got 0"),
-        (Perceptron(n_passes=True), "n_passes must be a number from 1 up, got True"),
+        (Perceptron(n_passes=0), "n_passes must be an integer of at least 1, got 0"),
+        (Perceptron(n_passes=True), "n_passes must be an integer of at least 1, got True"),
         (Perceptron(fit_intercept="yes"), "fit_intercept must be True or False, got 'yes'"),
         (PAUM(tau_relevant=np.nan), "tau_relevant must be a finite number, got nan"),
         (PAUM(tau_irrelevant="1"), "tau_irrelevant must be a finite number, got '1'"),
-        (PAUM(eta=0.0), "eta must be a positive number, got 0.0"),
-        (PAUM(eta=1e200), r"eta must be at most 1e\+100, got 1e\+200"),
+        (PAUM(eta=0.0), "eta must be a positive number of at most 1e\\+100, got 0.0"),
+        (PAUM(eta=1e200), r"eta must be a positive number of at most 1e\+100, got 1e\+200"),
     ],
 )
 def test_bad_parameters_are_named(learner, message):

@@ -1,28 +1,28 @@
-"""AROMA with full covariance factors: blocks of steps through matrix products, exact.
+"""AROMA with full covariance factors: exact steps, computed in blocks by matrix products.
 
-In a block every update is kept as a low-rank term: Λ = Λ₀ - Σ a_l u_l u_lᵀ, Γ = Γ₀ - Σ b_l v_l v_lᵀ and
-M = M₀ + Σ α_l u_l v_lᵀ, with u_l = Λx and v_l = Γq at the time of step l. So the matrices are read and written once a
+Within a block every update is kept as a low-rank term: Λ = Λ₀ - Σ a_l u_l u_lᵀ, Γ = Γ₀ - Σ b_l v_l v_lᵀ and
+M = M₀ + Σ α_l u_l v_lᵀ, with u_l = Λx and v_l = Γq at the time of step l. So the matrices are read and written once per
 block.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from mahala.compiled.pairs import STRIPE, add_terms, dot
+from mahala.compiled.jit import kernel
+from mahala.compiled.pairs import add_outer, add_terms, dot
 from mahala.compiled.triplets import LARGEST_CHANGE
-
-Floats = NDArray[np.float64]
+from mahala.support.arrays import FloatArray, SignArray
 
 BLOCK = 64
-# Where no more than this share of a variance is left, what is there is rounding error, of either sign.
+# When no more than this share of a variance is left, it is rounding error, of either sign.
 NOISE = 1e-14
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def without(product: Floats, terms: Floats, weights: Floats, n: int, x: Floats, out: Floats) -> None:
+@kernel
+def without(
+    product: FloatArray, terms: FloatArray, weights: FloatArray, n: int, x: FloatArray, out: FloatArray
+) -> None:
     """`out = product - Σ_{l<n} weights_l terms_l (terms_lᵀ x)`."""
     for i in range(len(out)):
         out[i] = product[i]
@@ -32,43 +32,29 @@ def without(product: Floats, terms: Floats, weights: Floats, n: int, x: Floats, 
             out[i] -= factor * terms[l, i]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def add_outer(M: Floats, left: Floats, right: Floats, weights: Floats, n: int) -> None:
-    """`M += Σ_{l<n} weights_l left_l right_lᵀ`, in stripes so that no temporary as large as M is made."""
-    factor = np.empty((STRIPE, n))
-    for row in range(0, len(M), STRIPE):
-        height = min(STRIPE, len(M) - row)
-        for i in range(height):
-            for l in range(n):
-                factor[i, l] = weights[l] * left[l, row + i]
-        product = np.dot(factor[:height], right[:n])
-        for i in range(height):
-            for j in range(M.shape[1]):
-                M[row + i, j] += product[i, j]
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream_full(
-    X: Floats,
-    Q: Floats,
-    M: Floats,
-    late: Floats,
-    Lambda: Floats,
-    Gamma: Floats,
+    X: FloatArray,
+    Q: FloatArray,
+    M: FloatArray,
+    late: FloatArray,
+    Lambda: FloatArray,
+    Gamma: FloatArray,
     r: float,
     clock: int,
-    p: Floats,
-    tau: Floats,
-    predicted: NDArray[np.int8],
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
 ) -> None:
-    """One step for each row x of X and q of Q.
+    """Take one step for each row x of X and q of Q.
 
-    `late` is empty or gathers every update times the number of models that were without it, for the mean of all.
+    `late` is empty, or it sums each update times the number of earlier models, which did not have it; the mean of all
+    models follows from it.
     """
     (n, d), e = X.shape, Q.shape[1]
-    u, v = np.empty((BLOCK, d)), np.empty((BLOCK, e))
-    alpha, lates = np.empty(BLOCK), np.empty(BLOCK)
-    a, b = np.empty(BLOCK), np.empty(BLOCK)
+    size = min(BLOCK, n)
+    u, v = np.empty((size, d)), np.empty((size, e))
+    alpha, lates, a, b = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     for start in range(0, n, BLOCK):
         x, q = X[start : start + BLOCK], Q[start : start + BLOCK]
         scores, left, right = np.dot(x, M), np.dot(x, Lambda), np.dot(q, Gamma)

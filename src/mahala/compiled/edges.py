@@ -1,28 +1,27 @@
-"""The sums over triplets of boosting: weights that fall exponentially with margins, without overflow."""
+"""Sums over triplets for boosting: weights that decrease exponentially with margins, without overflow."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from mahala.compiled.jit import kernel
+from mahala.support.arrays import FloatArray
 
 
-def weights(margins: Floats) -> Floats:
+def weights(margins: FloatArray) -> FloatArray:
     """Weights ∝ exp(-margins) that sum to one.
 
     >>> weights(np.array([0.0, np.log(3.0)]))
     array([0.75, 0.25])
     """
-    result: Floats = np.exp(margins.min() - margins)
+    result: FloatArray = np.exp(margins.min() - margins)
     result /= result.sum()
     return result
 
 
-def log_loss(margins: Floats) -> float:
+def log_loss(margins: FloatArray) -> float:
     """log Σ exp(-margins).
 
     >>> log_loss(np.array([-1000.0, 1000.0]))
@@ -32,9 +31,9 @@ def log_loss(margins: Floats) -> float:
     return float(np.log(np.exp(lowest - margins).sum()) - lowest)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _balance(margins: Floats, gains: Floats, v: float, w: float) -> tuple[float, float]:
-    """log P - log N and its derivative in w, where P - N = Σ (gains - v) exp(-margins - w·gains), both P, N ≥ 0."""
+@kernel
+def _balance(margins: FloatArray, gains: FloatArray, v: float, w: float) -> tuple[float, float]:
+    """Return log P - log N and its derivative in w, where P - N = Σ (gains - v) exp(-margins - w·gains), P, N ≥ 0."""
     lowest_p = lowest_n = np.inf
     for r in range(len(margins)):
         z = margins[r] + w * gains[r]
@@ -58,11 +57,12 @@ def _balance(margins: Floats, gains: Floats, v: float, w: float) -> tuple[float,
     return math.log(p / n) - lowest_p + lowest_n, slope_n / n - slope_p / p
 
 
-def best_step(margins: Floats, gains: Floats, v: float, longest: float) -> float:
-    """The w from 0 to `longest` that minimises log Σ exp(-margins - w·gains) + v·w; at 0 the derivative is negative.
+def best_step(margins: FloatArray, gains: FloatArray, v: float, longest: float) -> float:
+    """Return the w from 0 to `longest` that minimises log Σ exp(-margins - w·gains) + v·w; its slope at 0 is negative.
 
-    That is the root of P - N (above), found by Newton's method on log P - log N: it falls with w, nearly on a line. A
-    step out of the interval known to hold the root is replaced by its middle, or by a longer one where it has no end.
+    It is the root of P - N (see `_balance`), found by Newton's method on log P - log N, which falls almost linearly. A
+    step that leaves the interval known to contain the root is replaced by the midpoint, or by a longer step as long as
+    the interval has no upper end.
 
     >>> w = best_step(np.zeros(4), np.array([1.0, 1.0, 1.0, -1.0]), 0.0, 100.0)
     >>> round(float(np.exp(2.0 * w)), 9)

@@ -1,35 +1,32 @@
-"""Streams of documents that are to be filtered: perceptrons, and the nearest document in a growing memory.
+"""Streams of documents to be filtered: perceptrons, and the nearest document in a growing memory.
 
-Rows are CSR (`triplets.Rows`), each with its columns in order. A memory is CSR arrays with room to spare: row t is the
-document at hand, and the rows before it are the memory. The nearest one is found by inner products, whose bound on the
-squared distance counts in their rounding; only rows whose bound can still win have their distance computed, from
-differences, which makes duplicates exactly 0 and ties exact.
+Documents are rows of CSR arrays. A memory is CSR arrays with spare room: row t is the current document, and the rows
+before it are the memory. The search for the nearest row takes lower bounds of squared distances from inner products,
+accounting for rounding. Distances are computed only for rows whose bound is small enough, and from differences, so that
+duplicates are at distance exactly 0 and ties are exact.
 
-What decides is summed without fastmath: a query is then decided as the stream decides it, to the last bit.
+The sums that decide are EXACT, so that predictions for queries and in a stream are bit-identical.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from mahala.compiled.triplets import Rows, difference
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from mahala.compiled.jit import EXACT, kernel, kernel_with
+from mahala.compiled.triplets import CSR, difference
+from mahala.support.arrays import BoolArray, FloatArray, IntArray
 
 EPS = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
 
-# Where the perceptron's state lies beside w: the intercept, and the largest squared norm seen.
+# Indices of the perceptron's state beside w: the intercept, and the largest squared norm seen.
 INTERCEPT, RADIUS2 = 0, 1
 
 ANY, IRRELEVANT, RELEVANT = -1, 0, 1
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _score(rows: Rows, t: int, w: Floats, b: float) -> float:
+@kernel_with(EXACT)
+def _score(rows: CSR, t: int, w: FloatArray, b: float) -> float:
     indptr, columns, values = rows
     total = b
     for i in range(indptr[t], indptr[t + 1]):
@@ -37,19 +34,19 @@ def _score(rows: Rows, t: int, w: Floats, b: float) -> float:
     return total
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream_perceptron(
-    rows: Rows,
-    relevant: Bools,
-    w: Floats,
-    state: Floats,
+    rows: CSR,
+    relevant: BoolArray,
+    w: FloatArray,
+    state: FloatArray,
     margins: tuple[float, float],
     eta: float,
     intercept: float,
     by_radius: bool,
-    predicted: Bools,
+    predicted: BoolArray,
 ) -> None:
-    """w += ηyx and b += ηy · intercept (by_radius: times R²) wherever y f(x) is at most the margin of y's kind."""
+    """Set w += ηyx and b += ηy · intercept (by_radius: times R²) whenever y f(x) is at most the margin of y's kind."""
     indptr, columns, values = rows
     for t in range(len(relevant)):
         score = _score(rows, t, w, state[INTERCEPT])
@@ -65,15 +62,16 @@ def stream_perceptron(
             state[INTERCEPT] += eta * y * intercept * (state[RADIUS2] if by_radius else 1.0)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def scores(rows: Rows, w: Floats, b: float, out: Floats) -> None:
-    """f(x) = wᵀx + b of each row."""
+@kernel
+def scores(rows: CSR, w: FloatArray, b: float, out: FloatArray) -> None:
+    """Write f(x) = wᵀx + b of each row."""
     for t in range(len(out)):
         out[t] = _score(rows, t, w, b)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def squared_norms(rows: Rows, start: int, stop: int, norms2: Floats) -> None:
+@kernel
+def squared_norms(rows: CSR, start: int, stop: int, norms2: FloatArray) -> None:
+    """Write the squared norms of the rows from start to stop - 1."""
     indptr, _, values = rows
     for t in range(start, stop):
         norm2 = 0.0
@@ -82,28 +80,28 @@ def squared_norms(rows: Rows, start: int, stop: int, norms2: Floats) -> None:
         norms2[t] = norm2
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _squared_norm(values: Floats, n: int) -> float:
+@kernel_with(EXACT)
+def _squared_norm(values: FloatArray, n: int) -> float:
     total = 0.0
     for i in range(n):
         total += values[i] * values[i]
     return total
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def _closest(
-    rows: Rows,
-    norms2: Floats,
+    rows: CSR,
+    norms2: FloatArray,
     t: int,
     n: int,
-    relevant: Bools,
+    relevant: BoolArray,
     kind: int,
-    x: Floats,
-    q: tuple[NDArray[np.int64], Floats],
+    x: FloatArray,
+    q: tuple[IntArray, FloatArray],
 ) -> tuple[int, float]:
-    """The first of the rows before n, of one kind or any, at the least distance from row t, and that distance squared.
+    """Return the first of the rows before n, of one kind or any, nearest to row t, and their squared distance.
 
-    (-1, ∞) where there is none. x is zero before and after, one entry a feature.
+    (-1, ∞) if there is none. x is zero before and after, with one entry per feature.
     """
     indptr, columns, values = rows
     for i in range(indptr[t], indptr[t + 1]):
@@ -128,9 +126,11 @@ def _closest(
     return best, least
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def stream_nearest(rows: Rows, norms2: Floats, relevant: Bools, start: int, d: int, predicted: Bools) -> None:
-    """For each row from `start` on, the kind of the nearest row before it; irrelevant where there is none."""
+@kernel
+def stream_nearest(
+    rows: CSR, norms2: FloatArray, relevant: BoolArray, start: int, d: int, predicted: BoolArray
+) -> None:
+    """Predict for each row from `start` the kind of the nearest row before it; irrelevant if there is none."""
     x, q = np.zeros(d), (np.empty(2 * d, dtype=np.int64), np.empty(2 * d))
     for k in range(len(predicted)):
         t = start + k
@@ -138,23 +138,23 @@ def stream_nearest(rows: Rows, norms2: Floats, relevant: Bools, start: int, d: i
         predicted[k] = best >= 0 and relevant[best]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def nearest_margins(rows: Rows, norms2: Floats, relevant: Bools, n: int, d: int, margins: Floats) -> None:
-    """For each row from n on, how much farther (squared) the nearest irrelevant row before n is than the relevant."""
+@kernel
+def nearest_margins(rows: CSR, norms2: FloatArray, relevant: BoolArray, n: int, d: int, margins: FloatArray) -> None:
+    """Write, for each row from n, the squared distance to the nearest irrelevant row minus that to the relevant one."""
     x, q = np.zeros(d), (np.empty(2 * d, dtype=np.int64), np.empty(2 * d))
     for k in range(len(margins)):
         bad, to_bad = _closest(rows, norms2, n + k, n, relevant, IRRELEVANT, x, q)
         good, to_good = _closest(rows, norms2, n + k, n, relevant, RELEVANT, x, q)
         if bad >= 0 and good >= 0:
-            # The earlier one wins a tie: the least positive number says that it is the relevant one.
+            # The earlier one wins a tie: if it is the relevant one, the margin is the least positive number.
             margins[k] = 5e-324 if to_bad == to_good and good < bad else to_bad - to_good
         else:
             margins[k] = np.inf if good >= 0 else -np.inf
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def quadratic_forms(rows: Rows, start: int, stop: int, M: Floats, forms: Floats) -> None:
-    """rᵀMr of each of these rows, for a symmetric M."""
+@kernel
+def quadratic_forms(rows: CSR, start: int, stop: int, M: FloatArray, forms: FloatArray) -> None:
+    """Write rᵀMr of the rows from start to stop - 1, for a symmetric M."""
     indptr, columns, values = rows
     for row in range(start, stop):
         form = 0.0
@@ -167,9 +167,9 @@ def quadratic_forms(rows: Rows, start: int, stop: int, M: Floats, forms: Floats)
         forms[row] = form
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def largest_entry(M: Floats) -> float:
-    """No entry of M is above this, and it differs from its mirror image by no more than rounding of this."""
+@kernel
+def largest_entry(M: FloatArray) -> float:
+    """Return a bound on the entries of M, of which the asymmetry of M is at most a rounding error."""
     largest, skew = 0.0, 0.0
     for i in range(len(M)):
         for j in range(len(M)):
@@ -178,8 +178,8 @@ def largest_entry(M: Floats) -> float:
     return largest + skew / EPS
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _quadratic_form(M: Floats, columns: NDArray[np.int64], values: Floats, n: int) -> float:
+@kernel_with(EXACT)
+def _quadratic_form(M: FloatArray, columns: IntArray, values: FloatArray, n: int) -> float:
     total = 0.0
     for i in range(n):
         line = M[columns[i]]
@@ -190,13 +190,13 @@ def _quadratic_form(M: Floats, columns: NDArray[np.int64], values: Floats, n: in
     return total
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def closest_under(
-    rows: Rows, norms2: Floats, forms: Floats, t: int, n: int, M: Floats, largest: float
+    rows: CSR, norms2: FloatArray, forms: FloatArray, t: int, n: int, M: FloatArray, largest: float
 ) -> tuple[int, float]:
-    """The first of the rows before n at the least distance vᵀMv from row t, and that distance; (-1, ∞) where n = 0.
+    """Return the first of the rows before n at the least distance vᵀMv from row t, and that distance; (-1, ∞) if n = 0.
 
-    `forms` are the rows' rᵀMr, and no entry of M is above `largest`.
+    `forms` are rᵀMr of the rows, and no entry of M is above `largest`.
     """
     indptr, columns, values = rows
     d = len(M)
@@ -231,10 +231,10 @@ def closest_under(
     return best, least
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def distances_under(
-    rows: Rows, norms2: Floats, forms: Floats, n: int, M: Floats, largest: float, distances: Floats
+    rows: CSR, norms2: FloatArray, forms: FloatArray, n: int, M: FloatArray, largest: float, distances: FloatArray
 ) -> None:
-    """For each row from n on, its least distance vᵀMv from the rows before n."""
+    """Write, for each row from n, its least distance vᵀMv from the rows before n."""
     for k in range(len(distances)):
         distances[k] = closest_under(rows, norms2, forms, n + k, n, M, largest)[1]

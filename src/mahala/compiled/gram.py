@@ -1,40 +1,35 @@
 """Streams over triplets of a fixed set of n rows, in terms of the rows' inner products.
 
-Where M only ever grows by τ x qᵀ, it is M₀ + XᵀΘX with Θ of shape n × n. Then x_aᵀ(M - M₀)x_b = (KΘK)_ab, K = XXᵀ,
-and with P = KΘ kept a step costs O(n), whatever the dimension.
+If M changes by terms τ x qᵀ only, it is M₀ + XᵀΘX with Θ of shape n × n. Then x_aᵀ(M - M₀)x_b = (KΘK)_ab, K = XXᵀ, and
+by keeping P = KΘ a step costs O(n), whatever the dimension.
 
-Items count by their differences only, so on their side inner products L may be taken from any origin instead: from one
-amidst the rows they keep their digits.
+Only differences of items matter, so their inner products L may be taken from any origin; one in the middle of the rows
+avoids cancellation.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
-from numpy.typing import NDArray
-
+from mahala.compiled.jit import kernel
 from mahala.compiled.triplets import StepRule, step_length
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
+from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream(
-    K: Floats,
-    L: Floats,
-    P: Floats,
-    anchors: Rows,
-    positives: Rows,
-    negatives: Rows,
-    firsts: Floats,
-    q_norms: Floats,
+    K: FloatArray,
+    L: FloatArray,
+    P: FloatArray,
+    anchors: IndexArray,
+    positives: IndexArray,
+    negatives: IndexArray,
+    firsts: FloatArray,
+    q_norms: FloatArray,
     rule: StepRule,
-    p: Floats,
-    tau: Floats,
-    predicted: NDArray[np.int8],
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
 ) -> None:
-    """One step for each triplet of rows, of which `firsts` has the score under M₀; P = KΘ changes in place."""
+    """Take one step for each triplet of rows; `firsts` are their scores under M₀, and P = KΘ changes in place."""
     n = len(K)
     for t in range(len(anchors)):
         a, b, c = anchors[t], positives[t], negatives[t]
@@ -42,7 +37,7 @@ def stream(
         for j in range(n):
             score += P[a, j] * (L[b, j] - L[c, j])
         if q_norms[t] == 0.0:
-            score = 0.0  # inner products with equal rows may differ by rounding
+            score = 0.0  # inner products with two equal rows may differ by rounding
         predicted[t] = 1 if score > 0.0 else -1
         p[t] = 1.0 - score
         tau[t] = step_length(p[t], K[a, a] * q_norms[t], rule)

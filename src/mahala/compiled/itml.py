@@ -1,16 +1,13 @@
 """Sweeps of ITML: cyclic Bregman projections of M onto the constraints, in blocks through matrix products.
 
-Each projection is a rank-one update M ← M + β M v vᵀM, as a step of LEGO is; a block of them goes as `rank_one` says.
+Each projection is a rank-one update M ← M + β M v vᵀM, like a step of LEGO; blocks work as described in `rank_one`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
+from mahala.compiled.jit import kernel
 from mahala.compiled.pairs import dot
 from mahala.compiled.rank_one import (
     LARGEST_CONDITION,
@@ -23,38 +20,36 @@ from mahala.compiled.rank_one import (
     symmetrise,
     trace_of,
 )
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
-
-# Rows whose squared distance is below this, where the largest is about 1, count as equal.
+# Rows whose squared distance is below this count as equal; the largest squared distance is about 1.
 COINCIDING = 1e-100
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _gather(X: NDArray[Any], left: Rows, right: Rows, scale: float, start: int, block: Floats) -> None:
-    """The differences of the pairs from `start` on, as many as `block` has rows."""
+@kernel
+def _gather(X: RealArray, left: IndexArray, right: IndexArray, scale: float, start: int, block: FloatArray) -> None:
+    """Fill `block` with the scaled differences of the pairs from number `start`."""
     for i in range(len(block)):
         a, b = X[left[start + i]], X[right[start + i]]
         for j in range(block.shape[1]):
             block[i, j] = (np.float64(a[j]) - np.float64(b[j])) * scale
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def sweep(
-    X: NDArray[Any],
-    left: Rows,
-    right: Rows,
+    X: RealArray,
+    left: IndexArray,
+    right: IndexArray,
     scale: float,
-    signs: Floats,
+    signs: FloatArray,
     precisions: tuple[float, float],
     gamma: float,
-    M: Floats,
+    M: FloatArray,
     inverse_trace: float,
-    duals: Floats,
-    slack: Floats,
+    duals: FloatArray,
+    slack: FloatArray,
 ) -> bool:
-    """Project M onto each constraint once; true where one was held back so that M stays well enough conditioned.
+    """Project M onto each constraint once; return whether a projection was shortened to keep M well conditioned.
 
     `signs` are δ = ±1, `precisions` 1/ξ₀ of similar and of dissimilar pairs, `duals` λ, `slack` 1/ξ. With p = vᵀMv a
     projection moves M⁻¹ by -s v vᵀ and γ/ξ by s, where s = γ/(1+γ) (1/p - 1/ξ) makes p = ξ; λ stays at least 0.
@@ -63,10 +58,8 @@ def sweep(
     limit = LARGEST_CONDITION * d
     share = gamma / (1.0 + gamma)
     size = block_size(n, d)
-    room = np.empty((size, d))
-    terms = np.empty((size, d))
-    weights = np.empty(size)
-    column = np.empty(size)
+    room, terms = np.empty((size, d)), np.empty((size, d))
+    weights, column = np.empty(size), np.empty(size)
     places = np.empty(size, dtype=np.intp)
     held_back = False
     most = 0.0
@@ -89,7 +82,7 @@ def sweep(
                     new_slack = precisions[0] if signs[t] > 0.0 else precisions[1]
                 if step != 0.0:
                     length2 = current(i, product, gram, terms, weights, places, n_terms)
-                    # A projection changes p by at most the factor that leaves its digits; the next sweep goes on.
+                    # Limit the change of p, so that it keeps its digits; the next sweep continues.
                     short = min(max(step * p, 1.0 - 1.0 / LEAST_SHARE), 1.0 - LEAST_SHARE)
                     least = -max(limit / trace - inverse_trace, 0.0) / norm2 * p
                     growth = max(limit / inverse_trace - trace, 0.0) / length2 * p
@@ -102,7 +95,7 @@ def sweep(
                     weights[n_terms] = step / (1.0 - step * p)
                     places[n_terms] = i
                     trace += weights[n_terms] * length2
-                    # Never less than what Cauchy and Schwarz say, though the sum cancels.
+                    # The sum may cancel; by the Cauchy-Schwarz inequality it is at least d² / tr M.
                     inverse_trace = max(inverse_trace - step * norm2, d * (d / trace))
                     follow(gram, i, weights[n_terms], column)
                     n_terms += 1

@@ -1,22 +1,19 @@
-"""Streams over triplets where M is a full matrix.
+"""Streams over triplets in which M is a full matrix.
 
-`planes[i, k]` is row i of the k-th number of each entry, in the order of `lazy_sparse`: the value m and, where the
-layout has them, the step `last` at which it was written, the AdaGrad sum H, the sum S over all models. As there, soft
-thresholding is applied late and is exact.
+`planes[i, k]` is row i of the k-th number of each entry, in the order of `lazy_sparse`: the value m and, if the layout
+has them, the step `last` at which it was written, the AdaGrad sum H, the sum S over all models. As in `lazy_sparse`,
+soft thresholding is deferred until an entry is read, and is exact.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
+from mahala.compiled.jit import kernel
 from mahala.compiled.triplets import (
-    Floats,
-    Ints,
+    CSR,
     Layout,
     Penalty,
-    Rows,
     StepRule,
     difference,
     late,
@@ -24,11 +21,12 @@ from mahala.compiled.triplets import (
     shrink,
     step_length,
 )
+from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def read_whole(planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, q: Floats) -> float:
-    """Σ_j M_row,j q_j over all columns, in loops that the compiler can make parallel."""
+@kernel
+def read_whole(planes: RealArray, row: int, layout: Layout, penalty: Penalty, now: int, q: RealArray) -> float:
+    """Return Σ_j M_row,j q_j over all columns, in loops that the compiler can vectorise."""
     width, adaptive, _ = layout
     theta, exempt_diagonal, delta = penalty
     m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
@@ -49,11 +47,11 @@ def read_whole(planes: Floats, row: int, layout: Layout, penalty: Penalty, now: 
     return inner
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def read_some(
-    planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, n: int, columns: Ints, q: Floats
+    planes: RealArray, row: int, layout: Layout, penalty: Penalty, now: int, n: int, columns: IntArray, q: RealArray
 ) -> float:
-    """Σ_j M_row,j q_j over n columns."""
+    """Return Σ_j M_row,j q_j over n columns."""
     width, adaptive, _ = layout
     theta, exempt_diagonal, delta = penalty
     exempt = row if exempt_diagonal else -1
@@ -61,7 +59,7 @@ def read_some(
     inner = 0.0
     for j in range(n):
         column = columns[j]
-        value = np.float64(m[column])
+        value: float = np.float64(m[column])
         if width > 1:
             own = 0.0 if column == exempt else theta
             if adaptive:
@@ -71,11 +69,19 @@ def read_some(
     return inner
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def write_whole(
-    planes: Floats, row: int, layout: Layout, penalty: Penalty, now: int, q: Floats, weight: float, x: float, eta: float
+    planes: RealArray,
+    row: int,
+    layout: Layout,
+    penalty: Penalty,
+    now: int,
+    q: RealArray,
+    weight: float,
+    x: float,
+    eta: float,
 ) -> None:
-    """M_row,j += weight q_j, or by AdaGrad's step for the gradient x q_j, over all columns."""
+    """Add weight q_j, or AdaGrad's step for the gradient x q_j, to M_row,j for all columns j."""
     width, adaptive, _ = layout
     theta, exempt_diagonal, delta = penalty
     m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
@@ -83,7 +89,7 @@ def write_whole(
         for j in range(len(m)):
             m[j] += weight * q[j]
         return
-    # What the loops below do to the diagonal is put right where it is exempt.
+    # An exempt diagonal is restored after the loops below.
     diagonal = np.float64(m[row]) if exempt_diagonal else 0.0
     if adaptive:
         for j in range(len(m)):
@@ -102,21 +108,21 @@ def write_whole(
         m[row] = diagonal + change
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def write(
-    planes: Floats,
+    planes: RealArray,
     row: int,
     layout: Layout,
     penalty: Penalty,
     now: int,
     n: int,
-    columns: Ints,
-    q: Floats,
+    columns: IntArray,
+    q: RealArray,
     weight: float,
     x: float,
     eta: float,
 ) -> None:
-    """M_row,j += weight q_j, or by AdaGrad's step for the gradient x q_j, over n columns."""
+    """Add weight q_j, or AdaGrad's step for the gradient x q_j, to M_row,j for n columns j."""
     width, adaptive, average = layout
     theta, exempt_diagonal, delta = penalty
     exempt = row if exempt_diagonal else -1
@@ -124,7 +130,8 @@ def write(
     S = planes[row, width - 1]
     for j in range(n):
         column = columns[j]
-        value, change = np.float64(m[column]), weight * q[j]
+        value: float = np.float64(m[column])
+        change = weight * q[j]
         if width > 1:
             own = 0.0 if column == exempt else theta
             if adaptive:
@@ -141,27 +148,27 @@ def write(
         m[column] = value + change
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream(
-    rows: Rows,
-    items: Rows,
-    anchors: Ints,
-    positives: Ints,
-    negatives: Ints,
-    planes: Floats,
+    rows: CSR,
+    items: CSR,
+    anchors: IntArray,
+    positives: IntArray,
+    negatives: IntArray,
+    planes: RealArray,
     layout: Layout,
     clock: int,
     rule: StepRule,
     penalty: Penalty,
     eta: float,
-    left: Floats,
-    right: Floats,
+    left: RealArray,
+    right: RealArray,
     shrinkage: tuple[float, float],
-    p: Floats,
-    tau: Floats,
-    predicted: NDArray[np.int8],
+    p: RealArray,
+    tau: RealArray,
+    predicted: SignArray,
 ) -> None:
-    """One step for each triplet; everything as in `lazy_sparse.stream`."""
+    """Take one step for each triplet; the arguments are those of `lazy_sparse.stream`."""
     n_items = planes.shape[2]
     indptr, columns, values = rows
     q_columns, q_values = np.empty(2 * n_items, dtype=np.int64), np.empty(2 * n_items)
@@ -177,7 +184,7 @@ def stream(
             scaled[j] = q_values[j] * (right[q_columns[j]] if len(right) else 1.0)
             q_norm += q_values[j] * scaled[j]
         score = 0.0
-        # A whole row in order is faster than a third of it here and there.
+        # Reading a whole row in order is faster than reading a third of it at scattered places.
         whole = 3 * n_q > n_items
         if whole:
             full[:] = 0.0
@@ -206,9 +213,9 @@ def stream(
             shrink(q_columns, q_values, 0, n_q, right, shrinkage[1] * x_norm)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def settle(planes: Floats, layout: Layout, penalty: Penalty, clock: int) -> None:
-    """Bring every entry to where it is before step `clock`, which becomes step 0."""
+@kernel
+def settle(planes: RealArray, layout: Layout, penalty: Penalty, clock: int) -> None:
+    """Apply all deferred thresholds up to step `clock`, which becomes step 0."""
     width, adaptive, average = layout
     theta, exempt_diagonal, delta = penalty
     for row in range(len(planes)):
@@ -224,16 +231,14 @@ def settle(planes: Floats, layout: Layout, penalty: Penalty, clock: int) -> None
             last[column] = 0.0
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def export(
-    planes: Floats, layout: Layout, penalty: Penalty, clock: int, n_averaged: int, M: NDArray[np.float64]
-) -> None:
-    """M before step `clock`; with n_averaged > 0 the mean of the models so far, so many."""
+@kernel
+def export(planes: RealArray, layout: Layout, penalty: Penalty, clock: int, n_averaged: int, M: FloatArray) -> None:
+    """Write M as it is before step `clock`, or, with n_averaged > 0, the mean of the n_averaged models so far."""
     width, adaptive, _ = layout
     theta, exempt_diagonal, delta = penalty
     for row in range(len(planes)):
         for column in range(planes.shape[2]):
-            m = np.float64(planes[row, 0, column])
+            m: float = np.float64(planes[row, 0, column])
             if width > 1:
                 own = 0.0 if exempt_diagonal and column == row else theta
                 if adaptive:

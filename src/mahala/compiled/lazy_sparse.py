@@ -1,36 +1,34 @@
-"""Streams over triplets where only the entries of M that were ever changed are stored.
+"""Streams over triplets in which only the entries of M that were ever changed are stored.
 
-What is not stored is as it was in the beginning: 0, or on the diagonal the `virgin` value. Of each stored entry the
-payload holds, in this order: its value m and, where the layout has them, the step `last` at which it was written, the
-AdaGrad sum H, and the sum S of the entry over all models so far. Between two touches the threshold of an entry is
-constant, so the soft thresholding is applied late, when the entry is next read, and is exact: before step t it is
+An entry that is not stored has its initial value: 0, or on the diagonal the `virgin` value. The payload of a stored
+entry holds, in this order: its value m and, if the layout has them, the step `last` at which it was written, the
+AdaGrad sum H, and the sum S of the entry over all models so far. Between two updates the threshold of an entry is
+constant, so soft thresholding is deferred until the entry is next read, and is exact: before step t the entry is
 soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad, else 1.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from mahala.compiled.block_store import (
-    BASE_BITS,
-    BASE_MASK,
     DONE,
     ONE,
     ZERO,
     Store,
     Words,
+    base_of,
+    block_of,
     count_bits,
     find,
     insert,
 )
+from mahala.compiled.jit import kernel
 from mahala.compiled.triplets import (
-    Floats,
-    Ints,
+    CSR,
     Layout,
     Penalty,
-    Rows,
     StepRule,
     difference,
     late,
@@ -38,11 +36,12 @@ from mahala.compiled.triplets import (
     shrink,
     step_length,
 )
+from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def search(columns: Ints, n: int, column: int) -> int:
-    """Where a column is among the first n, which are sorted, or -1."""
+@kernel
+def search(columns: IntArray, n: int, column: int) -> int:
+    """Return the index of a column among the first n, which are sorted, or -1."""
     low, high = 0, n
     while low < high:
         middle = (low + high) >> 1
@@ -53,22 +52,22 @@ def search(columns: Ints, n: int, column: int) -> int:
     return low if low < n and columns[low] == column else -1
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def read(
-    payload: Floats,
+    payload: RealArray,
     layout: Layout,
     penalty: Penalty,
     row: int,
     now: int,
     n: int,
-    columns: Ints,
-    values: NDArray[np.float64],
-    places: Ints,
+    columns: IntArray,
+    values: FloatArray,
+    places: IntArray,
     column_bits: Words,
     bits: Words,
-    bases: Ints,
+    bases: IntArray,
 ) -> float:
-    """Σ_j M_row,j q_j over the stored entries, without branches, which could not be predicted."""
+    """Return Σ_j M_row,j q_j over the stored entries, without branches, which could not be predicted."""
     width, adaptive, _ = layout
     theta, exempt_diagonal, delta = penalty
     exempt = row if exempt_diagonal else -1
@@ -77,7 +76,7 @@ def read(
         for j in range(n):
             k = places[j]
             at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
-            # Entry 0 is never given away: it is zero.
+            # Entry 0 belongs to no block and is zero.
             inner += values[j] * payload[at if bits[k] & column_bits[j] != ZERO else 0]
     elif not adaptive:
         for j in range(n):
@@ -96,13 +95,13 @@ def read(
     return inner
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream(
-    rows: Rows,
-    items: Rows,
-    anchors: Ints,
-    positives: Ints,
-    negatives: Ints,
+    rows: CSR,
+    items: CSR,
+    anchors: IntArray,
+    positives: IntArray,
+    negatives: IntArray,
     store: Store,
     layout: Layout,
     virgin: tuple[float, float],
@@ -110,17 +109,17 @@ def stream(
     rule: StepRule,
     penalty: Penalty,
     eta: float,
-    left: Floats,
-    right: Floats,
+    left: RealArray,
+    right: RealArray,
     shrinkage: tuple[float, float],
-    p: Floats,
-    tau: Floats,
-    predicted: NDArray[np.int8],
+    p: RealArray,
+    tau: RealArray,
+    predicted: SignArray,
 ) -> tuple[int, int]:
-    """One step for each triplet; returns the number of steps taken and what made it stop.
+    """Take one step for each triplet; return the number of steps taken and the reason to stop.
 
     `rule` begins with (scale, slack, upper) of the step length τ = min(upper, l / (scale s + slack)), s =
-    (xᵀΛx)(qᵀΓq), with the diagonals Λ = `left` and Γ = `right`, both I where they are empty. After an update these
+    (xᵀΛx)(qᵀΓq), with the diagonals Λ = `left` and Γ = `right`, both I if they are empty. After an update these
     shrink: Λ⁻¹ grows by `shrinkage[0]` (qᵀΓq) x∘x, Γ⁻¹ by `shrinkage[1]` (xᵀΛx) q∘q. `clock` is the number of the first
     step, and `virgin` holds m and S of a diagonal entry that no step has changed, written at step 0.
     """
@@ -171,7 +170,7 @@ def stream(
             for k in range(n_blocks):
                 slot = find(table, starts, logs, row, blocks[k])
                 own_bits[k] = table[2 * slot] if slot >= 0 else ZERO
-                own_bases[k] = np.int64(table[2 * slot + 1] & BASE_MASK) if slot >= 0 else 0
+                own_bases[k] = base_of(table[2 * slot + 1]) if slot >= 0 else 0
             inner = read(
                 payload, layout, penalty, row, now, n_q, q_columns, q_values, q_places, q_bits, own_bits, own_bases
             )
@@ -185,7 +184,7 @@ def stream(
         tau[t] = step_length(p[t], x_norm * q_norm, rule)
         if tau[t] == 0.0:
             continue
-        # Room first: where it is lacking, the step has not been taken.
+        # Make room first: if there is none, the step has not been taken.
         for i in range(first, stop):
             for k in range(n_blocks):
                 place = (i - first) * n_blocks + k
@@ -194,7 +193,7 @@ def stream(
                     if slot < 0:
                         return t, -1 - slot
                     found_bits[place] = table[2 * slot]
-                    found_bases[place] = np.int64(table[2 * slot + 1] & BASE_MASK)
+                    found_bases[place] = base_of(table[2 * slot + 1])
         for i in range(first, stop):
             row = columns[i]
             own_bits = found_bits[(i - first) * n_blocks : (i - first + 1) * n_blocks]
@@ -204,7 +203,7 @@ def stream(
             for j in range(n_q):
                 column, k = q_columns[j], q_places[j]
                 at = (own_bases[k] + count_bits(own_bits[k] & (q_bits[j] - ONE))) * width
-                m = np.float64(payload[at])
+                m: float = np.float64(payload[at])
                 change = weight * q_values[j] * (right[column] if len(right) else 1.0)
                 if width > 1:
                     steps = now - payload[at + 1]
@@ -225,22 +224,22 @@ def stream(
     return len(anchors), DONE
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def settle(store: Store, layout: Layout, penalty: Penalty, clock: int) -> None:
-    """Bring every entry to where it is before step `clock`, which becomes step 0."""
+    """Apply all deferred thresholds up to step `clock`, which becomes step 0."""
     width, adaptive, average = layout
     theta, exempt_diagonal, delta = penalty
     payload = store.payload
     for row in range(len(store.log)):
-        n_slots = 0 if store.log[row] < 0 else np.int64(1) << store.log[row]
+        n_slots = 0 if store.log[row] < 0 else 1 << store.log[row]
         for slot in range(store.start[row], store.start[row] + n_slots):
             bits, word = store.table[2 * slot], store.table[2 * slot + 1]
-            at = np.int64(word & BASE_MASK) * width
+            at = base_of(word) * width
             while bits != ZERO:
                 bit = bits & (~bits + ONE)
                 bits ^= bit
                 own = theta / (delta + payload[at + 2] if adaptive else 1.0)
-                if exempt_diagonal and np.int64(word >> BASE_BITS) * 64 + count_bits(bit - ONE) == row:
+                if exempt_diagonal and block_of(word) * 64 + count_bits(bit - ONE) == row:
                     own = 0.0
                 steps = clock - payload[at + 1]
                 if average:
@@ -250,7 +249,7 @@ def settle(store: Store, layout: Layout, penalty: Penalty, clock: int) -> None:
                 at += width
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def export(
     store: Store,
     layout: Layout,
@@ -258,16 +257,16 @@ def export(
     virgin: tuple[float, float],
     clock: int,
     n_averaged: int,
-    numbers: Ints,
-    features: Ints,
-    indptr: Ints,
+    numbers: IntArray,
+    features: IntArray,
+    indptr: IntArray,
     indices: NDArray[np.int32],
-    data: Floats,
+    data: RealArray,
 ) -> None:
-    """M before step `clock` as CSR in the features' own order: with empty `indices` only `indptr`, else all of it.
+    """Write M as it is before step `clock` as CSR over features; with empty `indices` only `indptr` is written.
 
-    With n_averaged > 0 it is the mean of the models so far, so many. `numbers` says which row of the store a feature
-    has, or -1, and `features` which feature a row is.
+    With n_averaged > 0 it is the mean of the n_averaged models so far. `numbers[feature]` is the row of the store, or
+    -1, and `features[row]` the feature.
     """
     width, adaptive, _ = layout
     theta, exempt_diagonal, delta = penalty
@@ -281,21 +280,21 @@ def export(
     n = 0
     for feature in range(len(indptr) - 1):
         row = numbers[feature]
-        low = high = feature >> 6  # the words that are not zero are from here to there
+        low = high = feature >> 6  # the range of words that are not zero
         if untouched != 0.0:
             here[feature] = untouched
             there[low] |= ONE << np.uint64(feature & 63)
         n_slots, first = 0, 0
         if row >= 0 and store.log[row] >= 0:
-            n_slots, first = np.int64(1) << store.log[row], store.start[row]
+            n_slots, first = 1 << store.log[row], store.start[row]
         for slot in range(first, first + n_slots):
             bits, word = store.table[2 * slot], store.table[2 * slot + 1]
-            at = np.int64(word & BASE_MASK) * width
+            at = base_of(word) * width
             while bits != ZERO:
                 bit = bits & (~bits + ONE)
                 bits ^= bit
-                column = np.int64(word >> BASE_BITS) * 64 + count_bits(bit - ONE)
-                m = np.float64(store.payload[at])
+                column = block_of(word) * 64 + count_bits(bit - ONE)
+                m: float = np.float64(store.payload[at])
                 if width > 1:
                     own = theta / (delta + store.payload[at + 2] if adaptive else 1.0)
                     if exempt_diagonal and column == row:
@@ -314,7 +313,7 @@ def export(
                 else:
                     there[target >> 6] &= ~mark
                 at += width
-        # Words are read in order, so the columns come out sorted.
+        # Words are read in order, so the columns are sorted.
         for k in range(low, high + 1):
             bits = there[k]
             if count_only:

@@ -1,27 +1,23 @@
-"""Compiled parts of LMNN's objective: squared distances along edges, hinges, and products with edges' Laplacians.
+"""Kernels of LMNN's objective: squared distances along edges, hinge losses, and products with edges' Laplacians.
 
-A hinge is rounded off at its kink: within ± s/2 it is a parabola whose slope goes from 0 to 1; elsewhere it is itself.
-Every kernel that sums hinges returns (sum of the rounded ones, sum of the plain ones).
+A hinge is smoothed around its kink: within ± s/2 of it, it is a parabola whose slope goes from 0 to 1. The kernels that
+sum hinges return (sum of the smoothed ones, sum of the plain ones).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-Floats = NDArray[Any]  # of float32 or float64
-Rows = NDArray[np.intp]
-Weights = NDArray[np.float64]
+from mahala.compiled.jit import kernel
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 CHUNK = 64
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def squared_edges(Z: Floats, left: Rows, right: Rows, out: Weights) -> None:
-    """Squared distances of the rows of Z at both ends of edges."""
+@kernel
+def squared_edges(Z: RealArray, left: IndexArray, right: IndexArray, out: FloatArray) -> None:
+    """Write the squared distance of the two rows of Z at the ends of each edge."""
     for e in range(left.shape[0]):
         i, j = left[e], right[e]
         total = Z.dtype.type(0)
@@ -31,9 +27,9 @@ def squared_edges(Z: Floats, left: Rows, right: Rows, out: Weights) -> None:
         out[e] = total
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def add_laplacian(Z: Floats, left: Rows, right: Rows, weights: Weights, out: Floats) -> None:
-    """Adds the product of the weighted edges' Laplacian with Z."""
+@kernel
+def add_laplacian(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray, out: RealArray) -> None:
+    """Add the product of the weighted edges' Laplacian with Z."""
     for e in range(left.shape[0]):
         if weights[e] != 0.0:
             i, j, weight = left[e], right[e], Z.dtype.type(weights[e])
@@ -43,11 +39,11 @@ def add_laplacian(Z: Floats, left: Rows, right: Rows, weights: Weights, out: Flo
                 out[j, c] -= move
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def hinges_of_triplets(
-    near: Rows, far: Rows, squared: Weights, push: float, smoothing: float, weights: Weights
+    near: IndexArray, far: IndexArray, squared: FloatArray, push: float, smoothing: float, weights: FloatArray
 ) -> tuple[float, float]:
-    """The hinges 1 + near - far of numbered edges; adds `push` times their slopes to the edges' weights."""
+    """Sum the hinges 1 + near - far of numbered edges; add `push` times their slopes to the edges' weights."""
     smooth, plain = 0.0, 0.0
     for t in range(near.shape[0]):
         hinge = 1.0 + squared[near[t]] - squared[far[t]]
@@ -60,23 +56,23 @@ def hinges_of_triplets(
     return smooth, plain
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def hinges_of_rows(
-    Z: Floats,
+    Z: RealArray,
     first: int,
-    target_ends: Rows,
-    squared: Weights,
-    ends: Rows,
+    target_ends: IndexArray,
+    squared: FloatArray,
+    ends: IndexArray,
     rows: NDArray[np.int32],
     push: float,
     smoothing: float,
-    weights: Weights,
-    out: Floats,
+    weights: FloatArray,
+    out: RealArray,
 ) -> tuple[float, float]:
-    """The hinges of pairs of rows of different classes: rows first, first + 1, ... each with its share of `rows`.
+    """Sum the hinges of pairs of rows of different classes: row first + a with rows[ends[a] : ends[a + 1]].
 
-    Each of a pair is an impostor to the other. The targets of row i are the edges target_ends[i] to target_ends[i + 1],
-    with their squared distances, to whose weights it adds. The pairs' Laplacian goes straight into `out`.
+    Each row of a pair is an impostor of the other. The targets of row i are the edges target_ends[i] to
+    target_ends[i + 1]; their slopes are added to `weights`, and the product of the pairs' Laplacian with Z to `out`.
     """
     m = Z.shape[1]
     gathered = np.zeros(m, dtype=Z.dtype)
@@ -111,20 +107,20 @@ def hinges_of_rows(
     return smooth, plain
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def find_near(
-    products: Floats,
+    products: RealArray,
     first: int,
-    norms: Floats,
-    radius: Floats,
-    codes: Rows,
-    ends: Rows,
+    norms: RealArray,
+    radius: RealArray,
+    codes: IndexArray,
+    ends: IndexArray,
     found: NDArray[np.int32],
 ) -> int:
-    """For rows i = first, first + 1, ...: the rows l > i of other classes within i's radius, or i within theirs.
+    """Find, for rows i = first, first + 1, ..., the rows l > i of other classes within i's radius, or i within theirs.
 
-    `products` are inner products with rows first and after; `norms` the squared norms, less what rounding can add to a
-    squared distance; `radius` is squared too.
+    `products` are inner products with the rows from `first`; `norms` are squared norms minus the most that rounding can
+    add to a squared distance; `radius` is squared too. Return how many were found.
     """
     count, n = 0, products.shape[1]
     for a in range(products.shape[0]):
@@ -134,7 +130,7 @@ def find_near(
             stop = min(n, start + CHUNK)
             inner, outer = products[a, start:stop], slice(first + start, first + stop)
             other, other_radius, other_code = norms[outer], radius[outer], codes[outer]
-            # Most chunks have none, which is seen at the speed of vectors.
+            # Most chunks have none; this vectorised loop skips them.
             hits = 0
             for b in range(inner.shape[0]):
                 squared = norm + other[b] - 2 * inner[b]
@@ -144,7 +140,7 @@ def find_near(
                 for b in range(inner.shape[0]):
                     squared = norm + other[b] - 2 * inner[b]
                     near = (squared < own_radius) | (squared < other_radius[b])
-                    # Written in any case and counted where it holds: a branch that often goes wrong is slower.
+                    # Always written, but counted only if it holds: a branch would often be mispredicted.
                     found[count] = first + start + b
                     count += near & (other_code[b] != own)
         ends[a + 1] = count

@@ -1,33 +1,30 @@
 """Exact Euclidean nearest neighbours and their votes.
 
-The search runs over blocks of queries × blocks of reference rows, so that its work space does not grow
-with either. In a block a matrix product gives a lower bound of every squared distance, with its rounding
-errors counted in; only rows whose bound can still enter a query's list have their distance computed, from
-differences, which makes duplicates exactly 0 and ties exact.
+The search runs over blocks of queries × blocks of reference rows, so that its memory does not grow with either. In a
+block, a matrix product gives a lower bound of every squared distance that accounts for rounding errors. Distances are
+computed only for rows whose bound is small enough, and from differences, so that duplicates are at distance exactly 0
+and ties are exact.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
-
-# The most memory of one block of products, queries or reference rows.
-BLOCK_BYTES = 32 * 2**20
+from mahala.compiled.jit import EXACT, kernel_with
+from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.rows import BLOCK_BYTES, block_size, slices
 
 
-def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False) -> tuple[Rows, Floats]:
-    """The ``k`` reference rows nearest to each query, sorted by (distance, row number).
+def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False) -> tuple[IndexArray, FloatArray]:
+    """Find the `k` reference rows nearest to each query, sorted by (distance, row number).
 
-    Both inputs are finite 2-D arrays or CSR matrices. With ``exclude_self`` the queries are the reference,
-    and a row is not its own neighbour (its duplicates are). Returns row numbers and squared distances, both
-    of shape ``(n_queries, k)``.
+    Both inputs are finite 2-D arrays or CSR matrices. With `exclude_self` the queries are the reference, and a row is
+    not its own neighbour (its duplicates are). Return row numbers and squared distances, of shape (n_queries, k).
 
     >>> nearest(np.array([[0.0], [3.0], [5.0]]), np.array([[4.0]]), k=2)
     (array([[1, 2]]), array([[1., 1.]]))
@@ -44,40 +41,36 @@ def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False)
     if not 1 <= k <= available:
         raise ValueError(f"k must be from 1 to {available}, the number of available neighbours, got {k}")
 
-    # Distances do not change under a shift, but the cancellation in ‖x‖² + ‖r‖² - 2x·r grows with the norms.
+    # Centred, because the cancellation in ‖x‖² + ‖r‖² - 2x·r grows with the norms.
     mean = np.asarray(reference.mean(axis=0, dtype=np.float64)).reshape(d)
     indices = np.full((n_queries, k), n_reference, dtype=np.intp)
     squared = np.full((n_queries, k), np.inf)
-    step = max(1, min(int((BLOCK_BYTES // 8) ** 0.5), BLOCK_BYTES // (8 * max(d, 1))))
-    # Sorted data would make row after row a new nearest one; in a shuffled order few are.
+    step = square_block(d, BLOCK_BYTES)
+    # In sorted data every row could be nearer than those before; in a shuffled order few are.
     shuffled = np.random.default_rng(0).permutation(min(step, n_reference))
-    for first in range(0, n_queries, step):
-        block = slice(first, first + step)
+    for block in slices(n_queries, step):
         x = _dense(queries[block])
         x_centred = x - mean
         x_norms = _shrunk_norms(x_centred)
-        for start in range(0, n_reference, step):
-            r = _dense(reference[start : start + step])
+        for part in slices(n_reference, step):
+            r = _dense(reference[part])
             order = shuffled[shuffled < len(r)]
             r = r[order]
             r_centred = r - mean
-            _update(
-                x_centred @ r_centred.T,
-                x_norms,
-                _shrunk_norms(r_centred),
-                x,
-                r,
-                start + order,
-                first if exclude_self else n_reference,
-                squared[block],
-                indices[block],
-            )
+            bounds = x_centred @ r_centred.T, x_norms, _shrunk_norms(r_centred)
+            excluded = block.start if exclude_self else n_reference
+            _update(*bounds, x, r, part.start + order, excluded, squared[block], indices[block])
     order = np.lexsort((indices, squared), axis=-1)
     return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
 
 
-def vote(labels: NDArray[np.integer[Any]], n_classes: int) -> Rows:
-    """Majority votes of the first 1, 2, … K neighbours from their class codes, shape ``(n, K)``.
+def square_block(d: int, most_bytes: int) -> int:
+    """Rows of d columns per block, so that a block and the inner products of two blocks take most_bytes each."""
+    return min(block_size(d, most_bytes), max(1, math.isqrt(most_bytes // 8)))
+
+
+def vote(labels: NDArray[Any], n_classes: int) -> IndexArray:
+    """Majority votes of the first 1, 2, … K neighbours from their class codes, shape (n, K).
 
     Ties go to the smallest code.
 
@@ -92,48 +85,47 @@ def vote(labels: NDArray[np.integer[Any]], n_classes: int) -> Rows:
     return winners
 
 
-def leave_one_out_errors(embedded: Floats, codes: Rows, k: int) -> Floats:
-    """Error of the 1, 2, ..., k nearest other rows' vote, for rows with class codes 0..c-1."""
+def leave_one_out_errors(embedded: FloatArray, codes: IndexArray, k: int) -> FloatArray:
+    """Error rates of the votes of the 1, 2, ..., k nearest other rows, for rows with class codes 0..c-1."""
     neighbors, _ = nearest(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
-    errors: Floats = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
+    errors: FloatArray = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
     return errors
 
 
-def _dense(rows: Any) -> Floats:
+def _dense(rows: Any) -> FloatArray:
     values: Any = rows.toarray() if isinstance(rows, (sp.csr_array, sp.csr_matrix)) else rows
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def _shrunk_norms(centred: Floats) -> Floats:
-    """Squared norms, less the most that rounding can add to a squared distance.
+def _shrunk_norms(centred: FloatArray) -> FloatArray:
+    """Squared norms, minus the most that rounding can add to a squared distance.
 
-    With u = eps / 2, the product of d terms, the norms, their sum, the centring and the distance from
-    differences are together off by less than (2d + 8)·u·(‖x‖ + ‖r‖)² ≤ (2d + 8)·eps·(‖x‖² + ‖r‖²), and by
-    the underflow of d terms. The factor here is twice that. Each norm carries its own share, so the bound
-    costs nothing per pair.
+    With u = eps / 2, the total error of the product of d terms, the norms, their sum, the centring and the distance
+    from differences is less than (2d + 8)·u·(‖x‖ + ‖r‖)² ≤ (2d + 8)·eps·(‖x‖² + ‖r‖²), plus the underflow of d terms.
+    The factor here is twice that. Each norm carries its own share, so the bound costs nothing per pair.
     """
     double = np.finfo(np.float64)
     slack = 4 * (centred.shape[1] + 4) * double.eps
-    norms: Floats = np.einsum("ij,ij->i", centred, centred) * (1 - slack) - double.tiny
+    norms: FloatArray = np.einsum("ij,ij->i", centred, centred) * (1 - slack) - double.tiny
     return norms
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel_with(EXACT)
 def _update(
-    products: Floats,
-    x_norms: Floats,
-    r_norms: Floats,
-    x: Floats,
-    r: Floats,
-    r_rows: Rows,
+    products: FloatArray,
+    x_norms: FloatArray,
+    r_norms: FloatArray,
+    x: FloatArray,
+    r: FloatArray,
+    r_rows: IndexArray,
     x_start: int,
-    squared: Floats,
-    indices: Rows,
+    squared: FloatArray,
+    indices: IndexArray,
 ) -> None:
-    """Let the reference rows enter the heaps of the queries; the root of a heap is the worst neighbour.
+    """Update the heaps of the queries with the reference rows; the root of a heap is the farthest neighbour.
 
-    Query i is the reference row x_start + i and is not let into its own heap; an x_start past the reference
-    excludes nothing.
+    Query i is the reference row x_start + i and does not enter its own heap; an x_start past the reference excludes
+    nothing.
     """
     k = squared.shape[1]
     for i in range(len(x)):
@@ -150,7 +142,7 @@ def _update(
                 distance += difference * difference
             if distance > distances[0] or (distance == distances[0] and row > rows[0]):
                 continue
-            # Replace the root and sift the new neighbour down to its place.
+            # Replace the root by the new neighbour and sift it down.
             hole = 0
             while True:
                 child = 2 * hole + 1
@@ -169,8 +161,8 @@ def _update(
             distances[hole], rows[hole] = distance, row
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _vote(labels: Rows, counts: Rows, winners: Rows) -> None:
+@kernel_with(EXACT)
+def _vote(labels: IndexArray, counts: IndexArray, winners: IndexArray) -> None:
     for i in range(labels.shape[0]):
         winner, most = 0, 0
         for j in range(labels.shape[1]):

@@ -1,95 +1,87 @@
-"""Sums over all pairs of rows, their gradients included, without ever holding n × n numbers.
+"""Sums over all pairs of rows and their gradients, without storing n × n numbers.
 
-For rows z_i and weights W_ij on the squared distances of pairs, the gradient of the sum with respect to the rows is
-2 (diag(W1 + Wᵀ1) - W - Wᵀ) Z, here called the pull. Pairs come in blocks: a matrix product gives the distances of a
-block, a compiled pass turns them into weights in place, and where few of them are not zero their pull is
-added one by one, else by matrix products.
+For rows z_i and weights W_ij on the squared distances of pairs, half of the gradient of the sum with respect to the
+rows is (diag(W1 + Wᵀ1) - W - Wᵀ) Z, here called the pull. Pairs are processed in blocks: a matrix product gives the
+distances of a block, a compiled pass replaces them by weights, and their pull is added one by one if few weights are
+non-zero, otherwise by matrix products.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from itertools import combinations_with_replacement
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[Any]  # of float32 or float64
-Rows = NDArray[np.intp]
+from mahala.compiled.jit import kernel
+from mahala.support.arrays import IndexArray, RealArray
+from mahala.support.rows import slices
 
-# The most memory of one block of products.
+# The largest size of a block of products.
 BLOCK_BYTES = 8 * 2**20
-# Of fewer weights than one in so many a loop takes the pull faster than a matrix product does (measured from
-# 32 to 784 columns, 10,000 rows).
+# If fewer than one weight in this many is non-zero, a loop is faster than a matrix product (measured from 32 to 784
+# columns, 10,000 rows).
 SPARSE_SHARE = 32
 
 
 def sum_between(
-    Z: Floats, codes: Rows, coefficients: tuple[float, float, float], cutoff: float
-) -> tuple[float, Floats]:
+    Z: RealArray, codes: IndexArray, coefficients: tuple[float, float, float], cutoff: float
+) -> tuple[float, RealArray]:
     """Σ a + b d_ij + c d_ij² over the unordered pairs of different classes with d_ij < cutoff, and its pull on Z.
 
-    `coefficients` are (a, b, c) and the d_ij are distances, not squared. Rows that coincide pull nowhere.
+    `coefficients` are (a, b, c) and the d_ij are distances, not squared. Coinciding rows have no pull.
     """
     n = len(Z)
     norms = np.einsum("ij,ij->i", Z, Z)
     codes = codes.astype(np.int32)  # as wide as the numbers, so that a loop over both is vectorised
     pull = np.zeros_like(Z)
     sums = np.zeros(n, dtype=Z.dtype)
-    step = _step(n, Z.itemsize)
+    step = max(1, min(n, math.isqrt(BLOCK_BYTES // Z.itemsize)))  # of square blocks
     total = 0.0
-    for first in range(0, n, step):
-        left = slice(first, min(first + step, n))
-        for second in range(first, n, step):
-            right = slice(second, min(second + step, n))
-            products = Z[left] @ Z[right].T
-            value, count = _between(
-                products, norms[left], norms[right], codes[left], codes[right], first == second, coefficients, cutoff
-            )
-            total += value
-            if count == 0:
-                continue
-            if count * SPARSE_SHARE < products.size:
-                _pull_few(products, Z[left], Z[right], pull[left], pull[right])
-                continue
-            sums[left] += products.sum(axis=1)
-            sums[right] += products.sum(axis=0)
-            pull[left] -= products @ Z[right]
-            pull[right] -= products.T @ Z[left]
+    for left, right in combinations_with_replacement(slices(n, step), 2):
+        products = Z[left] @ Z[right].T
+        value, count = _between(
+            products, norms[left], norms[right], codes[left], codes[right], left == right, coefficients, cutoff
+        )
+        total += value
+        if count == 0:
+            continue
+        if count * SPARSE_SHARE < products.size:
+            _pull_few(products, Z[left], Z[right], pull[left], pull[right])
+            continue
+        sums[left] += products.sum(axis=1)
+        sums[right] += products.sum(axis=0)
+        pull[left] -= products @ Z[right]
+        pull[right] -= products.T @ Z[left]
     pull += sums[:, None] * Z
     return total, pull
 
 
 def sum_edges(
-    Z: Floats, left: Rows, right: Rows, coefficients: tuple[float, float, float], cutoff: float
-) -> tuple[float, Floats]:
-    """What `sum_between` gives, over the pairs (left, right) instead."""
+    Z: RealArray, left: IndexArray, right: IndexArray, coefficients: tuple[float, float, float], cutoff: float
+) -> tuple[float, RealArray]:
+    """Return what `sum_between` returns, over the pairs (left, right) instead."""
     pull = np.zeros_like(Z)
     return _edges(Z, left, right, coefficients, cutoff, pull), pull
 
 
-def _step(n: int, itemsize: int) -> int:
-    """Rows of a square block."""
-    return max(1, min(n, int((BLOCK_BYTES // itemsize) ** 0.5)))
-
-
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def _between(
-    products: Floats,
-    x_norms: Floats,
-    y_norms: Floats,
-    x_codes: Rows,
-    y_codes: Rows,
+    products: RealArray,
+    x_norms: RealArray,
+    y_norms: RealArray,
+    x_codes: IndexArray,
+    y_codes: IndexArray,
     diagonal: bool,
     coefficients: tuple[float, float, float],
     cutoff: float,
 ) -> tuple[float, int]:
-    """Replace products by the derivatives of a + b√q + cq with respect to q; returns the sum and how many there are."""
+    """Replace products by the derivatives of a + b√q + cq with respect to q; return the sum and the number of terms."""
     a, b, c = coefficients
     half, linear = products.dtype.type(0.5 * b), products.dtype.type(c)
     limit = products.dtype.type(cutoff * cutoff)
     two, zero = products.dtype.type(2.0), products.dtype.type(0.0)
-    # What rounding can leave of a squared distance that is zero.
+    # The most that rounding can leave of a squared distance that is zero.
     slack = products.dtype.type(4.0 * np.finfo(products.dtype).eps)
     tiny = np.finfo(products.dtype).tiny
     total, count = 0.0, 0
@@ -114,9 +106,9 @@ def _between(
     return total, count
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _pull_few(weights: Floats, X: Floats, Y: Floats, x_pull: Floats, y_pull: Floats) -> None:
-    # Views of rows would cost more than what is done with them: entries are addressed one by one, here and below.
+@kernel
+def _pull_few(weights: RealArray, X: RealArray, Y: RealArray, x_pull: RealArray, y_pull: RealArray) -> None:
+    # Entries are addressed one by one, here and below, because views of rows would cost more than the arithmetic.
     for i in range(weights.shape[0]):
         for j in range(weights.shape[1]):
             weight = weights[i, j]
@@ -127,9 +119,14 @@ def _pull_few(weights: Floats, X: Floats, Y: Floats, x_pull: Floats, y_pull: Flo
                     y_pull[j, c] -= change
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def _edges(
-    Z: Floats, left: Rows, right: Rows, coefficients: tuple[float, float, float], cutoff: float, pull: Floats
+    Z: RealArray,
+    left: IndexArray,
+    right: IndexArray,
+    coefficients: tuple[float, float, float],
+    cutoff: float,
+    pull: RealArray,
 ) -> float:
     a, b, c = coefficients
     total = 0.0

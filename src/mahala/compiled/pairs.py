@@ -1,38 +1,38 @@
-"""Passive-aggressive streams over pairs where M may become indefinite (version "-").
+"""Passive-aggressive streams over pairs in which M may become indefinite (version "-").
 
 Every step rule of the family is three numbers: τ = clip(p / (‖v‖⁴ + 1 + slack), lower, upper), with
 p = 1 - y (b - vᵀMv); the update is M ← M - τ y v vᵀ, b ← b + τ y.
 
-Each kernel takes differences V (n, d) and labels y (±1), writes p, τ and the prediction made *before* each
-update, changes the model in place and returns the threshold.
+Each kernel takes differences V (n, d) and labels y (±1), writes p, τ and the prediction made *before* each update,
+changes the model in place and returns the threshold.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Signs = NDArray[np.int8]
+from mahala.compiled.jit import kernel
+from mahala.support.arrays import FloatArray, IndexArray, IntArray, SignArray
 
-# Steps whose quadratic forms and updates go through one matrix product.
+# Steps whose quadratic forms and updates are computed by one matrix product.
 BLOCK = 64
-# Rows of M that receive a block's updates at a time, so that no d × d temporary is made.
+# Rows of M that are updated by one matrix product, to avoid a temporary array as large as M.
 STRIPE = 64
-# Below this squared length v vᵀ underflows: the two points count as coinciding.
+# Up to this number of rank-one terms, a loop is faster than a matrix product.
+FEW_TERMS = 2
+# Below this squared length v vᵀ underflows, and the two points count as coinciding.
 COINCIDING = 1e-304
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def dot(a: Floats, b: Floats) -> float:
+@kernel
+def dot(a: FloatArray, b: FloatArray) -> float:
     total = 0.0
     for i in range(len(a)):
         total += a[i] * b[i]
     return total
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def step(
     t: int,
     label: int,
@@ -40,11 +40,11 @@ def step(
     norm4: float,
     rule: tuple[float, float, float],
     tolerance: float,
-    p: Floats,
-    tau: Floats,
-    predicted: Signs,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
 ) -> float:
-    """Predict pair t by its margin b - vᵀMv, then choose τ; all three are recorded. Returns s = τy."""
+    """Predict pair t from its margin b - vᵀMv, then choose τ; record all three. Return s = τy."""
     slack, lower, upper = rule
     predicted[t] = 1 if margin >= 0.0 else -1
     p[t] = 1.0 - label * margin
@@ -53,40 +53,60 @@ def step(
     return float(tau[t] * label)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def add_terms(M: Floats, terms: Floats, weights: Floats, n: int) -> None:
-    """`M += Σ_{l<n} weights_l terms_l terms_lᵀ`, in stripes so that no d × d temporary is made."""
-    d = len(M)
-    left = np.empty((STRIPE, n))
-    for row in range(0, d, STRIPE):
-        height = min(STRIPE, d - row)
+@kernel
+def add_outer(M: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray, n: int) -> None:
+    """`M += Σ_{l<n} weights_l left_l right_lᵀ`, without a temporary array as large as M."""
+    if n == 0:
+        return
+    n_rows, n_columns = M.shape
+    height = 1 if n <= FEW_TERMS else STRIPE
+    factor, product = np.empty((height, n)), np.empty((height, n_columns))
+    for first in range(0, n_rows, height):
+        height = min(height, n_rows - first)
         for i in range(height):
             for l in range(n):
-                left[i, l] = weights[l] * terms[l, row + i]
-        product = np.dot(left[:height], terms[:n])
-        # Written out: a slice with += takes six seconds to compile.
+                factor[i, l] = weights[l] * left[l, first + i]
+        if n > FEW_TERMS:
+            np.dot(factor[:height], right[:n], product[:height])
+        else:
+            # Rounded like the matrix product: the sum of the terms comes first, then M is added.
+            for j in range(n_columns):
+                product[0, j] = factor[0, 0] * right[0, j]
+            for l in range(1, n):
+                for j in range(n_columns):
+                    product[0, j] += factor[0, l] * right[l, j]
+        # Written out, because a slice with += takes six seconds to compile.
         for i in range(height):
-            for j in range(d):
-                M[row + i, j] += product[i, j]
+            for j in range(n_columns):
+                M[first + i, j] += product[i, j]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
+def add_terms(M: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
+    """`M += Σ_{l<n} weights_l terms_l terms_lᵀ`, without a temporary array as large as M."""
+    add_outer(M, terms, terms, weights, n)
+
+
+@kernel
 def stream_indefinite(
-    V: Floats,
-    y: Signs,
-    M: Floats,
+    V: FloatArray,
+    y: SignArray,
+    M: FloatArray,
     b: float,
     rule: tuple[float, float, float],
     tolerance: float,
-    p: Floats,
-    tau: Floats,
-    predicted: Signs,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
 ) -> float:
-    """One pass in blocks: `dist_t = v_tᵀM₀v_t + Σ_{l<t} c_l (v_lᵀv_t)²` is exact, and M is touched once a block."""
+    """Take one step per row of V, in blocks; M is read and written once per block.
+
+    The distances inside a block are exact: `dist_t = v_tᵀM₀v_t + Σ_{l<t} c_l (v_lᵀv_t)²`.
+    """
     n, d = V.shape
-    c = np.empty(BLOCK)
-    terms = np.empty((BLOCK, d))
-    weights = np.empty(BLOCK)
+    size = min(BLOCK, n)
+    c, weights = np.empty(size), np.empty(size)
+    terms = np.empty((size, d))
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
         block = V[start:stop]
@@ -96,9 +116,7 @@ def stream_indefinite(
         for i in range(stop - start):
             t = start + i
             norm2 = gram[i, i]
-            dist = 0.0
-            for j in range(d):
-                dist += product[i, j] * block[i, j]
+            dist = dot(product[i], block[i])
             for l in range(i):
                 dist += c[l] * gram[i, l] * gram[i, l]
             s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
@@ -114,21 +132,21 @@ def stream_indefinite(
     return b
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream_sparse(
-    data: Floats,
-    indices: NDArray[np.int64],
-    indptr: NDArray[np.int64],
-    y: Signs,
-    M: Floats,
+    data: FloatArray,
+    indices: IntArray,
+    indptr: IntArray,
+    y: SignArray,
+    M: FloatArray,
     b: float,
     rule: tuple[float, float, float],
     tolerance: float,
-    p: Floats,
-    tau: Floats,
-    predicted: Signs,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
 ) -> float:
-    """The same steps where the differences are the rows of a CSR matrix: a step reads and writes nnz(v)² entries."""
+    """Take the same steps over the rows of a CSR matrix of differences; a step touches nnz(v)² entries of M."""
     for t in range(len(y)):
         own = slice(indptr[t], indptr[t + 1])
         columns, values = indices[own], data[own]
@@ -151,25 +169,24 @@ def stream_sparse(
     return b
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream_dual(
-    gram2: Floats,
-    distances: Floats,
-    weights: Floats,
-    order: NDArray[np.intp],
-    y: Signs,
+    gram2: FloatArray,
+    distances: FloatArray,
+    weights: FloatArray,
+    order: IndexArray,
+    y: SignArray,
     b: float,
     rule: tuple[float, float, float],
     tolerance: float,
-    p: Floats,
-    tau: Floats,
-    predicted: Signs,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
 ) -> float:
-    """The same steps over a fixed set of r pairs, fed in `order`, in terms of all r distances.
+    """Take the same steps over a fixed set of r pairs, in the given `order`, by updating all r distances.
 
     `gram2` holds (v_kᵀv_l)². A passive step costs O(1), an update O(r); M changes by Σ weights_k v_k v_kᵀ.
     """
-    r = len(distances)
     for t in range(len(order)):
         k = order[t]
         s = step(t, y[k], b - distances[k], gram2[k, k], rule, tolerance, p, tau, predicted)
@@ -177,6 +194,6 @@ def stream_dual(
             b += s
             weights[k] -= s
             row = gram2[k]
-            for l in range(r):
+            for l in range(len(distances)):
                 distances[l] -= s * row[l]
     return b

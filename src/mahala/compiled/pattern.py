@@ -1,12 +1,10 @@
-"""What a known stream of triplets can touch of a sparse M, and room for all of it ahead."""
+"""Room in a sparse M for every entry that a known stream of triplets can change, reserved in advance."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from mahala.compiled.block_store import (
-    BASE_BITS,
     ENTRIES,
     ONE,
     PAYLOAD,
@@ -19,18 +17,21 @@ from mahala.compiled.block_store import (
     open_row,
     place_of_new,
     table_log,
+    word_of,
 )
-from mahala.compiled.triplets import Ints, Rows
+from mahala.compiled.jit import kernel
+from mahala.compiled.triplets import CSR
+from mahala.support.arrays import IntArray
+
+ByAnchor = tuple[IntArray, IntArray, IntArray]  # indptr by row x; positive and negative of the triplets of each row
+Masks = tuple[IntArray, IntArray, Words]  # indptr by item; its blocks of 64 columns; words whose bits are its columns
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def mark_row(
-    row: int, by_column: Rows, by_anchor: tuple[Ints, Ints, Ints], masks: tuple[Ints, Ints, Words], marked: Words
-) -> tuple[int, int, int]:
-    """Mark the columns of a row of M that a stream can touch; returns the blocks, entries and rooms that they take.
+@kernel
+def mark_row(row: int, by_column: CSR, by_anchor: ByAnchor, masks: Masks, marked: Words) -> tuple[int, int, int]:
+    """Mark the columns of a row of M that a stream can change; return the numbers of blocks, entries and rooms.
 
-    `by_column` lists the rows x with a value in each column, `by_anchor` the positive and negative of the triplets of
-    each row x, `masks` the blocks that each item has columns in, with a word that says which.
+    `by_column` lists the rows x with a value in each column.
     """
     marked[:] = ZERO
     first_mask, mask_blocks, mask_words = masks
@@ -50,33 +51,34 @@ def mark_row(
     return n_blocks, n_entries, n_rooms
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def count_pattern(
-    by_column: Rows, by_anchor: tuple[Ints, Ints, Ints], masks: tuple[Ints, Ints, Words], n_words: int
-) -> tuple[int, int]:
-    """Rooms in the payload and slots in the table that everything takes that a stream can touch."""
+@kernel
+def count_pattern(by_column: CSR, by_anchor: ByAnchor, masks: Masks, n_words: int) -> tuple[int, int]:
+    """Count the payload entries and table slots needed for everything that a stream can change."""
     marked = np.empty(n_words, dtype=np.uint64)
     rooms = slots = 0
     for row in range(len(by_column[0]) - 1):
         n_blocks, _, n_rooms = mark_row(row, by_column, by_anchor, masks, marked)
         if n_blocks:
             rooms += n_rooms
-            slots += np.int64(1) << table_log(n_blocks)
+            slots += 1 << table_log(n_blocks)
     return rooms, slots
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def reserve(
-    by_column: Rows,
-    by_anchor: tuple[Ints, Ints, Ints],
-    masks: tuple[Ints, Ints, Words],
+    by_column: CSR,
+    by_anchor: ByAnchor,
+    masks: Masks,
     n_words: int,
     store: Store,
     width: int,
     virgin: tuple[float, float],
 ) -> None:
-    """Store everything that a stream can touch, row by row and in the order of the columns: what is read together then
-    lies together. The store is empty and has the room that `count_pattern` says."""
+    """Store everything that a stream can change, row by row and in the order of the columns.
+
+    Entries that are read together are then close in memory. The store is empty and has room for what `count_pattern`
+    counts.
+    """
     marked = np.empty(n_words, dtype=np.uint64)
     for row in range(len(by_column[0]) - 1):
         n_blocks, n_entries, _ = mark_row(row, by_column, by_anchor, masks, marked)
@@ -91,7 +93,7 @@ def reserve(
             slot, base = place_of_new(store, row, block), store.tails[PAYLOAD]
             store.tails[PAYLOAD] += SIZES[SIZE_OF[count_bits(marked[block])]]
             store.table[2 * slot] = marked[block]
-            store.table[2 * slot + 1] = (np.uint64(block) << BASE_BITS) | np.uint64(base)
+            store.table[2 * slot + 1] = word_of(block, base)
             for k in range(base * width, store.tails[PAYLOAD] * width):
                 store.payload[k] = 0.0
             bit = ONE << np.uint64(row & 63)

@@ -1,6 +1,6 @@
-"""The product of dense rows with a CSR matrix, summed in float64 whatever the types of its numbers and indices.
+"""The product of dense rows with a CSR matrix, summed in float64 whatever the dtypes of the matrix.
 
-SciPy brings both sides to one type first, and would copy a large float32 matrix for a few float64 rows.
+SciPy converts both operands to one dtype first, and would copy a large float32 matrix for a few float64 rows.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from mahala.compiled.jit import kernel
+from mahala.support.arrays import FloatArray, RealArray
+
 Index = NDArray[np.signedinteger[Any]]
 
 
-def multiply(rows: Floats, matrix: Any) -> Floats:
-    """`rows @ matrix`, dense. Equal columns of the matrix give results that are equal to the last bit.
+def multiply(rows: FloatArray, matrix: Any) -> FloatArray:
+    """Return `rows @ matrix` as a dense array. Equal columns of the matrix give bit-identical results.
 
     >>> from scipy.sparse import csr_array
     >>> multiply(np.array([[1.0, 2.0]]), csr_array([[0.0, 3.0], [4.0, 5.0]]))
@@ -27,13 +28,13 @@ def multiply(rows: Floats, matrix: Any) -> Floats:
     return out
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _multiply(rows: Floats, data: NDArray[Any], indices: Index, indptr: Index, out: Floats) -> None:
+@kernel
+def _multiply(rows: FloatArray, data: RealArray, indices: Index, indptr: Index, out: FloatArray) -> None:
     for i in range(rows.shape[0]):
         sums = out[i]
         for feature in range(rows.shape[1]):
             value = rows[i, feature]
             if value != 0.0:
-                # Unsigned: for a signed index Numba asks each time whether it counts from the end.
+                # Unsigned, because Numba checks every signed index for counting from the end.
                 for a in range(np.uint64(indptr[feature]), np.uint64(indptr[feature + 1])):
                     sums[np.uint64(indices[a])] += value * data[a]

@@ -1,49 +1,46 @@
-"""Passive-aggressive streams over pairs where M stays positive semi-definite after every step (version "+").
+"""Passive-aggressive streams over pairs in which M stays positive semi-definite after every step (version "+").
 
-No eigendecomposition: with s = τy, a step with s < 0 only adds mass, and `M - s v vᵀ` with s > 0 has at most
-one negative eigenpair (-μ, u). It solves `s φ(μ) = 1`, `φ(μ) = vᵀ(M + μI)⁻¹v`, `u ∝ (M + μI)⁻¹v`, and the
-projection is `M - s v vᵀ + μ u uᵀ`.
+No eigendecomposition is needed: with s = τy, a step with s < 0 keeps M positive semi-definite, and `M - s v vᵀ` with
+s > 0 has at most one negative eigenpair (-μ, u). It solves `s φ(μ) = 1`, `φ(μ) = vᵀ(M + μI)⁻¹v`, `u ∝ (M + μI)⁻¹v`, and
+the projection is `M - s v vᵀ + μ u uᵀ`.
 
-`R = (M + σI)⁻¹` is kept beside M (its lower triangle only). `(M + μI)⁻¹ = R (I + δR)⁻¹` with δ = μ - σ, so one
-Lanczos run on R from v serves every μ that Newton's method tries. R follows M by low-rank corrections. Where
-that is not enough the kernel stops and says why: the caller refactors with LAPACK and goes on.
+The lower triangle of `R = (M + σI)⁻¹` is kept beside M. `(M + μI)⁻¹ = R (I + δR)⁻¹` with δ = μ - σ, so one Lanczos run
+on R from v serves every μ that Newton's method tries. R follows M by low-rank corrections. When these are not enough,
+the kernel stops and returns the reason; the caller refactors with LAPACK and calls it again for the remaining steps.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from mahala.compiled.pairs import COINCIDING, add_terms, step
-
-Floats = NDArray[np.float64]
-Signs = NDArray[np.int8]
+from mahala.compiled.jit import kernel
+from mahala.compiled.pairs import COINCIDING, add_terms, dot, step
+from mahala.support.arrays import FloatArray, SignArray
 
 DONE, REFACTOR, PROJECT = 0, 1, 2
 
 BLOCK = 32
 MAX_LANCZOS = 128
-# Residual of the eigenpair relative to ‖M‖. The projection is non-expansive, so these errors add up over a
-# stream and do not grow: 25,000 steps end about 20 times this far from the exact M.
+# Residual of the eigenpair relative to ‖M‖. The projection is non-expansive, so these errors add up over a stream but
+# do not grow: after 25,000 steps M is about 20 times this far from the exact one.
 RTOL = 1e-11
 # R drifts from (M + σI)⁻¹ by rounding; this many corrections are safe.
 REFRESH = 2000
-# Products of a Lanczos run with a well-chosen σ. What goes beyond is counted as waste, and σ is retuned when the
-# waste has cost as much as the Cholesky inverse that retuning takes (about d/4 products).
+# Products of a Lanczos run with a well-chosen σ. Further ones count as waste, and σ is retuned when the waste has cost
+# as much as the Cholesky inverse that retuning takes (about d/4 products).
 GOOD_RUN = 8
 # σ follows the mean of log μ, each μ weighted by the waste it caused: long runs from above and below balance.
 MEMORY = 300.0
 
-# What the caller keeps between calls, in one array: σ; running mean of log μ and its weight; corrections of R since
-# it was factored; wasted products since then; ‖M‖. All of it follows from the steps alone, not from how they are split
+# Entries of the state that the caller keeps between calls: σ; running mean of log μ and its weight; corrections of R
+# since it was factored; wasted products since then; ‖M‖. They depend on the steps alone, not on how these are split
 # into calls.
 SIGMA, LOG_MU, WEIGHT, CORRECTIONS, WASTE, NORM = 0, 1, 2, 3, 4, 5
 STATE_SIZE = 6
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _correct_multiply(R: Floats, f: Floats, g: Floats, x: Floats, out: Floats) -> None:
+@kernel
+def _correct_multiply(R: FloatArray, f: FloatArray, g: FloatArray, x: FloatArray, out: FloatArray) -> None:
     """`R -= f₀g₀ᵀ + f₁g₁ᵀ` and `out = R x` on the lower triangle in one sweep, four rows at a time."""
     d = len(x)
     out[:] = 0.0
@@ -77,9 +74,11 @@ def _correct_multiply(R: Floats, f: Floats, g: Floats, x: Floats, out: Floats) -
     _corner(R, f, g, x, out, whole, d, 0)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _corner(R: Floats, f: Floats, g: Floats, x: Floats, out: Floats, start: int, stop: int, left: int) -> None:
-    """The same for rows start..stop-1, from column `left` to the diagonal."""
+@kernel
+def _corner(
+    R: FloatArray, f: FloatArray, g: FloatArray, x: FloatArray, out: FloatArray, start: int, stop: int, left: int
+) -> None:
+    """`_correct_multiply` for rows start..stop-1, from column `left` to the diagonal."""
     for i in range(start, stop):
         for j in range(left, i + 1):
             R[i, j] -= f[0, i] * g[0, j] + f[1, i] * g[1, j]
@@ -88,8 +87,8 @@ def _corner(R: Floats, f: Floats, g: Floats, x: Floats, out: Floats, start: int,
                 out[j] += R[i, j] * x[i]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _multiply(R: Floats, x: Floats, out: Floats) -> None:
+@kernel
+def _multiply(R: FloatArray, x: FloatArray, out: FloatArray) -> None:
     """`out = R x` from the lower triangle, four rows at a time."""
     d = len(x)
     out[:] = 0.0
@@ -118,9 +117,11 @@ def _multiply(R: Floats, x: Floats, out: Floats) -> None:
             out[k] += R[k, k] * x[k]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _shifted(alpha: Floats, beta: Floats, k: int, delta: float, c: Floats, x: Floats, pivots: Floats) -> bool:
-    """`c = (I + δT)⁻¹e₁` and `x = Tc` for the k × k tridiagonal T; False where I + δT is not positive."""
+@kernel
+def _shifted(
+    alpha: FloatArray, beta: FloatArray, k: int, delta: float, c: FloatArray, x: FloatArray, pivots: FloatArray
+) -> bool:
+    """`c = (I + δT)⁻¹e₁` and `x = Tc` for the k × k tridiagonal T; False if I + δT is not positive definite."""
     pivots[0] = 1.0 + delta * alpha[0]
     if pivots[0] <= 0.0:
         return False
@@ -143,14 +144,14 @@ def _shifted(alpha: Floats, beta: Floats, k: int, delta: float, c: Floats, x: Fl
     return True
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def _negative_pair(
-    R: Floats, sigma: float, s: float, norm2: float, scale: float, Q: Floats, small: Floats
+    R: FloatArray, sigma: float, s: float, norm2: float, scale: float, Q: FloatArray, small: FloatArray
 ) -> tuple[float, int]:
-    """Lanczos on σR from Q[0] = v/‖v‖ (with Q[1] = σR Q[0] given) and Newton on 1/φ: returns (μ, steps).
+    """Run Lanczos on σR from Q[0] = v/‖v‖ (with Q[1] = σR Q[0] given) and Newton on 1/φ; return (μ, steps).
 
-    μ = 0: M - s v vᵀ is PSD as it is. steps = 0: no convergence, μ is the best guess. On return small[0..1]
-    hold T, small[3] holds x with u = Σ x_i Q[i] / ‖x‖, and Q[steps] the next Lanczos vector.
+    μ = 0: M - s v vᵀ is PSD already. steps = 0: no convergence, μ is the best guess. On return small[0..1] hold T,
+    small[3] holds x with u = Σ x_i Q[i] / ‖x‖, and Q[steps] the next Lanczos vector.
     """
     alpha, beta, c, x, pivots = small[0], small[1], small[2], small[3], small[4]
     d = Q.shape[1]
@@ -164,9 +165,7 @@ def _negative_pair(
             _multiply(R, q, r)
             for j in range(d):
                 r[j] *= sigma
-        a = 0.0
-        for j in range(d):
-            a += q[j] * r[j]
+        a = dot(q, r)
         alpha[k] = a
         # The three-term recurrence, then one full pass: either alone loses digits.
         if k > 0:
@@ -178,15 +177,10 @@ def _negative_pair(
                 r[j] -= a * q[j]
         for i in range(k + 1):
             qi = Q[i]
-            h = 0.0
-            for j in range(d):
-                h += qi[j] * r[j]
+            h = dot(qi, r)
             for j in range(d):
                 r[j] -= h * qi[j]
-        norm = 0.0
-        for j in range(d):
-            norm += r[j] * r[j]
-        norm = np.sqrt(norm)
+        norm = np.sqrt(dot(r, r))
         beta[k] = norm
         exhausted = norm <= 1e-15 * abs(a) or k + 1 == d
         if exhausted:
@@ -198,7 +192,7 @@ def _negative_pair(
         if k < 2 and not exhausted:
             continue
 
-        # One step of Newton for each of Lanczos, until the residual is small; then to the end.
+        # One Newton step per Lanczos step until the residual is small; then Newton to convergence.
         for _ in range(60):
             accurate = exhausted
             if _shifted(alpha, beta, k + 1, mu - 1.0, c, x, pivots):
@@ -211,7 +205,7 @@ def _negative_pair(
                     return (0.0 if mu == floor else mu * sigma), k + 1
                 mu = max(mu + move, floor)
             else:
-                # M is singular and v is not in its range: φ is infinite down here.
+                # M is singular and v is not in its range: φ is infinite for so small a μ.
                 mu = 2.0 * mu + floor
             if not accurate:
                 break
@@ -220,22 +214,21 @@ def _negative_pair(
     return mu * sigma, 0
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def _pair_correction(
     s: float,
     mu: float,
     sigma: float,
     k: int,
-    v: Floats,
-    w: Floats,
-    vw: float,
-    Q: Floats,
-    small: Floats,
-    u: Floats,
-    f: Floats,
-    g: Floats,
+    v: FloatArray,
+    w: FloatArray,
+    Q: FloatArray,
+    small: FloatArray,
+    u: FloatArray,
+    f: FloatArray,
+    g: FloatArray,
 ) -> None:
-    """From a Lanczos run of k steps: u, and the correction `R -= f₀g₀ᵀ + f₁g₁ᵀ` that follows M - s v vᵀ + μ u uᵀ."""
+    """Compute u and the correction `R -= f₀g₀ᵀ + f₁g₁ᵀ` for M - s v vᵀ + μ u uᵀ from a Lanczos run of k steps."""
     alpha, beta, x, Tx = small[0], small[1], small[3], small[2]
     d = len(v)
     # u = Q x and h = R u = (Q T x + β x_k q_{k+1}) / σ.
@@ -263,12 +256,9 @@ def _pair_correction(
         for j in range(d):
             u[j] += xi * qi[j]
             h[j] += ti * qi[j]
-    vh = uh = 0.0
-    for j in range(d):
-        vh += v[j] * h[j]
-        uh += u[j] * h[j]
-    # The joint 2 × 2 Woodbury correction: two rank-one ones in turn blow up near σ = μ.
-    a00, a01, a11 = vw - 1.0 / s, vh, 1.0 / mu + uh
+    vh, uh = dot(v, h), dot(u, h)
+    # One joint 2 × 2 Woodbury correction: two successive rank-one corrections blow up near σ = μ.
+    a00, a01, a11 = dot(v, w) - 1.0 / s, vh, 1.0 / mu + uh
     determinant = a00 * a11 - a01 * a01
     a00, a01, a11 = a00 / determinant, a01 / determinant, a11 / determinant
     for j in range(d):
@@ -277,33 +267,32 @@ def _pair_correction(
         g[1, j] = a00 * h[j] - a01 * w[j]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream_psd(
-    V: Floats,
-    y: Signs,
-    M: Floats,
-    R: Floats,
-    state: Floats,
+    V: FloatArray,
+    y: SignArray,
+    M: FloatArray,
+    R: FloatArray,
+    state: FloatArray,
     b: float,
     rule: tuple[float, float, float],
     tolerance: float,
-    p: Floats,
-    tau: Floats,
-    predicted: Signs,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
 ) -> tuple[float, int, int]:
-    """Steps until the end of V, or until LAPACK is needed: returns (b, steps done, why it stopped).
+    """Take steps until the end of V, or until LAPACK is needed; return (b, steps done, reason to stop).
 
-    REFACTOR: R has aged or σ has changed, make R anew from M and σ. PROJECT: the last step's update has been
-    applied to M but not projected; project M, then make R anew.
+    REFACTOR: R is outdated or σ has changed; recompute R from M and σ. PROJECT: the last update has been applied to M
+    but not projected; project M, then recompute R.
     """
     n, d = V.shape
-    Q = np.empty((MAX_LANCZOS + 1, d))
-    small = np.empty((5, MAX_LANCZOS + 1))
-    f = np.zeros((2, d))
-    g = np.zeros((2, d))
-    w = np.empty(d)
-    terms = np.empty((2 * BLOCK, d))
-    weights = np.empty(2 * BLOCK)
+    most = min(MAX_LANCZOS, d) + 1
+    Q, small = np.empty((most, d)), np.empty((5, most))
+    f, g, w = np.zeros((2, d)), np.zeros((2, d)), np.empty(d)
+    terms = np.empty((2 * min(BLOCK, n), d))
+    weights = np.empty(len(terms))
+    pending = False  # whether R lacks the correction by f and g
     why = DONE
     t = 0
     while t < n and why == DONE:
@@ -313,15 +302,9 @@ def stream_psd(
         n_terms = 0
         while t < stop and why == DONE:
             v = block[t - start]
-            norm2 = dist = 0.0
-            for j in range(d):
-                norm2 += v[j] * v[j]
-                dist += product[t - start, j] * v[j]
+            norm2, dist = dot(v, v), dot(product[t - start], v)
             for l in range(n_terms):
-                inner = 0.0
-                for j in range(d):
-                    inner += terms[l, j] * v[j]
-                dist += weights[l] * inner * inner
+                dist += weights[l] * dot(terms[l], v) ** 2
             s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
             t += 1
             if s == 0.0:
@@ -335,17 +318,15 @@ def stream_psd(
                 terms[n_terms, j] = v[j]
             weights[n_terms] = -s
             n_terms += 1
-            # ‖M - s v vᵀ‖² = ‖M‖² - 2s vᵀMv + s²‖v‖⁴, and the projection takes μ² away; in units that keep squares
-            # from vanishing.
+            # ‖M - s v vᵀ‖² = ‖M‖² - 2s vᵀMv + s²‖v‖⁴, and the projection subtracts μ²; the unit keeps the squares from
+            # underflowing.
             unit = max(state[NORM], abs(s) * norm2)
             squared = (state[NORM] / unit) ** 2 - 2.0 * (s / unit) * (dist / unit) + (s * norm2 / unit) ** 2
             scale = unit * np.sqrt(max(squared, 1e-6))
-            # w = R v brings R up to date with the step before.
+            # w = R v also brings R up to date with the step before; f is zero before the first one.
             _correct_multiply(R, f, g, v, w)
             f[:] = 0.0
-            vw = 0.0
-            for j in range(d):
-                vw += v[j] * w[j]
+            pending = True
             mu = 0.0
             if s > 0.0:
                 length = np.sqrt(norm2)
@@ -356,7 +337,7 @@ def stream_psd(
                 if k == 0:
                     why = PROJECT
                     if state[CORRECTIONS] > 0.0:
-                        # Take the step back and try it again with a fresh R, whose σ lies halfway to this μ.
+                        # Undo the step and try it again with a new R, whose σ lies halfway to this μ.
                         why = REFACTOR
                         state[SIGMA] = max(np.sqrt(mu * state[SIGMA]), 1e-6 * scale)
                         b = b_before
@@ -365,14 +346,14 @@ def stream_psd(
                     break
                 state[WASTE] += k - GOOD_RUN
             if mu == 0.0:
-                weight = s / (1.0 - s * vw)
+                weight = s / (1.0 - s * dot(v, w))
                 for j in range(d):
                     f[0, j] = -weight * w[j]
                     g[0, j] = w[j]
                 state[CORRECTIONS] += 1.0
             else:
                 weights[n_terms] = mu
-                _pair_correction(s, mu, state[SIGMA], k, v, w, vw, Q, small, terms[n_terms], f, g)
+                _pair_correction(s, mu, state[SIGMA], k, v, w, Q, small, terms[n_terms], f, g)
                 n_terms += 1
                 state[CORRECTIONS] += 1.0
                 weight = min(max(float(k - GOOD_RUN), 1.0), 8.0)
@@ -389,6 +370,6 @@ def stream_psd(
         if n_terms:
             add_terms(M, terms, weights, n_terms)
     # Bring R up to date, so that a call can end at any step.
-    if why == DONE and n > 0:
+    if why == DONE and pending:
         _correct_multiply(R, f, g, V[0], w)
     return b, t, why

@@ -1,11 +1,12 @@
-"""Streams over pairs whose rank-one updates keep M positive definite by themselves: LEGO and RDML.
+"""Streams over pairs whose rank-one updates keep M positive definite without a projection: LEGO and RDML.
 
-With A the matrix that a step multiplies by v (LEGO: M, RDML: M⁻¹), every update is A ← A + c a aᵀ, a = A v. A block of
-steps takes A₀V and the Gram matrix V A₀ Vᵀ from matrix products; inside it the Gram matrix follows every step exactly,
-each a is put together from those before, and A receives them all at the end.
+With A the matrix that a step multiplies by v (LEGO: M, RDML: M⁻¹), every update is A ← A + c a aᵀ, a = A v. For a block
+of steps, matrix products give A₀V and the Gram matrix V A₀ Vᵀ; within the block the Gram matrix follows every step
+exactly, each a is computed from the previous ones, and A is updated once at the end.
 
 Each kernel takes differences V (n, d) and labels y (±1), writes p, τ and the prediction made *before* each update, and
-changes the model in place. `outside` counts directions that V leaves out since no pair differs there; M is I in them.
+changes the model in place. `outside` is the number of directions that V omits because no pair differs in them; there M
+is I.
 """
 
 from __future__ import annotations
@@ -13,62 +14,59 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
+from mahala.compiled.jit import kernel
 from mahala.compiled.pairs import COINCIDING, STRIPE, add_terms, dot
-
-Floats = NDArray[np.float64]
-Signs = NDArray[np.int8]
+from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 DONE, REFRESH = 0, 1
 
 # tr M · tr M⁻¹ bounds the condition number of M and follows from the steps alone. No step takes it above this many
-# times the dimension: beyond, the rounding errors of M would decide whether it is still positive definite.
+# times the dimension: beyond it, rounding errors would decide whether M is still positive definite.
 LARGEST_CONDITION = 1e8
-# A block ends where M has shrunk to this share of what it was, to which its rounding errors are relative.
+# A block ends when M has shrunk to this share of its former size, to which its rounding errors are relative.
 SHRUNK = 0.1
-# A step of LEGO leaves at least this share of a distance, so that what is left keeps twelve digits.
+# A step of LEGO leaves at least this share of a distance, so that the rest keeps twelve digits.
 LEAST_SHARE = 1e-4
-# No step is so large that distances under M could overflow.
+# Larger terms are skipped, so that distances under M cannot overflow.
 LARGEST_TERM = 1e150
 
-# RDML divides by M and keeps further away: it takes M nowhere below this share of its mean eigenvalue.
+# RDML also uses M⁻¹, and so keeps the eigenvalues of M above this share of their mean.
 FLOOR = 1e-3
-# The share of M above that floor that one step of RDML may take away along v. The paper's 1 makes M singular, and from
-# then on 1 / vᵀM⁻¹v is zero for nearly every v: no similar pair would move M again. Close to 1 the steps magnify
-# rounding errors: with 0.9 and a floor of 1e-4, streams of 1,500 steps ended up to 3e-6 (relative) from the same in
-# extended precision; with these values 3e-11, and the nearest neighbours are no worse.
+# The largest share of M above that floor that one step of RDML may remove along v. The paper's 1 makes M singular, and
+# then 1 / vᵀM⁻¹v is zero for nearly every v, so that no similar pair would move M again. Close to 1 the steps magnify
+# rounding errors: with 0.9 and a floor of 1e-4, streams of 1,500 steps ended up to 3e-6 (relative) away from the same
+# streams in extended precision; with these values 3e-11, and the nearest neighbours are no worse.
 SHARE = 0.5
-# Distances as near to RDML's border count as on it, where both kinds of pairs move M: in data of few values distances
-# come back to 1, and rounding must not decide what happens then.
+# Distances this close to RDML's border count as on it, where both kinds of pairs move M: in data of few distinct values
+# distances return to exactly 1, and rounding must not decide what happens then.
 BORDER = 1e-10
-# R = M⁻¹ is made anew after so many corrections. It is made anew sooner where one has left no more than this share of
-# it along v, and with it the rounding errors of the rest, if by then the steps have cost about as much.
+# R = M⁻¹ is recomputed after this many corrections. It is recomputed earlier if a correction has left no more than the
+# share SPOILT of R along v, with the rounding errors of the rest, and the steps so far have cost about as much.
 MOST_CORRECTIONS = 2000
 SPOILT = 0.01
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def block_size(n: int, d: int) -> int:
-    """Steps through one matrix product; few where d is small, since each also costs what the square of this takes."""
+    """The number of steps per block; few if d is small, because the work inside a block grows with its square."""
     return min(n, 16 if d < 32 else 32 if d < 512 else 64)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def trace_of(M: Floats, outside: int) -> float:
-    """The trace of M in all directions, those outside included."""
+@kernel
+def trace_of(M: FloatArray, outside: int) -> float:
+    """The trace of M in all directions, including those outside."""
     total = float(outside)
     for j in range(len(M)):
         total += M[j, j]
     return total
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def current(
-    i: int, product: Floats, gram: Floats, terms: Floats, weights: Floats, places: NDArray[np.intp], n: int
+    i: int, product: FloatArray, gram: FloatArray, terms: FloatArray, weights: FloatArray, places: IndexArray, n: int
 ) -> float:
-    """Put a = A v_i into terms[n], from A₀v_i and the n terms since; returns ‖a‖²."""
+    """Write a = A v_i to terms[n], from A₀v_i and the n terms since; return ‖a‖²."""
     a = terms[n]
     for j in range(len(a)):
         a[j] = product[i, j]
@@ -79,11 +77,11 @@ def current(
     return float(dot(a, a))
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def follow(gram: Floats, i: int, weight: float, column: Floats) -> None:
-    """Bring the lower triangle of V A Vᵀ after row i up to date with A ← A + weight · a aᵀ, a = A v_i.
+@kernel
+def follow(gram: FloatArray, i: int, weight: float, column: FloatArray) -> None:
+    """Update the lower triangle of V A Vᵀ after row i for A ← A + weight · a aᵀ, a = A v_i.
 
-    Column i stays as it is: it holds aᵀv_j for all later j. `column` is room for a copy of it without gaps.
+    Column i is kept: it holds aᵀv_j for all later j. `column` is work space for a contiguous copy of it.
     """
     for j in range(i + 1, len(gram)):
         column[j] = gram[j, i]
@@ -93,9 +91,9 @@ def follow(gram: Floats, i: int, weight: float, column: Floats) -> None:
             row[k] += scaled * column[k]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def add(A: Floats, terms: Floats, weights: Floats, n: int) -> None:
-    """`A += Σ_{l<n} weights_l terms_l terms_lᵀ`, where a single term leaves A symmetric to the last bit."""
+@kernel
+def add(A: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
+    """`A += Σ_{l<n} weights_l terms_l terms_lᵀ`; a single term leaves A exactly symmetric."""
     for l in range(n):
         root = math.sqrt(abs(weights[l]))
         weights[l] = math.copysign(1.0, weights[l])
@@ -104,9 +102,9 @@ def add(A: Floats, terms: Floats, weights: Floats, n: int) -> None:
     add_terms(A, terms, weights, n)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def symmetrise(A: Floats) -> None:
-    """Take out of A what tells it from its transpose: no step could do so, while A itself may shrink."""
+@kernel
+def symmetrise(A: FloatArray) -> None:
+    """Replace A by its symmetric part: steps do not reduce the antisymmetric part, while A itself may shrink."""
     d = len(A)
     for top in range(0, d, STRIPE):
         for left in range(0, top + 1, STRIPE):
@@ -115,12 +113,12 @@ def symmetrise(A: Floats) -> None:
                     A[i, j] = A[j, i] = 0.5 * (A[i, j] + A[j, i])
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def lego_step(dist: float, target: float, eta: float) -> float:
-    """The coefficient c = η(ȳ - y) / (1 + η(ȳ - y)ŷ) of M ← M - c M v vᵀM, where ȳ = ŷ / (1 + η(ȳ - y)ŷ), ŷ = dist.
+    """Return c = η(ȳ - y) / (1 + η(ȳ - y)ŷ) of M ← M - c M v vᵀM, where ȳ = ŷ / (1 + η(ȳ - y)ŷ), ŷ = dist.
 
-    That quadratic equation in cŷ, in forms in which nothing cancels but ŷ - y: with b = 1 - ηyŷ and r² = b² + 4ηŷ²
-    its root is cŷ = 2ηŷ(ŷ - y) / (2ηŷ² + b + r).
+    This is a quadratic equation in cŷ, solved in forms in which only ŷ - y can cancel: with b = 1 - ηyŷ and
+    r² = b² + 4ηŷ² its root is cŷ = 2ηŷ(ŷ - y) / (2ηŷ² + b + r).
     """
     b = 1.0 - eta * target * dist
     root = math.hypot(b, 2.0 * math.sqrt(eta) * dist)
@@ -129,30 +127,29 @@ def lego_step(dist: float, target: float, eta: float) -> float:
     return 2.0 * eta * (dist - target) / (2.0 * eta * dist * dist + b + root)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream_lego(
-    V: Floats,
-    y: Signs,
-    M: Floats,
+    V: FloatArray,
+    y: SignArray,
+    M: FloatArray,
     outside: int,
     inverse_trace: float,
     eta: float,
     targets: tuple[float, float],
-    p: Floats,
-    tau: Floats,
-    predicted: Signs,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
 ) -> float:
-    """LEGO: each pair moves M so that its distance comes nearer to the target of its kind (similar, dissimilar).
+    """LEGO: each pair moves M so that its distance gets closer to the target of its kind (similar, dissimilar).
 
-    Takes and returns tr M⁻¹, where a step adds c ‖v‖² / (1 - c ŷ).
+    Takes and returns tr M⁻¹, to which a step adds c ‖v‖² / (1 - c ŷ).
     """
     n, d = V.shape
     threshold = 0.5 * (targets[0] + targets[1])
     limit = LARGEST_CONDITION * (d + outside)
     size = block_size(n, d)
     terms = np.empty((size, d))
-    weights = np.empty(size)
-    column = np.empty(size)
+    weights, column = np.empty(size), np.empty(size)
     places = np.empty(size, dtype=np.intp)
     most = 0.0
     t = 0
@@ -187,7 +184,7 @@ def stream_lego(
                     n_terms += 1
                     trace -= step * length2
                     inverse_trace += step * norm2 / (1.0 - step * dist)
-                    # What rounding leaves is no less than that of a multiple of I.
+                    # Rounding may leave too little; no M of this trace has less than a multiple of I.
                     inverse_trace = max(inverse_trace, (d + outside) * ((d + outside) / trace))
                     follow(gram, i, -step, column)
             t += 1
@@ -202,32 +199,28 @@ def stream_lego(
     return inverse_trace
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def stream_rdml(
-    V: Floats,
-    y: Signs,
-    M: Floats,
-    R: Floats,
+    V: FloatArray,
+    y: SignArray,
+    M: FloatArray,
+    R: FloatArray,
     outside: int,
     lam: float,
     n_corrections: int,
-    p: Floats,
-    tau: Floats,
-    predicted: Signs,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
 ) -> tuple[int, int, int]:
-    """RDML until the end of V, or until R = M⁻¹ is to be made anew (REFRESH).
+    """RDML until the end of V, or until R = M⁻¹ must be recomputed (REFRESH).
 
-    `n_corrections` counts those of R since it was made. Returns steps done, corrections, why it stopped.
+    `n_corrections` counts the corrections since R was computed. Return steps done, corrections, reason to stop.
     """
     n, d = V.shape
     limit = LARGEST_CONDITION * (d + outside)
     size = block_size(n, d)
-    dist = np.empty(size)
-    moved = np.empty((size, d))
-    moves = np.empty(size)
-    terms = np.empty((size, d))
-    weights = np.empty(size)
-    column = np.empty(size)
+    dist, moves, weights, column = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    moved, terms = np.empty((size, d)), np.empty((size, d))
     places = np.empty(size, dtype=np.intp)
     most = 0.0
     t = 0
@@ -238,7 +231,7 @@ def stream_rdml(
         for i in range(len(block)):
             dist[i] = dot(product[i], block[i])
             moves_any = moves_any or y[t + i] * (dist[i] - 1.0) >= -BORDER
-        solved = gram = inner = product  # not read where no pair moves M
+        solved = gram = inner = product  # not read if no pair moves M
         if moves_any:
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH

@@ -1,19 +1,17 @@
-"""Items ranked by scores, of which a larger one is more similar: who comes first, and how many of them are relevant."""
+"""Rankings of items by scores: the first items, and how many of them are relevant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
+from mahala.compiled.jit import kernel
+from mahala.support.arrays import FloatArray, IndexArray
 
 
-def leading(scores: Floats, k: int) -> Rows:
-    """The numbers of the k largest scores of each row, from the largest down; equal ones in their order.
+def leading(scores: FloatArray, k: int) -> IndexArray:
+    """Return the columns of the k largest scores of each row, in descending order of scores; ties in column order.
 
     >>> leading(np.array([[1.0, 3.0, 2.0, 3.0, 2.0]]), k=3)
     array([[1, 3, 2]])
@@ -25,27 +23,25 @@ def leading(scores: Floats, k: int) -> Rows:
     result = np.empty((len(costs), k), dtype=np.intp)
     border = np.partition(costs, k - 1, axis=1)[:, k - 1]
     for i, row in enumerate(costs):
-        candidates = np.flatnonzero(
-            row <= border[i]
-        )  # all that tie at the border: which of them go in is up to the sort
+        candidates = np.flatnonzero(row <= border[i])  # with all ties at the border, which the stable sort decides
         result[i] = candidates[np.argsort(row[candidates], kind="stable")[:k]]
     return result
 
 
 def retrieval(
-    blocks: Iterable[tuple[slice, Floats]],
-    query_codes: Rows,
-    item_codes: Rows,
+    blocks: Iterable[tuple[slice, FloatArray]],
+    query_codes: IndexArray,
+    item_codes: IndexArray,
     n_top: int = 0,
     *,
     exclude_self: bool = False,
-) -> tuple[Floats, Floats]:
-    """How well scores of queries × items, given for some queries at a time, put the items of a query's class first.
+) -> tuple[FloatArray, FloatArray]:
+    """Evaluate how well scores of queries × items, given in blocks of queries, rank the items of a query's class first.
 
-    Returns the average precision of each query, NaN where no item is relevant; and for 1, 2, … n_top the number of
-    relevant items among so many first ones, summed over the queries. Items with equal scores are one group: each has
-    the precision at the end of it, and a part of it holds its share of the relevant ones. With `exclude_self` the
-    queries are the items, and none is among its own results.
+    Return the average precision of each query, NaN if no item is relevant; and for k = 1, 2, … n_top the number of
+    relevant items among the first k, summed over the queries. Items with equal scores form one group: each has the
+    precision at the end of the group, and a part of a group counts with its share of the relevant items. With
+    `exclude_self` the queries are the items, and none is among its own results.
 
     >>> codes = np.array([0, 1, 0])
     >>> scores = np.array([[0.9, 0.5, 0.2], [0.5, 0.9, 0.5]])
@@ -60,11 +56,17 @@ def retrieval(
     return average, found
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def _walk(
-    scores: Floats, order: Rows, query_codes: Rows, item_codes: Rows, first: int, average: Floats, found: Floats
+    scores: FloatArray,
+    order: IndexArray,
+    query_codes: IndexArray,
+    item_codes: IndexArray,
+    first: int,
+    average: FloatArray,
+    found: FloatArray,
 ) -> None:
-    """From the largest score down. Query i is item first + i, left out; a first past the items leaves out none."""
+    """Go from the largest score down. Query i is item first + i and is skipped, unless `first` is past the items."""
     n_items = len(item_codes)
     for i in range(len(scores)):
         seen = hits = 0

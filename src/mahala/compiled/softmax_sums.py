@@ -1,42 +1,51 @@
-"""The sum over rows of how likely a random neighbour is of the own class, and its gradient, without n × n numbers.
+"""The expected number of rows whose random neighbour has the same class, and its gradient, without n × n numbers.
 
-Row i takes row j ≠ i for its neighbour with probability p_ij ∝ exp(-‖z_i - z_j‖²). Most p_ij are lost in rounding. So
-a first pass over half of all pairs, in blocks of distances by matrix products, writes down for each row the neighbours
-that may count; what counts in the end is taken from these lists. Rows with too many of them are taken whole, again in
-blocks. The pull on the rows is half of the gradient, as in `pair_sums`.
+Row i chooses row j ≠ i as its neighbour with probability p_ij ∝ exp(-‖z_i - z_j‖²). Most p_ij are below rounding. So a
+first pass over half of all pairs, in blocks of distances by matrix products, lists for each row the neighbours that may
+matter; the sum is then computed from these lists. Rows with too many neighbours are computed in full, again in blocks.
+The pull on the rows is half of the gradient, as in `pair_sums`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from mahala.compiled.pair_sums import BLOCK_BYTES, Floats, Rows
+from mahala.compiled.jit import FAST, kernel_with
+from mahala.compiled.pair_sums import BLOCK_BYTES
+from mahala.support.arrays import IndexArray, RealArray
+from mahala.support.rows import slices
 
-Lists = tuple[Rows, Floats, NDArray[np.int32], Floats]
 
-# Columns looked at together: most such spans hold no neighbour that counts, and are passed over.
+class Lists(NamedTuple):
+    """Neighbours of some rows."""
+
+    counts: IndexArray  # how many are listed; -1 for too many
+    lowest: RealArray  # the distance of the nearest one
+    columns: NDArray[np.int32]  # which rows they are
+    distances: RealArray  # squared
+
+
+# Columns that are examined together: most such spans contain no neighbour that matters, and are skipped.
 SPAN = 32
-# The most neighbours that a row may list, and of how many rows one at most: of more a matrix product takes the pull
+# The most neighbours that a row may list, in all and as a share (1/16) of the rows: with more, a matrix product is
 # faster (measured with 32 and 784 columns, 10,000 rows).
 MOST_LISTED = 768
 SHARE = 16
-# The number of rows from which a first pass over half of the pairs is worth while.
+# The numbers of rows and of columns from which a first pass over half of the pairs pays off.
 LIST_FROM = 512
-# Half of the products are worth the lists' trouble from so many columns.
 WIDE = 128
-# Of so many rows the distances tell about how far a nearest neighbour is.
+# The number of rows to which distances are computed first, for an upper bound on the distance of nearest neighbours.
 N_SAMPLES = 128
 
 
-def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
+def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
     """Σ_i Σ_{j of the class of i} p_ij, and its pull on Z.
 
-    Pairs are left out that come together to less than the rounding of the weights: that of a squared distance, which
-    is relative to the norms.
+    Pairs are left out if their total is below the rounding error of the weights, which is that of a squared distance
+    and relative to the norms.
     """
     n = len(Z)
     norms = np.einsum("ij,ij->i", Z, Z)
@@ -47,19 +56,18 @@ def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
     total, left_over = 0.0, np.arange(n)
     if n >= LIST_FROM and Z.shape[1] >= WIDE:
         lists = _lists(Z, norms, cuts)
-        total += _listed(left_over, *lists, cuts, rounding, codes, most, Z, pull)
-        left_over = np.flatnonzero(lists[0] < 0)
+        total += _listed(left_over, lists, cuts, rounding, codes, most, Z, pull)
+        left_over = np.flatnonzero(lists.counts < 0)
     sums = np.zeros(n, dtype=Z.dtype)
     step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
-    lists = _empty_lists(step, most + SPAN, Z.dtype)
     least_of = np.empty(-(-n // SPAN), dtype=Z.dtype)
-    for first in range(0, len(left_over), step):
-        rows = left_over[first : first + step]
-        own = tuple(array[: len(rows)] for array in lists)
+    for block in slices(len(left_over), step):
+        rows = left_over[block]
+        own = _empty_lists(len(rows), most + SPAN, Z.dtype)
         weights = Z[rows] @ Z.T
-        total += _block(weights, norms, codes, rows, cuts, *own, least_of)
-        total += _listed(rows, *own, cuts, rounding, codes, most, Z, pull)
-        dense = own[0] < 0
+        total += _block(weights, norms, codes, rows, cuts, own, least_of)
+        total += _listed(rows, own, cuts, rounding, codes, most, Z, pull)
+        dense = own.counts < 0
         if dense.any():
             weights, rows = weights[dense], rows[dense]
             sums += weights.sum(axis=0)
@@ -71,18 +79,18 @@ def sum_softmax(Z: Floats, codes: Rows) -> tuple[float, Floats]:
 
 
 def _empty_lists(n: int, most: int, dtype: Any) -> Lists:
-    """Of n rows: how many neighbours are listed (-1: too many), the nearest one's distance, which, their distances."""
+    """Empty lists of n rows, each with room for `most` neighbours."""
     counts, lowest = np.zeros(n, dtype=np.intp), np.full(n, np.inf, dtype=dtype)
-    return counts, lowest, np.empty((n, most), dtype=np.int32), np.empty((n, most), dtype=dtype)
+    return Lists(counts, lowest, np.empty((n, most), dtype=np.int32), np.empty((n, most), dtype=dtype))
 
 
-def _lists(Z: Floats, norms: Floats, cuts: Floats) -> Lists:
-    """The lists of all rows, from half of all pairs."""
+def _lists(Z: RealArray, norms: RealArray, cuts: RealArray) -> Lists:
+    """The lists of all rows, computed from half of all pairs."""
     n = len(Z)
     samples = np.arange(0, n, max(1, n // N_SAMPLES))
     sampled = norms[:, None] + norms[samples] - 2.0 * (Z @ Z[samples].T)
     sampled[samples, np.arange(len(samples))] = np.inf
-    # A block may round the distance of a sample otherwise.
+    # A block may round the distance of a sample differently.
     limits = sampled.min(axis=1) + cuts + 16.0 * np.finfo(Z.dtype).eps * norms.max()
     limits = limits.astype(Z.dtype)
     lists = _empty_lists(n, MOST_LISTED, Z.dtype)
@@ -90,28 +98,25 @@ def _lists(Z: Floats, norms: Floats, cuts: Floats) -> Lists:
     for first in range(0, n, step):
         for second in range(first, n, step):
             products = Z[first : first + step] @ Z[second : second + step].T
-            _collect(products, norms, first, second, cuts, limits, *lists)
-        if 2 * np.count_nonzero(lists[0] < 0) > n:  # too many have too many
-            lists[0][:] = -1
+            _collect(products, norms, first, second, cuts, limits, lists)
+        if 2 * np.count_nonzero(lists.counts < 0) > n:  # too many rows with too many neighbours
+            lists.counts[:] = -1
             break
     return lists
 
 
-# There are no NaN here, and to know it makes the minima of many numbers fast.
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
+# There are no NaN here; knowing that, the compiler makes minima fast.
+@kernel_with(FAST | {"nnan", "nsz"})
 def _collect(
-    products: Floats,
-    norms: Floats,
+    products: RealArray,
+    norms: RealArray,
     first: int,
     second: int,
-    cuts: Floats,
-    limits: Floats,
-    counts: Rows,
-    lowest: Floats,
-    columns: Floats,
-    distances: Floats,
+    cuts: RealArray,
+    limits: RealArray,
+    lists: Lists,
 ) -> None:
-    """List the pairs of a block, rows from `first` and columns from `second` on, at rows that they may count for."""
+    """Add the pairs of a block, rows from `first` and columns from `second`, to the lists in which they may matter."""
     number = products.dtype.type
     two, infinity, zero = number(2.0), number(np.inf), number(0.0)
     width = products.shape[1]
@@ -122,7 +127,7 @@ def _collect(
         for c in range(width):
             row[c] = norm + own_norms[c] - two * row[c]
         if first == second:
-            row[: r + 1] = infinity  # each pair once, and no row with itself
+            row[: r + 1] = infinity  # each pair once, and no row paired with itself
         for start in range(0, width, SPAN):
             stop = min(start + SPAN, width)
             part, limit_part = row[start:stop], own_limits[start:stop]
@@ -136,24 +141,15 @@ def _collect(
                 continue
             for c in range(start, stop):
                 if row[c] <= limits[i]:
-                    _list(i, second + c, row[c], cuts, limits, counts, lowest, columns, distances)
+                    _list(i, second + c, row[c], cuts, limits, lists)
                 if row[c] <= own_limits[c]:
-                    _list(second + c, i, row[c], cuts, limits, counts, lowest, columns, distances)
+                    _list(second + c, i, row[c], cuts, limits, lists)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
-def _list(
-    i: int,
-    j: int,
-    distance: float,
-    cuts: Floats,
-    limits: Floats,
-    counts: Rows,
-    lowest: Floats,
-    columns: Floats,
-    distances: Floats,
-) -> None:
-    """Row i lists its neighbour j; a full list forgets those that a nearer one has made worthless."""
+@kernel_with(FAST | {"nnan", "nsz"})
+def _list(i: int, j: int, distance: float, cuts: RealArray, limits: RealArray, lists: Lists) -> None:
+    """Add j to the neighbours of row i; from a full list, drop those that a nearer one has made negligible."""
+    counts, lowest, columns, distances = lists
     most = columns.shape[1]
     if counts[i] == most:
         kept = 0
@@ -171,21 +167,19 @@ def _list(
         limits[i] = min(limits[i], distance + cuts[i])
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
+@kernel_with(FAST | {"nnan", "nsz"})
 def _listed(
-    rows: Rows,
-    counts: Rows,
-    lowest: Floats,
-    columns: Floats,
-    distances: Floats,
-    cuts: Floats,
-    rounding: Floats,
-    codes: Rows,
+    rows: IndexArray,
+    lists: Lists,
+    cuts: RealArray,
+    rounding: RealArray,
+    codes: IndexArray,
     most: int,
-    Z: Floats,
-    pull: Floats,
+    Z: RealArray,
+    pull: RealArray,
 ) -> float:
-    """The share of rows with a list in the sum, and their pull; a row with more than `most` weights is left over."""
+    """Sum over the rows with a list, and add their pull; mark a row with more than `most` weights by a count of -1."""
+    counts, lowest, columns, distances = lists
     number = Z.dtype.type
     total = 0.0
     for r in range(len(rows)):
@@ -214,7 +208,7 @@ def _listed(
             distances[r, k] *= number((p - same) / all_weight)
             largest = max(largest, abs(distances[r, k]))
         least = largest * rounding[i] / n_active
-        # Views of rows would cost more than what is done with them: entries are addressed one by one.
+        # Entries are addressed one by one, because views of rows would cost more than the arithmetic.
         for k in range(n_active):
             weight, j = distances[r, k], columns[r, k]
             if abs(weight) <= least:
@@ -226,26 +220,24 @@ def _listed(
     return total
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nnan", "nsz"})  # type: ignore[untyped-decorator]
+@kernel_with(FAST | {"nnan", "nsz"})
 def _block(
-    products: Floats,
-    norms: Floats,
-    codes: Rows,
-    rows: Rows,
-    cuts: Floats,
-    counts: Rows,
-    lowest: Floats,
-    columns: Floats,
-    distances: Floats,
-    least_of: Floats,
+    products: RealArray,
+    norms: RealArray,
+    codes: IndexArray,
+    rows: IndexArray,
+    cuts: RealArray,
+    lists: Lists,
+    least_of: RealArray,
 ) -> float:
     """List the neighbours of some rows from their products with all rows.
 
-    Of a row with too many, the products become weights; returns the share of such rows in the sum.
+    For a row with too many neighbours, replace the products by weights; return the sum over such rows.
     """
+    counts, lowest, columns, distances = lists
     number = products.dtype.type
     two, zero, infinity = number(2.0), number(0.0), number(np.inf)
-    n, most = products.shape[1], columns.shape[1] - SPAN  # with room for a span more
+    n, most = products.shape[1], columns.shape[1] - SPAN  # with spare room for one span
     total = 0.0
     for r in range(len(rows)):
         row, i = products[r], rows[r]
@@ -265,7 +257,7 @@ def _block(
         for span in range(len(least_of)):
             if least_of[span] <= limit and found <= most:
                 for j in range(span * SPAN, min(span * SPAN + SPAN, n)):
-                    # Written in any case, and kept if it counts: a branch would be guessed wrongly too often.
+                    # Always written, but kept only if it matters: a branch would often be mispredicted.
                     listed[found], listed_distances[found] = j, row[j]
                     found += row[j] <= limit
         counts[r], lowest[r] = found, nearest

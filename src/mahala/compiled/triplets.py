@@ -1,4 +1,4 @@
-"""What the streams over triplets share: the difference of two sparse rows, the step rule, the late soft threshold."""
+"""Functions that the streams over triplets share: sparse rows, the step rule, deferred soft thresholding."""
 
 from __future__ import annotations
 
@@ -6,23 +6,42 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
-Rows = tuple[Ints, NDArray[np.int32], NDArray[np.float64]]  # CSR: where each row begins, columns in order, values
-Layout = tuple[int, bool, bool]  # numbers an entry, whether H is one of them, whether S is
-Penalty = tuple[float, bool, float]  # θ, whether the diagonal is exempt, δ (1 without AdaGrad)
-StepRule = tuple[float, float, float, float]  # scale, slack, upper, the longest step as a change of M
+from mahala.compiled.jit import kernel
+from mahala.support.arrays import FloatArray, IntArray
 
-# No step changes M by more (Frobenius norm): the square of a loss could overflow, and M itself in float32.
+CSR = tuple[IntArray, NDArray[np.int32], FloatArray]  # indptr, columns (ascending in each row), values
+Layout = tuple[int, bool, bool]  # numbers per entry, whether H is one of them, whether S is
+Penalty = tuple[float, bool, float]  # θ, whether the diagonal is exempt, δ (1 without AdaGrad)
+StepRule = tuple[float, float, float, float]  # scale, slack, upper, the largest change of M in one step
+
+# The largest change of M (Frobenius norm) in one step. Beyond it the square of a loss could overflow, and M in float32.
 LARGEST_CHANGE = 1e25
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def difference(items: Rows, positive: int, negative: int, q_columns: Ints, q_values: NDArray[np.float64]) -> int:
-    """The non-zero entries of q = x⁺ - x⁻ in the order of their columns; returns their number."""
+@kernel
+def rows_as_csr(X: FloatArray) -> CSR:
+    """Return the non-zero entries of a C-contiguous float64 array, row by row."""
+    indptr = np.zeros(len(X) + 1, dtype=np.int64)
+    n = 0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            n += X[i, j] != 0.0
+        indptr[i + 1] = n
+    columns, values = np.empty(n, dtype=np.int32), np.empty(n)
+    n = 0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            if X[i, j] != 0.0:
+                columns[n], values[n] = j, X[i, j]
+                n += 1
+    return indptr, columns, values
+
+
+@kernel
+def difference(items: CSR, positive: int, negative: int, q_columns: IntArray, q_values: FloatArray) -> int:
+    """Write the non-zero entries of q = x⁺ - x⁻ in the order of their columns; return their number."""
     indptr, columns, values = items
     i, i_stop = indptr[positive], indptr[positive + 1]
     j, j_stop = indptr[negative], indptr[negative + 1]
@@ -44,9 +63,9 @@ def difference(items: Rows, positive: int, negative: int, q_columns: Ints, q_val
     return n
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def step_length(p: float, norm: float, rule: StepRule) -> float:
-    """τ = min(upper, l / (scale · norm + slack)); 0 where nothing is lost, nothing would change, or far too much."""
+    """Return τ = min(upper, l / (scale · norm + slack)), or 0 if there is no loss, no change or too large a change."""
     scale, slack, upper, largest = rule
     if not p > 0.0 or norm == 0.0:
         return 0.0
@@ -54,24 +73,26 @@ def step_length(p: float, norm: float, rule: StepRule) -> float:
     return tau if tau * math.sqrt(norm) <= largest else 0.0
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def late(m: float, shrinkage: float) -> float:
-    """Soft thresholding by all that has come together since m was written."""
+    """Apply the soft thresholds that have accumulated since m was written."""
     # Without branches, which could not be predicted.
     return m - max(min(m, shrinkage), -shrinkage)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def late_sum(m: float, steps: float, theta: float) -> float:
-    """The sum of soft(m, k θ) over k = 1..steps."""
+    """Return the sum of soft(m, k θ) over k = 1..steps."""
     if theta > 0.0:
         steps = min(steps, np.floor(abs(m) / theta))
     return float(steps * m - np.sign(m) * theta * steps * (steps + 1.0) / 2.0)
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def shrink(columns: Ints, values: Floats, first: int, stop: int, variances: Floats, growth: float) -> None:
-    """Diagonal covariances after their inverse has grown by growth · v∘v."""
+@kernel
+def shrink(
+    columns: NDArray[Any], values: FloatArray, first: int, stop: int, variances: FloatArray, growth: float
+) -> None:
+    """Update diagonal covariances whose inverse has grown by growth · v∘v."""
     for i in range(first, stop):
         own = columns[i]
         variances[own] /= 1.0 + growth * values[i] * values[i] * variances[own]

@@ -1,57 +1,51 @@
-"""Stochastic gradient descent without a learning rate, on the cost of GML over random pairs.
+"""Stochastic gradient descent on the cost of GML over random pairs, with automatic learning rates.
 
-vSGD-fd (Schaul, LeCun, 2013): each variable θ keeps running means, over a memory of τ steps of its own, of its
-gradient g, of g², of its curvature h by finite differences along ḡ, and of h²; its learning rate is the one that
-would be the best for a quadratic of that curvature with noise of that variance.
+vSGD-fd (Schaul, LeCun, 2013): each variable θ has running means, over its own memory of τ steps, of its gradient g, of
+g², of its curvature h by finite differences along ḡ, and of h²; its learning rate is the best one for a quadratic
+function of that curvature with noise of that variance.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[Any]
-Rows = NDArray[np.intp]
+from mahala.compiled.jit import kernel
+from mahala.support.arrays import BoolArray, IndexArray, RealArray
 
-# Rows of the memory, one a running mean: ḡ, mean of g², h̄, mean of h², and the memory τ itself.
+# Rows of the memory: ḡ, mean of g², h̄, mean of h², and the length τ of the memory.
 N_MEANS = 5
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def vsgd(
-    X: Floats,
-    left: Rows,
-    right: Rows,
-    similar: NDArray[np.bool_],
+    X: RealArray,
+    left: IndexArray,
+    right: IndexArray,
+    similar: BoolArray,
     alpha: float,
     batch: int,
     diagonal: bool,
-    variables: Floats,
-    memory: Floats,
+    variables: RealArray,
+    memory: RealArray,
 ) -> None:
-    """Descend along the pairs, `batch` of them a step: variables and memory (5 × the shape of variables) change.
+    """Descend, with `batch` pairs per step; variables and memory (5 × the shape of variables) change in place.
 
-    Variables are L (m × d), or with `diagonal` one row of its diagonal. A memory τ of zero begins anew.
+    Variables are L (m × d), or with `diagonal` one row of its diagonal. A variable with τ = 0 starts a new memory.
     """
     m, d = variables.shape
     size = d if diagonal else m
     g_mean, g_square, h_mean, h_square, tau = memory[0], memory[1], memory[2], memory[3], memory[4]
-    g, g2, h, h2 = np.empty((m, d)), np.empty((m, d)), np.empty((m, d)), np.empty((m, d))
+    sums = np.empty((4, m, d))
+    g, g2, h, h2 = sums[0], sums[1], sums[2], sums[3]
     v, z, shifted = np.empty(d), np.empty(size), np.empty(size)
     for first in range(0, len(left) - batch + 1, batch):
-        for k in range(m):
-            for f in range(d):
-                g[k, f] = g2[k, f] = h[k, f] = h2[k, f] = 0.0
+        sums[:] = 0.0
         for t in range(first, first + batch):
             x, y = X[left[t]], X[right[t]]
             for f in range(d):
                 v[f] = x[f] - y[f]
-            for k in range(size):
-                z[k] = shifted[k] = 0.0
             if diagonal:
                 for f in range(d):
                     z[f] = variables[0, f] * v[f]
@@ -81,7 +75,7 @@ def vsgd(
                 gradient, square = g[k, f] / batch, g2[k, f] / batch
                 curvature, curvature_square = h[k, f] / batch / step, h2[k, f] / batch / (step * step)
                 if tau[k, f] == 0.0:
-                    # The variance is overestimated at first, so that the first steps are careful ones.
+                    # The variance is overestimated at first, so that the first steps are small.
                     g_mean[k, f], g_square[k, f] = gradient, 10.0 * square
                     h_mean[k, f], h_square[k, f] = curvature, 10.0 * curvature_square
                     tau[k, f] = 10.0
@@ -91,7 +85,7 @@ def vsgd(
                 if (gradient - g_mean[k, f]) ** 2 > 4.0 * noise / batch or (
                     curvature - h_mean[k, f]
                 ) ** 2 > 4.0 * h_noise / batch:
-                    tau[k, f] += 1.0  # an outlier shall not count for much
+                    tau[k, f] += 1.0  # gives an outlier less weight
                 share = 1.0 / tau[k, f]
                 g_mean[k, f] += share * (gradient - g_mean[k, f])
                 g_square[k, f] += share * (square - g_square[k, f])
@@ -105,16 +99,16 @@ def vsgd(
                 variables[k, f] -= rate * gradient
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def _step_of(mean: float) -> float:
-    """The step of the finite difference: ḡ, but not so small that the difference is rounding."""
+    """The step of the finite difference: ḡ, but not so small that the difference is a rounding error."""
     if abs(mean) < 1e-5:
         return 1e-5 if mean >= 0.0 else -1e-5
     return mean
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _slope(z: Floats, similar: bool, alpha: float) -> float:
+@kernel
+def _slope(z: RealArray, similar: bool, alpha: float) -> float:
     """The factor of z vᵀ in the gradient of a pair's cost."""
     if similar:
         return 2.0 * (1.0 - alpha)

@@ -1,29 +1,29 @@
-"""Compiled numerics of the feature weightings: Simba's pass over rows, and the extreme pairs that MDM looks for."""
+"""Kernels of the feature weightings: Simba's pass over rows, and the extreme pairs of MDM."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from mahala.compiled.neighbors import BLOCK_BYTES, nearest
+from mahala.compiled.jit import kernel
+from mahala.compiled.neighbors import nearest, square_block
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.rows import BLOCK_BYTES, slices
 
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
-
-# Features summed before a distance is compared with the smallest so far.
+# Features that are summed before a distance is compared with the smallest one so far.
 CHUNK = 32
 
-# Weights of features of a smaller range would come near to overflow: these count as constant.
+Part = tuple[FloatArray, FloatArray, IndexArray, int]  # weighted features, features, class codes, first row number
+
+# Features with a smaller range count as constant, because their weights could overflow.
 SMALLEST_RANGE = 1e-80
 
 
-def to_unit_range(X: Any) -> tuple[Any, Floats]:
-    """X with each feature moved and divided so that it lies between 0 and 1, in its dtype, and the divisors.
+def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
+    """Return X with each feature shifted and divided to lie between 0 and 1, in its dtype, and the divisors.
 
-    The divisor of a constant feature is infinite, so that it becomes 0.
+    The divisor of a constant feature is infinite, so that the feature becomes 0.
     """
     low = X.min(axis=0)
     extent = (X.max(axis=0) - low).astype(np.float64)
@@ -33,18 +33,18 @@ def to_unit_range(X: Any) -> tuple[Any, Floats]:
     return scaled, extent
 
 
-def rows_with_company(codes: Rows) -> Rows:
-    """The numbers of the rows whose class has another row; an error where there are none."""
+def rows_with_company(codes: IndexArray) -> IndexArray:
+    """Return the numbers of the rows whose class has another row; raise ValueError if there are none."""
     rows = np.flatnonzero(np.bincount(codes)[codes] > 1)
     if not len(rows):
-        raise ValueError("y has a class of its own for every row; at least one class needs two rows")
+        raise ValueError("y has a different class for every row; at least one class needs two rows")
     return rows
 
 
-def hits_and_misses(X: Any, codes: Rows, rows: Rows) -> tuple[Rows, Rows]:
-    """For some rows of X the nearest other row of the class, and the nearest row of any other class.
+def hits_and_misses(X: Any, codes: IndexArray, rows: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Return, for some rows of X, the nearest other row of their class and the nearest row of any other class.
 
-    Ties go to the first row. Each of the rows needs another one of its class; there are at least two classes.
+    Ties go to the first row. Each of the rows must have another one of its class, and there must be two classes.
     """
     hits, misses = np.empty_like(rows), np.empty_like(rows)
     for code in np.unique(codes[rows]):
@@ -60,12 +60,14 @@ def hits_and_misses(X: Any, codes: Rows, rows: Rows) -> tuple[Rows, Rows]:
     return hits, misses
 
 
-def extreme_pairs(X: Any, codes: Rows, weights: Floats, closest: float) -> tuple[Floats, Rows, Floats, Rows, int]:
-    """Of each row the farthest later row of its class and the nearest later row of another, under weighted features.
+def extreme_pairs(
+    X: Any, codes: IndexArray, weights: FloatArray, closest: float
+) -> tuple[FloatArray, IndexArray, FloatArray, IndexArray, int]:
+    """Find each row's farthest later row of its class and nearest later row of another, under weighted features.
 
-    Returns squared distances and row numbers of the farthest (-1 where there is none) and of the nearest ones (inf).
-    Pairs of other classes within a squared, unweighted distance of `closest` do not count; the last result is the
-    number of them where all weights are 1, and no more than it otherwise.
+    Return squared distances and row numbers of the farthest rows (-1 if there is none) and of the nearest ones (inf).
+    Pairs of different classes within a squared, unweighted distance of `closest` are skipped; the last result is their
+    number if all weights are 1, and at most that otherwise.
     """
     n = len(X)
     far, near = np.full(n, -1.0), np.full(n, np.inf)
@@ -73,29 +75,27 @@ def extreme_pairs(X: Any, codes: Rows, weights: Floats, closest: float) -> tuple
     used = weights > 0.0
     roots = np.sqrt(weights[used])
     centre = X.mean(axis=0, dtype=np.float64)
-    slack = 4 * (len(roots) + 4) * float(np.finfo(np.float64).eps)  # as in kernels.neighbors
-    step = max(1, min(int((BLOCK_BYTES // 8) ** 0.5), BLOCK_BYTES // (8 * X.shape[1])))
+    slack = 4 * (len(roots) + 4) * float(np.finfo(np.float64).eps)  # as in `neighbors`
     n_close = 0
-    for first in range(0, n, step):
-        block = slice(first, first + step)
+    blocks = list(slices(n, square_block(X.shape[1], BLOCK_BYTES)))
+
+    def part(block: slice) -> Part:
         features = X[block] - centre
-        z = features[:, used] * roots
-        for start in range(first, n, step):
-            later = slice(start, start + step)
-            others = X[later] - centre
-            r = others[:, used] * roots
-            n_close += _update_extremes(
-                z @ r.T, z, r, codes[block], codes[later], features, others, slack, closest, first, start,
-                far[block], far_rows[block], near[block], near_rows[block],
-            )  # fmt: skip
+        return features[:, used] * roots, features, codes[block], block.start
+
+    for number, block in enumerate(blocks):
+        rows, extremes = part(block), (far[block], far_rows[block], near[block], near_rows[block])
+        for later in blocks[number:]:
+            others = part(later)
+            n_close += _update_extremes(rows[0] @ others[0].T, rows, others, slack, closest, *extremes)
     return far, far_rows, near, near_rows, n_close
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def simba_pass(X: NDArray[Any], codes: Rows, order: Rows, w: Floats) -> None:
-    """One step of Simba for each row in `order`, neighbours under the weights at that step; w is written to.
+@kernel
+def simba_pass(X: RealArray, codes: IndexArray, order: IndexArray, w: FloatArray) -> None:
+    """Take one step of Simba for each row in `order`, with neighbours under the weights w, which change in place.
 
-    A neighbour at distance 0 adds nothing: 0 is a subgradient of the norm there.
+    A neighbour at distance 0 adds nothing, because 0 is a subgradient of the norm there.
     """
     n, d = X.shape
     squares = np.empty(d, dtype=X.dtype)
@@ -133,31 +133,27 @@ def simba_pass(X: NDArray[Any], codes: Rows, order: Rows, w: Floats) -> None:
             w[c] += (to_miss * from_miss * from_miss - to_hit * from_hit * from_hit) * w[c]
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@kernel
 def _update_extremes(
-    products: Floats,
-    z: Floats,
-    r: Floats,
-    z_codes: Rows,
-    r_codes: Rows,
-    z_features: Floats,
-    r_features: Floats,
+    products: FloatArray,
+    rows: Part,
+    others: Part,
     slack: float,
     closest: float,
-    first: int,
-    start: int,
-    far: Floats,
-    far_rows: Rows,
-    near: Floats,
-    near_rows: Rows,
+    far: FloatArray,
+    far_rows: IndexArray,
+    near: FloatArray,
+    near_rows: IndexArray,
 ) -> int:
-    """Let rows r, numbered from `start`, be the farthest of the class and the nearest of other classes of rows z.
+    """Update the farthest rows of the class and the nearest rows of other classes of some rows with others.
 
-    Only a row r after row z counts, so that a pair is seen once. `products` are those of z and r, and `slack` a share
-    of the squared norms that is more than their rounding errors: a distance is computed, from differences, only where
-    it may be an extreme one. Pairs of other classes whose `features` differ by at most `closest` (squared) do not
-    count; returns how many of them it met, among them all that are within `closest` in z and r, too.
+    Only a row after the other one counts, so that a pair is seen once. `products` are those of the weighted features,
+    and `slack` bounds their rounding errors as a share of the squared norms: distances are computed, from differences,
+    only if they may be extreme. Pairs of different classes within a squared, unweighted distance of `closest` are
+    skipped; return how many were met, which includes all that are also within `closest` if weighted.
     """
+    z, z_features, z_codes, first = rows
+    r, r_features, r_codes, start = others
     n_close = 0
     r_norms = np.empty(len(r))
     for j in range(len(r)):
@@ -190,8 +186,8 @@ def _update_extremes(
     return n_close
 
 
-@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-def _squared_distance(x: Floats, i: int, y: Floats, j: int) -> float:
+@kernel
+def _squared_distance(x: FloatArray, i: int, y: FloatArray, j: int) -> float:
     total = 0.0
     for c in range(x.shape[1]):
         difference = x[i, c] - y[j, c]

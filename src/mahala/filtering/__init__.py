@@ -1,1 +1,1 @@
-"""Online filters: they say whether a document is relevant before they are told, and learn from the answer."""
+"""Online filters, which predict whether a document is relevant and then learn from the answer."""

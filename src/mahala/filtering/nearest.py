@@ -1,9 +1,10 @@
-"""Filtering by the nearest document seen so far, under the Euclidean metric or one learned on the way."""
+"""Filtering by the nearest document seen so far, under the Euclidean metric or one that is learned meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,37 +20,48 @@ from mahala.compiled.filtering import (
     squared_norms,
     stream_nearest,
 )
-from mahala.compiled.triplets import Rows
-from mahala.filtering.online_filter import Bools, Floats, OnlineFilter
-from mahala.online.margin_learner import MarginLearner
-from mahala.online.online_learner import OnlinePairLearner
+from mahala.compiled.triplets import CSR
+from mahala.filtering.online_filter import OnlineFilter
+from mahala.online.pair_learner import PairLearner
+from mahala.support.arrays import BoolArray, FloatArray
+from mahala.support.params import Where
 
-# Where more than one value in so many is not zero, all forms rᵀMr through a matrix product cost less than one by one.
+# If more than one value in this many is non-zero, a matrix product for all forms rᵀMr is cheaper than a loop.
 DENSE = 4
 
+LearnerOfPairs = Annotated[
+    PairLearner | None,
+    Where(
+        lambda value: value is None or isinstance(value, PairLearner),
+        "None or an online learner from pairs, such as mahala.POLA() or mahala.PA()",
+    ),
+]
 
+
+@dataclass(eq=False, repr=False)
 class NearestFilter(OnlineFilter):
-    """A filter that compares each document with those seen before; it keeps them, as sparse rows.
+    """A filter that compares each document with those seen before, which it keeps as sparse rows.
 
     Without a learner it predicts the class of the nearest document: Euclidean, the earliest of those equally near. With
     one, a document is relevant iff its squared distance to the closest *relevant* document is below the threshold,
-    under the learner's model as it stands; then the learner gets these two as a pair, similar iff the document is
-    relevant. Before there is anything to compare with, and until the learner has seen a pair, all is irrelevant.
+    under the learner's current model; then the learner receives these two as a pair, similar iff the document is
+    relevant. Until there is a document to compare with, and until the learner has seen a pair, all documents are
+    predicted to be irrelevant.
 
     Parameters
     ----------
     learner : None or an online learner from pairs without a kernel, such as `mahala.POLA()` or `mahala.PA()`
-        Cloned; the copy that learns is `learner_`.
+        It is cloned; the copy that learns is `learner_`.
     record : bool
-        Keep `predictions_`. It grows by a byte a step: turn it off for a stream without end.
+        Whether to keep `predictions_`, which grows by one byte per step: turn it off for an endless stream.
 
     Attributes
     ----------
-    learner_ : the learner as it stands, or None
+    learner_ : the learner in its current state, or None
     classes_ : the irrelevant class and the relevant one
     n_features_in_, n_steps_, n_mistakes_ : int
-    false_positive_rate_, false_negative_rate_, balanced_error_ : float, of what was predicted before each answer
-    predictions_ : bool array, what was predicted before each answer
+    false_positive_rate_, false_negative_rate_, balanced_error_ : float, of the predictions before each answer
+    predictions_ : bool array, the predictions before each answer
 
     Examples
     --------
@@ -65,56 +77,45 @@ class NearestFilter(OnlineFilter):
     0.096
     """
 
-    learner_: Any
-    _memory: Memory
-
-    def __init__(self, learner: Any = None, record: bool = True) -> None:
-        self.learner = learner
-        self.record = record
+    learner: LearnerOfPairs = None
 
     def _check_params(self) -> None:
         super()._check_params()
-        if self.learner is None:
-            return
-        if not isinstance(self.learner, OnlinePairLearner):
-            raise TypeError(
-                "learner must be None or an online learner from pairs, such as mahala.POLA() or mahala.PA(), "
-                f"got {self.learner!r}"
-            )
-        if getattr(self.learner, "kernel", None) is not None:
-            raise ValueError(f"learner must have kernel=None, got kernel={self.learner.kernel!r}")
+        kernel = getattr(self.learner, "kernel", None)
+        if kernel is not None:
+            raise ValueError(f"learner must have kernel=None, got kernel={kernel!r}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # A learner's filter is for few relevant documents, and is not made for accuracy on two classes of equal size.
+        # A filter with a learner is made for few relevant documents, not for accuracy on two classes of equal size.
         tags.classifier_tags.poor_score = self.learner is not None
         return tags
 
     def _start(self) -> None:
-        self.learner_ = None
+        self.learner_: Any = None
         if self.learner is not None:
-            # What the learner refuses of its own parameters it refuses now, not in the middle of a stream.
+            # A learner with bad parameters raises its error now, not in the middle of a stream.
             nothing = np.zeros(self.n_features_in_)
             clone(self.learner).learn_one(nothing, nothing, True)
             self.learner_ = clone(self.learner)
         self._memory = Memory()
 
-    def _feed(self, rows: Rows, relevant: Bools, predicted: Bools) -> Iterator[slice]:
+    def _feed(self, rows: CSR, relevant: BoolArray, predicted: BoolArray) -> Iterator[int]:
         if self.learner_ is None:
             memory, start = self._memory, self._memory.n
             memory.append(rows, relevant)
             memory.n += len(relevant)
             stream_nearest(memory.rows, memory.norms2, memory.relevant, start, self.n_features_in_, predicted)
-            yield slice(None)
+            yield len(relevant)
             return
         indptr, columns, values = rows
         for t in range(len(relevant)):
             own = slice(indptr[t], indptr[t + 1])
             predicted[t] = self._step((indptr[t : t + 2] - indptr[t], columns[own], values[own]), bool(relevant[t]))
-            yield slice(t, t + 1)
+            yield t + 1
 
-    def _step(self, row: Rows, relevant: bool) -> bool:
-        """One document for the learner; returns whether it was predicted to be relevant."""
+    def _step(self, row: CSR, relevant: bool) -> bool:
+        """Predict one document and pass it to the learner; return whether it was predicted to be relevant."""
         memory, learner, d = self._memory, self.learner_, self.n_features_in_
         memory.append(row, np.array([relevant]))
         predicted = moved = False
@@ -127,7 +128,7 @@ class NearestFilter(OnlineFilter):
                 predicted = bool(distance < threshold)
             n_updates = getattr(learner, "n_updates_", -1)
             learner.learn_one(memory.dense(memory.n, d), memory.dense(closest, d), relevant)
-            # A projection every k steps moves M in a step that is no update.
+            # A projection every k steps changes M in steps that are not updates.
             moved = learner.n_updates_ != n_updates or getattr(learner, "psd", "every") not in ("every", "end")
         first = 0 if moved else memory.n
         memory.n += relevant
@@ -135,7 +136,7 @@ class NearestFilter(OnlineFilter):
             memory.measure(first, _state(learner)[0])
         return predicted
 
-    def _decide(self, rows: Rows) -> Floats:
+    def _decide(self, rows: CSR) -> FloatArray:
         memory, n = self._memory.copy(), self._memory.n
         result = np.full(len(rows[0]) - 1, -np.inf)
         memory.append(rows, np.zeros(len(result), dtype=np.bool_))
@@ -149,18 +150,18 @@ class NearestFilter(OnlineFilter):
 
 
 class Memory:
-    """Documents as CSR rows, with room to spare: n of them are kept, and what was appended last lies behind them."""
+    """Documents as CSR rows in arrays with spare room: the first n are kept, the rows last appended follow them."""
 
     def __init__(self) -> None:
         self.n = 0
-        self.rows: Rows = (np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
+        self.rows: CSR = (np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), np.empty(0))
         self.norms2 = np.empty(0)
         self.relevant = np.empty(0, dtype=np.bool_)
         self.forms = np.empty(0)  # rᵀMr of each document kept, under the learner's M
         self.largest = 0.0  # the largest entry of M
 
-    def append(self, rows: Rows, relevant: Bools) -> None:
-        """Write rows behind those that are kept."""
+    def append(self, rows: CSR, relevant: BoolArray) -> None:
+        """Write rows after those that are kept."""
         n, stop = self.n, self.n + len(relevant)
         indptr, columns, values = self.rows
         used = int(indptr[n])
@@ -179,8 +180,8 @@ class Memory:
         self.relevant[n:stop] = relevant
         squared_norms(self.rows, n, stop, self.norms2)
 
-    def measure(self, first: int, M: Floats) -> None:
-        """The documents' forms from number `first` on; from 0 where M has moved."""
+    def measure(self, first: int, M: FloatArray) -> None:
+        """Update the forms rᵀMr of the documents from number `first`, which is 0 if M has changed."""
         if first == 0:
             self.largest = largest_entry(M)
         indptr, columns, values = self.rows
@@ -192,7 +193,8 @@ class Memory:
         else:
             quadratic_forms(self.rows, first, self.n, M, self.forms)
 
-    def dense(self, row: int, d: int) -> Floats:
+    def dense(self, row: int, d: int) -> FloatArray:
+        """Return a document as a dense vector."""
         indptr, columns, values = self.rows
         own = slice(indptr[row], indptr[row + 1])
         result = np.zeros(d)
@@ -200,7 +202,7 @@ class Memory:
         return result
 
     def copy(self) -> Memory:
-        """The same documents; appending to the copy does not touch this one."""
+        """Return the same documents with arrays of their own."""
         other = Memory()
         other.__dict__.update(self.__dict__)
         indptr, columns, values = self.rows
@@ -212,7 +214,7 @@ class Memory:
 
 
 def _with_room(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
-    """The array, or a longer one with the same first entries; it doubles, so that documents cost O(1) each."""
+    """Return the array, or a longer one with the same first entries; doubling makes the cost per document O(1)."""
     if needed <= len(array) and array.flags.writeable:
         return array
     longer = np.empty(max(needed, 2 * used), dtype=array.dtype)
@@ -224,9 +226,7 @@ def _has_begun(learner: Any) -> bool:
     return hasattr(learner, "n_steps_")
 
 
-def _state(learner: OnlinePairLearner) -> tuple[Floats, float]:
-    """M and the threshold by which the learner itself predicts its next pair."""
-    if isinstance(learner, MarginLearner):
-        # A Metric of them costs several d × d copies and checks a step, and is projected under psd="end".
-        return learner._model.M, learner._model.b
-    return learner.metric_.matrix, learner.threshold_
+def _state(learner: PairLearner) -> tuple[FloatArray, float]:
+    """Return M and the threshold with which the learner predicts its next pair."""
+    # A metric would cost several d × d copies and checks per step, and is projected under psd="end".
+    return learner._model.M, learner._model.b

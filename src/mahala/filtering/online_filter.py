@@ -1,9 +1,10 @@
-"""What all filters share: documents as they come, the record of what was said of them, and scikit-learn's interface."""
+"""The base class of all filters: streams of documents, the record of predictions, and scikit-learn's interface."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,135 +15,125 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mahala.compiled.triplets import Rows
-from mahala.support.rollback import Rollback
+from mahala.compiled.triplets import CSR, rows_as_csr
+from mahala.support.arrays import BoolArray, FloatArray
+from mahala.support.params import check_params
+from mahala.support.rollback import all_or_nothing
+from mahala.support.rows import row_blocks
 from mahala.support.signals import uninterrupted
-from mahala.support.validation import check_labels, check_row, check_scale
+from mahala.support.validation import check_labels, check_row, check_scale, is_sparse
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
-# Documents are handed to compiled code in blocks of at most this many stored values.
-BLOCK_VALUES = 2**20
+# The largest size of the values of the documents that are passed to compiled code at a time.
+BLOCK_BYTES = 2**23
 
 
-class OnlineFilter(Rollback, ClassifierMixin, BaseEstimator, ABC):
+@dataclass(eq=False, repr=False, kw_only=True)
+class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
     """A classifier of two classes that predicts each document before it learns from it.
 
     The second of the sorted classes is the relevant one. A document is relevant iff its `decision_function` is
     positive.
     """
 
-    record: bool
+    record: bool = True
 
-    classes_: NDArray[Any]
-    n_features_in_: int
-    _said: bytearray  # the predictions so far, a byte each
-    _seen: NDArray[np.int64]  # documents of either kind, irrelevant first
-    _wrong: NDArray[np.int64]  # of them those predicted wrongly
+    n_passes = 1  # of `fit`
 
     @abstractmethod
     def _start(self) -> None:
-        """The model before the first document."""
+        """Set the model to its state before the first document."""
 
     @abstractmethod
-    def _feed(self, rows: Rows, relevant: Bools, predicted: Bools) -> Iterator[slice]:
-        """Predict and learn, document by document; yields each part of them that has been learned as a whole."""
+    def _feed(self, rows: CSR, relevant: BoolArray, predicted: BoolArray) -> Iterator[int]:
+        """Predict and learn one document after another; yield how many are done whenever the model is complete."""
 
     @abstractmethod
-    def _decide(self, rows: Rows) -> Floats:
-        """How relevant documents are: positive means relevant."""
+    def _decide(self, rows: CSR) -> FloatArray:
+        """Return how relevant documents are: positive means relevant."""
 
     def _check_params(self) -> None:
-        if not isinstance(self.record, bool | np.bool_):
-            raise ValueError(f"record must be True or False, got {self.record!r}")
-
-    @property
-    def _passes(self) -> int:
-        return 1
+        check_params(self)
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Forget all and learn from the rows of X in their order; y has two classes, the second is the relevant one."""
+        """Reset the filter and learn from the rows of X in order; of the two classes in y the second is relevant."""
         self._check_params()
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             X, relevant = self._labelled_rows(X, y, None, reset=True)
             self._restart()
-            for _ in range(self._passes):
-                self._learn(X, relevant)
+            for _ in range(self.n_passes):
+                self._learn_all(X, relevant)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
-        """Learn from more rows, in their order; `classes` are needed at first where y is not boolean and has one."""
+        """Learn from more rows, in order; the first call needs `classes` if y is not boolean and has only one class."""
         self._check_params()
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             reset = not hasattr(self, "_seen")
             X, relevant = self._labelled_rows(X, y, classes, reset=reset)
             if reset:
                 self._restart()
-        self._learn(X, relevant)
+        self._learn_all(X, relevant)
         return self
 
     def learn_one(self, x: Any, relevant: bool) -> bool:
-        """Learn from one document; returns whether it was predicted to be relevant before.
+        """Learn from one document; return whether it was predicted to be relevant before.
 
-        Where it is the first one, the classes are False and True.
+        If it is the first one, the classes are False and True.
         """
         self._check_params()
         row = check_row(x, "x")
         if not isinstance(relevant, bool | np.bool_):
             raise TypeError(f"relevant must be True or False, got {relevant!r}")
         if not hasattr(self, "_seen"):
-            with self._all_or_nothing():
+            with all_or_nothing(self):
                 self.n_features_in_ = len(row)
                 self.classes_ = np.array([False, True])
                 self._restart()
         elif len(row) != self.n_features_in_:
             raise ValueError(f"x must have the {self.n_features_in_} features seen before, got {len(row)}")
-        before = self._wrong.sum()
-        self._learn(row[None, :], np.array([relevant]))
-        return bool(relevant) == bool(self._wrong.sum() == before)
+        rows = rows_as_csr(np.ascontiguousarray(row).reshape(1, -1))
+        return bool(self._learn(rows, np.array([relevant]))[0])
 
-    def decision_function(self, X: Any) -> Floats:
-        """How relevant documents are: positive means relevant."""
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return how relevant documents are: positive means relevant."""
         check_is_fitted(self, "_seen")
         X = check_scale(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
         return np.concatenate([self._decide(rows) for rows, _ in _blocks(X)])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each document."""
+        """Return the predicted class of each document."""
         relevant = self.decision_function(X) > 0.0
         return np.asarray(self.classes_[relevant.astype(np.intp)])
 
     @property
     def n_steps_(self) -> int:
-        """Documents learned from, in all passes."""
+        """The number of documents learned from, over all passes."""
         check_is_fitted(self, "_seen")
         return int(self._seen.sum())
 
     @property
     def n_mistakes_(self) -> int:
-        """Documents predicted wrongly before they were learned from."""
+        """The number of documents predicted wrongly before they were learned from."""
         check_is_fitted(self, "_seen")
         return int(self._wrong.sum())
 
     @property
     def false_positive_rate_(self) -> float:
-        """Share of the irrelevant documents that were predicted to be relevant; NaN where there were none."""
+        """The share of the irrelevant documents that were predicted to be relevant; NaN if there were none."""
         return self._rate(0)
 
     @property
     def false_negative_rate_(self) -> float:
-        """Share of the relevant documents that were predicted to be irrelevant; NaN where there were none."""
+        """The share of the relevant documents that were predicted to be irrelevant; NaN if there were none."""
         return self._rate(1)
 
     @property
     def balanced_error_(self) -> float:
-        """The mean of both rates, however rare relevant documents are; of the one where the other kind was not seen."""
-        rates = [rate for rate in (self._rate(0), self._rate(1)) if not np.isnan(rate)]
-        return float(np.mean(rates))
+        """The mean of both rates, which does not depend on how rare relevant documents are; NaN rates are skipped."""
+        return float(np.nanmean([self._rate(0), self._rate(1)]))
 
     @property
-    def predictions_(self) -> Bools:
+    def predictions_(self) -> BoolArray:
         """Whether each document was predicted to be relevant before it was learned from."""
         check_is_fitted(self, "_seen")
         if not self.record:
@@ -164,36 +155,39 @@ class OnlineFilter(Rollback, ClassifierMixin, BaseEstimator, ABC):
 
     def _restart(self) -> None:
         self._start()
-        self._said = bytearray()
+        self._said = bytearray()  # the predictions so far, one byte each
+        # Documents seen and predicted wrongly, irrelevant ones first.
         self._seen, self._wrong = np.zeros((2, 2), dtype=np.int64)
 
-    def _learn(self, X: Any, relevant: Bools) -> None:
-        """Learn from rows that have been checked."""
+    def _learn_all(self, X: Any, relevant: BoolArray) -> None:
         for rows, block in _blocks(X):
-            answers = relevant[block]
-            predicted = np.empty(len(answers), dtype=np.bool_)
-            steps = self._feed(rows, answers, predicted)
-            while True:
-                # Ctrl-C waits until what was learned is counted too.
-                with uninterrupted():
-                    done = next(steps, None)
-                    if done is None:
-                        break
-                    self._note(predicted[done], answers[done])
+            self._learn(rows, relevant[block])
 
-    def _note(self, predicted: Bools, relevant: Bools) -> None:
-        for kind, of_kind in enumerate((~relevant, relevant)):
-            self._seen[kind] += np.count_nonzero(of_kind)
-            self._wrong[kind] += np.count_nonzero(of_kind & (predicted != relevant))
+    def _learn(self, rows: CSR, relevant: BoolArray) -> BoolArray:
+        """Learn from checked rows; return whether each was predicted to be relevant before."""
+        predicted = np.empty(len(relevant), dtype=np.bool_)
+        steps, n_done = self._feed(rows, relevant, predicted), 0
+        while n_done < len(relevant):
+            # Ctrl-C waits until the documents learned from are also counted.
+            with uninterrupted():
+                part = slice(n_done, next(steps))
+                self._count(predicted[part], relevant[part])
+                n_done = part.stop
+        return predicted
+
+    def _count(self, predicted: BoolArray, relevant: BoolArray) -> None:
+        n_relevant = np.count_nonzero(relevant)
+        self._seen += len(relevant) - n_relevant, n_relevant
+        self._wrong += np.count_nonzero(predicted > relevant), np.count_nonzero(predicted < relevant)
         if self.record:
             self._said.extend(predicted.tobytes())
 
-    def _labelled_rows(self, X: Any, y: Any, classes: Any, *, reset: bool) -> tuple[Any, Bools]:
-        """X and whether each row is relevant; with `reset` the features and classes are learned, else checked."""
+    def _labelled_rows(self, X: Any, y: Any, classes: Any, *, reset: bool) -> tuple[Any, BoolArray]:
+        """Return X and whether each row is relevant; with `reset` features and classes are set, otherwise checked."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = check_scale(validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric"))
-        # A column is taken as scikit-learn takes it; all else as it comes, since an array of a list loses its NaN.
+        # Only a column is converted here: a list made into an array could lose its NaN.
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         labels = check_labels(y, X.shape[0])
         present = _distinct(labels, "y")
@@ -215,9 +209,9 @@ class OnlineFilter(Rollback, ClassifierMixin, BaseEstimator, ABC):
 
 
 def _distinct(labels: NDArray[Any], name: str) -> NDArray[Any]:
-    """The classes that are there, sorted."""
+    """Return the sorted classes among the labels."""
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError(f"{name} must hold finite numbers where classes are numbers, got infinity")
+        raise ValueError(f"{name} must hold finite numbers if classes are numbers, got infinity")
     try:
         check_classification_targets(labels)
         return np.unique(labels)
@@ -233,18 +227,19 @@ def _check_two(classes: NDArray[Any], name: str) -> None:
         )
     if len(classes) < 2:
         raise ValueError(
-            f"{name} must hold two classes, irrelevant and relevant, got the one class {classes}; where the first "
-            "documents are all of one kind give y as booleans, or use partial_fit with classes"
+            f"{name} must hold two classes, irrelevant and relevant, got the one class {classes}; if the first "
+            "documents are all of one kind, give y as booleans, or use partial_fit with classes"
         )
 
 
-def _blocks(X: Any) -> Iterator[tuple[Rows, slice]]:
-    """The rows as CSR without stored zeros, so that dense and sparse documents take the same path to the last bit."""
+def _blocks(X: Any) -> Iterator[tuple[CSR, slice]]:
+    """Blocks of rows as CSR without stored zeros, so that dense and sparse documents give bit-identical results."""
     n, d = X.shape
-    size = max(1, BLOCK_VALUES * n // max(X.nnz, 1) if hasattr(X, "indptr") else BLOCK_VALUES // d)
-    for start in range(0, n, size):
-        block = slice(start, start + size)
-        rows = sp.csr_array(X[block], dtype=np.float64)
-        rows.sum_duplicates()
-        rows.eliminate_zeros()
-        yield (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data), block
+    for block in row_blocks(n, -(-X.nnz // n) if is_sparse(X) else d, BLOCK_BYTES):
+        if is_sparse(X):
+            rows = sp.csr_array(X[block], dtype=np.float64)
+            rows.sum_duplicates()
+            rows.eliminate_zeros()
+            yield (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data), block
+        else:
+            yield rows_as_csr(np.ascontiguousarray(X[block], dtype=np.float64)), block

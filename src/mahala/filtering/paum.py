@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
 import numpy as np
 
-from mahala.filtering.perceptron import Perceptron, Rule
-from mahala.support.params import is_number
-from mahala.support.validation import check_positive
+from mahala.filtering.perceptron import Perceptron, PerceptronRule
+from mahala.support.params import Where, is_number
 
-# Intercepts, η R² a step, stay far from overflow for rows as large as are accepted.
-LARGEST_ETA = 1e100
+Finite = Annotated[float, Where(lambda value: is_number(value) and bool(np.isfinite(value)), "a finite number")]
+# An intercept changes by η R² per step; the limit keeps it far from overflow for rows as large as are accepted.
+Eta = Annotated[
+    float, Where(lambda value: is_number(value) and 0.0 < value <= 1e100, "a positive number of at most 1e+100")
+]
 
 
+@dataclass(eq=False, repr=False)
 class PAUM(Perceptron):
-    """A perceptron that wants a margin, and a larger one where documents are relevant and few.
+    """A perceptron with margins, of which the one for relevant documents may be larger, because these are few.
 
-    Where y f(x) <= τ of y's kind, w ← w + ηyx and b ← b + ηyR². R is the largest norm of the documents seen so far,
-    the one at hand included: a stream does not know those to come, and `fit` goes the same way as a stream.
+    If y f(x) <= τ of y's kind, w ← w + ηyx and b ← b + ηyR². R is the largest norm of the documents seen so far,
+    including the current one: a stream does not know later documents, and `fit` works like a stream.
 
     Parameters
     ----------
     tau_relevant, tau_irrelevant : float
-        The margins. Only their sizes relative to ηR² count; with both 0 and rows of length 1 it is the `Perceptron`. A
-        negative one lets documents of that kind be wrong by as much.
+        The margins. Only their sizes relative to ηR² matter; if both are 0 and rows have length 1, PAUM is the
+        `Perceptron`. A negative margin tolerates documents of its kind that are wrong by as much.
     eta : float
-        The length of a step.
+        Learning rate.
     n_passes, fit_intercept, record : as for `Perceptron`
 
     The attributes are those of `Perceptron`.
@@ -40,27 +46,10 @@ class PAUM(Perceptron):
     (34, 0.055)
     """
 
-    def __init__(
-        self,
-        tau_relevant: float = 1.0,
-        tau_irrelevant: float = 0.1,
-        eta: float = 1.0,
-        n_passes: int = 1,
-        fit_intercept: bool = True,
-        record: bool = True,
-    ) -> None:
-        super().__init__(n_passes=n_passes, fit_intercept=fit_intercept, record=record)
-        self.tau_relevant = tau_relevant
-        self.tau_irrelevant = tau_irrelevant
-        self.eta = eta
+    tau_relevant: Finite = 1.0
+    _: KW_ONLY
+    tau_irrelevant: Finite = 0.1
+    eta: Eta = 1.0
 
-    def _rule(self) -> Rule:
-        return Rule((float(self.tau_irrelevant), float(self.tau_relevant)), float(self.eta), by_radius=True)
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        for name in ("tau_relevant", "tau_irrelevant"):
-            value = getattr(self, name)
-            if not (is_number(value) and np.isfinite(value)):
-                raise ValueError(f"{name} must be a finite number, got {value!r}")
-        check_positive(self.eta, "eta", LARGEST_ETA)
+    def _rule(self) -> PerceptronRule:
+        return PerceptronRule((float(self.tau_irrelevant), float(self.tau_relevant)), float(self.eta), by_radius=True)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.compiled import aroma as kernels
-from mahala.compiled.triplets import Rows
+from mahala.compiled.triplets import CSR
 from mahala.online.storage.dense_model import csr_rows
 from mahala.online.storage.model import Arrays, Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk
@@ -40,7 +40,7 @@ class CovarianceModel(SimilarityModel):
         self.late = np.zeros((d, e)) if rule.average else np.empty((0, 0))
         self.Lambda, self.Gamma = np.eye(d), np.eye(e)
 
-    def translate(self, X: Any) -> Rows:
+    def translate(self, X: Any) -> CSR:
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from mahala.compiled import lazy_dense as kernels
-from mahala.compiled.triplets import Rows
+from mahala.compiled.triplets import CSR, rows_as_csr
 from mahala.online.storage.model import Arrays, Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
 from mahala.support.arrays import FloatArray
@@ -43,7 +43,7 @@ class DenseModel(SimilarityModel):
         if rule.r:
             self.left, self.right = np.ones(shape[0]), np.ones(shape[1])
 
-    def translate(self, X: Any) -> Rows:
+    def translate(self, X: Any) -> CSR:
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
@@ -90,11 +90,9 @@ class DenseModel(SimilarityModel):
         self._check_entries(self.planes.swapaxes(0, 1))
 
 
-def csr_rows(X: Any) -> Rows:
-    """Rows as the kernels want them."""
-    if not is_sparse(X):  # by hand: SciPy's way costs a learn_one more than its step
-        numbers, columns = np.nonzero(X)
-        indptr = np.append(0, np.cumsum(np.bincount(numbers, minlength=len(X))))
-        return indptr, columns.astype(np.int32), np.asarray(X[numbers, columns], dtype=np.float64)
+def csr_rows(X: Any) -> CSR:
+    """Return rows as compiled code takes them."""
+    if not is_sparse(X):
+        return rows_as_csr(np.ascontiguousarray(X, dtype=np.float64))
     rows = tidy(X)
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.comparisons import Triplets
-from mahala.compiled.triplets import LARGEST_CHANGE, Rows, StepRule, late, late_sum
+from mahala.compiled.triplets import CSR, LARGEST_CHANGE, StepRule, late, late_sum
 from mahala.metric import BilinearMetric
 from mahala.online.storage.model import Arrays, Model, Steps
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
@@ -80,8 +80,8 @@ class SimilarityRule(NamedTuple):
 class TripletChunk(NamedTuple):
     """Rows and items in CSR form, and the numbers of each triplet among them; y is 1 for each."""
 
-    rows: Rows
-    items: Rows
+    rows: CSR
+    items: CSR
     numbers: Numbers
     y: SignArray
 
@@ -231,8 +231,8 @@ class SimilarityModel(Model):
         """M as it is, or the mean of the models so far under `average`."""
 
     @abstractmethod
-    def translate(self, X: Any) -> Rows:
-        """Rows in the columns that the model works in, in order and without zeros."""
+    def translate(self, X: Any) -> CSR:
+        """Return rows in the columns that the model works in, in order and without zeros."""
 
     @abstractmethod
     def add(self, change: Any, total: Any) -> None:
@@ -290,7 +290,7 @@ def _shares(arrays: Arrays, name: str, shape: tuple[int, ...]) -> FloatArray:
 
 
 def tidy(X: Any) -> Any:
-    """A copy of rows, dense or sparse, as CSR in float64: columns in order, each at most once, none of them zero."""
+    """Return a copy of rows as CSR in float64, with sorted columns, each at most once, and without stored zeros."""
     rows = sp.csr_matrix(X, dtype=np.float64, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()

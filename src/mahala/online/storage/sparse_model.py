@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from mahala.compiled import block_store, pattern
 from mahala.compiled import lazy_sparse as kernels
 from mahala.compiled.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
-from mahala.compiled.triplets import Rows
+from mahala.compiled.triplets import CSR
 from mahala.online.storage.model import Arrays, Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
 from mahala.support.arrays import IntArray
@@ -52,7 +52,7 @@ class SparseModel(SimilarityModel):
             tails=np.array([1, 0, 0], dtype=np.int64),
         )
 
-    def translate(self, X: Any) -> Rows:
+    def translate(self, X: Any) -> CSR:
         rows = tidy(X)
         columns = rows.indices.astype(np.int64)
         new, counts = np.unique(columns[self.numbers[columns] < 0], return_counts=True)
@@ -270,7 +270,7 @@ class SparseModel(SimilarityModel):
         self._load(*dumped)
 
 
-def _masks(items: Rows) -> tuple[IntArray, IntArray, NDArray[np.uint64]]:
+def _masks(items: CSR) -> tuple[IntArray, IntArray, NDArray[np.uint64]]:
     """The blocks of 64 columns that each row has values in, and which columns they are, as the bits of a word."""
     indptr, columns, _ = items
     n_rows = len(indptr) - 1
