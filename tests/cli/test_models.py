@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mahala
-from mahala.cli.models import check_output, learner_named, load_metric, read_rows, whole_file
+from mahala.cli.models import check_output, learner_named, load_metric, read_rows
 
 
 def test_learners_by_name():
@@ -57,27 +57,6 @@ def test_rows_for_a_bilinear_metric(tmp_path):
     assert read_rows(tmp_path / "i.csv", metric, items=True).X.tolist() == [[1, 2, 3]]
     with pytest.raises(ValueError, match="needs the feature 'a'"):
         read_rows(tmp_path / "i.csv", metric)
-
-
-def fail_halfway(path):
-    path.write_text("half")
-    raise ZeroDivisionError
-
-
-def test_files_appear_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("before")
-    link = tmp_path / "link.csv"
-    link.symlink_to(path)
-    with pytest.raises(ZeroDivisionError), whole_file(link) as temporary:
-        fail_halfway(temporary)
-    assert path.read_text() == "before"
-    with whole_file(link) as temporary:
-        temporary.write_text("after")
-        assert temporary.suffix == ".csv"
-    assert path.read_text() == "after"
-    assert link.is_symlink()
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link.csv", "t.csv"]
 
 
 def test_outputs_are_checked(tmp_path, monkeypatch):

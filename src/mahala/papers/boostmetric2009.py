@@ -29,6 +29,7 @@ from mahala.batch.rca import RCA
 from mahala.data.datasets import load
 from mahala.evaluation.knn import knn_error
 from mahala.papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, published_table
+from mahala.support.arrays import FloatArray, IndexArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +42,7 @@ class Protocol:
     source: str
     n_dimensions: int | None = None  # of PCA
     n_targets: int = 3
-    k: int = 3
+    n_neighbors: int = 3
     scaled: bool = False
     given_split: bool = False
     n_rows: int | None = None  # as many random ones
@@ -51,7 +52,7 @@ class Protocol:
 PROTOCOLS = {
     "USPS-1": Protocol("usps", n_targets=1, given_split=True),
     "USPS-2": Protocol("usps", n_dimensions=60),
-    "ORLFace-1": Protocol("orl", n_dimensions=60, n_targets=1, k=1, by_class=True),
+    "ORLFace-1": Protocol("orl", n_dimensions=60, n_targets=1, n_neighbors=1, by_class=True),
     "ORLFace-2": Protocol("orl", n_dimensions=60, n_targets=1, by_class=True),
     "MNIST": Protocol("mnist", n_dimensions=60, n_rows=20_000),
     "COIL20": Protocol("coil20", n_dimensions=60),
@@ -70,7 +71,7 @@ METHODS = ("Euclidean", "Xing et al.", "RCA", "NCA", "LMNN", "BoostMetric")
 
 def _rows(
     protocol: Protocol, run: int, folder: Folder
-) -> tuple[NDArray[np.float32], NDArray[np.intp], NDArray[np.float32], NDArray[np.intp]]:
+) -> tuple[NDArray[np.float32], IndexArray, NDArray[np.float32], IndexArray]:
     """Training and test rows and their classes."""
     X, y, n_train = load(protocol.source, folder)
     order = np.random.default_rng(run).permutation(len(X))[: protocol.n_rows]
@@ -116,8 +117,8 @@ def _measure(v: float | None, dataset: str, method: str, run: int, folder: Folde
     start = time.process_time()
     metric = None if learner is None else learner.fit(X_train, y_train).metric_
     seconds = time.process_time() - start
-    errors = knn_error(metric, X_train, y_train, X_test, y_test, k=protocol.k)
-    return {"error": 100.0 * errors.at(protocol.k), "seconds": seconds}
+    errors = knn_error(metric, X_train, y_train, X_test, y_test, n_neighbors=protocol.n_neighbors)
+    return {"error": 100.0 * errors.at(protocol.n_neighbors), "seconds": seconds}
 
 
 PUBLISHED = published_table(
@@ -182,7 +183,7 @@ N_TRIPLETS = 250
 DIMENSIONS = ("50", "100", "200", "400", "600", "800", "1000")
 
 
-def _circles(d: int, run: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _circles(d: int, run: int) -> tuple[FloatArray, IndexArray]:
     """Two concentric circles in two dimensions, noise in the others; 250 rows, so 250 triplets of k = 1."""
     rng = np.random.default_rng(run)
     y = np.arange(N_TRIPLETS) % 2

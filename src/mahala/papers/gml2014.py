@@ -58,7 +58,7 @@ def _measure(scaled: bool, dataset: str, method: str, run: int, folder: Folder) 
     start = time.process_time()
     metric = None if learner is None else learner.fit(X[train], y[train]).metric_
     seconds = time.process_time() - start
-    errors = knn_error(metric, X[train], y[train], X[test], y[test], k=NEIGHBORS)
+    errors = knn_error(metric, X[train], y[train], X[test], y[test], n_neighbors=NEIGHBORS)
     return {"error": 100.0 * errors.at(NEIGHBORS), "seconds": seconds}
 
 

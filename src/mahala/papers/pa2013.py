@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.batch.itml import ITML
 from mahala.data.datasets import load
 from mahala.evaluation.knn import knn_error
 from mahala.online.passive_aggressive import PA
 from mahala.papers.study import SECONDS, Folder, Numbers, Published, Quantity, Study, published_table
+from mahala.support.arrays import FloatArray, IndexArray
 
 METHODS = ("Euclidean", "ITML", "PAI+", "PAI-", "PAII+", "PAII-", "PALS+", "PALS-")
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -78,7 +78,7 @@ def _published(part: int) -> dict[str, dict[str, Published]]:
     }
 
 
-def _scaled(dataset: str, folder: Folder) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _scaled(dataset: str, folder: Folder) -> tuple[FloatArray, IndexArray]:
     X, y, _ = load(dataset, folder)
     X = X.astype(np.float64)
     width = np.ptp(X, axis=0)
@@ -91,7 +91,7 @@ def _learner(method: str, parameter: float, run: int) -> PA | ITML:
     return PA(**SETTINGS[method], C=parameter, random_state=run)
 
 
-def _tuned(method: str, X: NDArray[np.float64], y: NDArray[np.intp], run: int) -> float:
+def _tuned(method: str, X: FloatArray, y: IndexArray, run: int) -> float:
     """C of a passive-aggressive metric by one pass, γ of ITML by whole fits, both by k-NN on the training half."""
     if method != "ITML":
         return PA(**SETTINGS[method], C="auto", random_state=run).fit(X, y).C_
@@ -111,20 +111,20 @@ def _measure(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
         start = time.process_time()
         metric = learner.fit(X[train], y[train]).metric_
         numbers = {"seconds": time.process_time() - start, "parameter": parameter}
-    errors = knn_error(metric, X[train], y[train], X[test], y[test], k=KS, average="class")
+    errors = knn_error(metric, X[train], y[train], X[test], y[test], n_neighbors=KS, average="class")
     return numbers | {f"error{k}": 100.0 * errors.at(k) for k in KS}
 
 
-def _by_k(runs: Sequence[Numbers]) -> NDArray[np.float64]:
+def _by_k(runs: Sequence[Numbers]) -> FloatArray:
     return np.array([[numbers[f"error{k}"] for k in KS] for numbers in runs]).reshape(-1, len(KS))
 
 
-def _at_best_k(runs: Sequence[Numbers]) -> NDArray[np.float64]:
+def _at_best_k(runs: Sequence[Numbers]) -> FloatArray:
     errors = _by_k(runs)
     return errors[:, errors.mean(axis=0).argmin()] if len(errors) else np.empty(0)
 
 
-def _best_k(runs: Sequence[Numbers]) -> NDArray[np.float64]:
+def _best_k(runs: Sequence[Numbers]) -> FloatArray:
     errors = _by_k(runs)
     return np.array([KS[errors.mean(axis=0).argmin()]], dtype=np.float64) if len(errors) else np.empty(0)
 

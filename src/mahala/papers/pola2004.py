@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.batch.rca import RCA
-from mahala.batch.run import Floats
 from mahala.comparisons import Pairs
 from mahala.data.datasets import Dataset, data_folder, load
 from mahala.evaluation.knn import knn_error
@@ -32,6 +30,7 @@ from mahala.metric import Metric
 from mahala.online.pola import POLA
 from mahala.papers.pola2004_filtering import FIGURE4
 from mahala.papers.study import Cell, Folder, Numbers, Published, Quantity, Study
+from mahala.support.arrays import FloatArray, IndexArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,12 +66,12 @@ FIVE = """
 ............"""
 
 
-def prototypes() -> Floats:
+def prototypes() -> FloatArray:
     """The images of 2 and 5: ink is 1, paper 0."""
     return np.array([[[mark == "#" for mark in line] for line in text.split()] for text in (TWO, FIVE)], dtype=float)
 
 
-def noisy_images(run: int) -> tuple[Floats, NDArray[np.intp]]:
+def noisy_images(run: int) -> tuple[FloatArray, IndexArray]:
     """64 images as rows, and whether each is of a 5; the 2s come first, and of each the noise on odd columns.
 
     Each odd column, or row, gets a Gaussian number of its own, so strong that the mean energy of the noise is that of
@@ -89,7 +88,7 @@ def noisy_images(run: int) -> tuple[Floats, NDArray[np.intp]]:
     return np.array(rows), np.repeat(np.arange(2), 2 * COPIES)
 
 
-def reconstruct(X: Floats, y: NDArray[np.intp], method: str, run: int) -> Floats:
+def reconstruct(X: FloatArray, y: IndexArray, method: str, run: int) -> FloatArray:
     """The images by what the leading direction of PCA, or of POLA's M, tells of them; as they are for Euclidean."""
     if method == "Euclidean":
         return X
@@ -102,7 +101,7 @@ def reconstruct(X: Floats, y: NDArray[np.intp], method: str, run: int) -> Floats
         metric = POLA(epsilon=0.1).fit(pairs).metric_.truncate(1)
     direction = metric.components[0] / np.linalg.norm(metric.components[0])
     centre = X.mean(axis=0)
-    result: Floats = centre + np.outer((X - centre) @ direction, direction)
+    result: FloatArray = centre + np.outer((X - centre) @ direction, direction)
     return result
 
 
@@ -112,7 +111,7 @@ def _measure_images(dataset: str, method: str, run: int, folder: Folder) -> Numb
     distances = Metric.euclidean(X.shape[1]).pairwise(seen)
     same = y[:, None] == y
     within = distances[same].sum() / (same.sum() - len(y))  # a row is no company to itself
-    error = knn_error(None, seen, y, k=1).at(1)
+    error = knn_error(None, seen, y, n_neighbors=1).at(1)
     return {"error": 100.0 * error, "ratio": float(distances[~same].mean() / within)}
 
 
@@ -153,7 +152,7 @@ BRIGHTEST = 0.3
 PROBLEMS = tuple(f"{a}-{b}" for a, b in itertools.combinations(range(10), 2))
 RIVALS = {"Euclidean": "POLA", "RCA": "POLA", "RCA PCA-40": "POLA", "FDA": "POLA 1"}
 WINS = {f"k = {k}": k for k in NEIGHBORS}
-Rows = tuple[NDArray[np.float64], NDArray[np.intp]]
+Rows = tuple[FloatArray, IndexArray]
 
 
 @lru_cache(maxsize=1)
@@ -194,11 +193,11 @@ def _errors(problem: str, method: str, run: int, folder: Path | None) -> dict[in
         "FDA": lambda: LDA(n_components=1).fit(X, y).metric_,
         "POLA 1": lambda: _pola(problem, run, folder).truncate(1),
     }
-    found = knn_error(metrics[method](), X, y, X_test, y_test, k=NEIGHBORS)
+    found = knn_error(metrics[method](), X, y, X_test, y_test, n_neighbors=NEIGHBORS)
     return {k: 100.0 * found.at(k) for k in NEIGHBORS}
 
 
-def _pairs(X: Floats, y: NDArray[np.intp], run: int) -> Pairs:
+def _pairs(X: FloatArray, y: IndexArray, run: int) -> Pairs:
     """The pairs that POLA draws itself."""
     return Pairs.from_labels(X, y, N_PAIRS, random_state=run)
 

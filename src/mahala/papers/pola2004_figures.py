@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from mahala.batch.run import Floats
 from mahala.report.plots import COLOURS
+from mahala.support.arrays import BoolArray, FloatArray
 
 _BLUE, _ORANGE, _GREEN, _PINK = COLOURS[:4]
 
 
-def images_and_distances(columns: Mapping[str, tuple[Floats, Floats]], side: int) -> Figure:
+def images_and_distances(columns: Mapping[str, tuple[FloatArray, FloatArray]], side: int) -> Figure:
     """For each name its 64 images, eight in a row, and beneath the distances of all pairs."""
     figure = Figure(figsize=(3.4 * len(columns), 7.0), layout="constrained")
     for at, (name, (images, distances)) in enumerate(columns.items()):
@@ -45,8 +44,8 @@ def scatter_against(axes: Axes, x: Sequence[float], y: Sequence[float], names: t
 
 def digits(
     scatters: Sequence[tuple[tuple[str, str], list[float], list[float]]],
-    projections: Mapping[str, Floats],
-    is_first: NDArray[np.bool_],
+    projections: Mapping[str, FloatArray],
+    is_first: BoolArray,
     classes: tuple[str, str],
 ) -> Figure:
     """Four scatter plots of errors, and beneath rows of two classes in two directions, by name of the method."""

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.preprocessing import normalize
 
 from mahala.batch.itml import ITML
@@ -35,11 +34,10 @@ from mahala.online.rdml import RDML
 from mahala.online.sors import SORS, AdaSORS
 from mahala.papers.sors2015_numbers import MAP, METHODS, PARAMETERS, SPARSITY, TIME
 from mahala.papers.study import Cell, Folder, Numbers, Study
+from mahala.support.arrays import IndexArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Integers = NDArray[np.intp]
 
 BATCH = METHODS[1:3]
 SIMILARITIES = METHODS[5:]
@@ -67,7 +65,7 @@ KS = (1, 2, 5, 10, 15, 20, 30, 40, 50)
 POINTS = 10
 
 
-def _unit_rows(dataset: str, folder: Folder) -> tuple[sp.csr_array, Integers]:
+def _unit_rows(dataset: str, folder: Folder) -> tuple[sp.csr_array, IndexArray]:
     """Rows of unit length, and classes; of rcv1_mc the first ten classes, as in the paper."""
     X, y, _ = load(dataset, folder)
     X = sp.csr_array(X.astype(np.float64))
@@ -76,7 +74,7 @@ def _unit_rows(dataset: str, folder: Folder) -> tuple[sp.csr_array, Integers]:
     return normalize(X), y
 
 
-def _split(y: Integers, share: float, seed: int) -> tuple[Integers, Integers]:
+def _split(y: IndexArray, share: float, seed: int) -> tuple[IndexArray, IndexArray]:
     """A random share of each class, and the rest."""
     rng = np.random.default_rng(seed)
     parts = [
@@ -101,7 +99,7 @@ def _learner(dataset: str, method: str, n_features: int, parameters: dict[str, f
     return KINDS[family](**own)
 
 
-def _given(method: str, X: sp.csr_array, y: Integers, n: int, seed: int) -> tuple[Any, ...]:
+def _given(method: str, X: sp.csr_array, y: IndexArray, n: int, seed: int) -> tuple[Any, ...]:
     """What a learner is fitted to: triplets, pairs of which half are similar, or for LMNN labelled rows."""
     if method == "LMNN":
         return X.toarray(), y

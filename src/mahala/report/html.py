@@ -95,27 +95,23 @@ def _card(figure: Any, name: str) -> str:
 
 
 def _table(board: Leaderboard) -> str:
-    # Entries far behind would squeeze the others into a corner: they run out of the frame instead.
-    highs = [entry.high for entry in board.ranked]
-    scale = max(min(max(highs), 2.0 * float(np.median(highs))), 1e-9)
-    lines = [_line(board, entry, scale) for entry in board.entries]
+    lines = [_line(board, entry) for entry in board.entries]
     return (
-        f"<table class=board><thead><tr><th>metric</th><th class=n>{board.k}-NN error</th>"
-        f"<th class=wide>0 <span class=end>{percent(scale)}</span></th>"
+        f"<table class=board><thead><tr><th>metric</th><th class=n>{board.n_neighbors}-NN error</th>"
+        f"<th class=wide>0 <span class=end>{percent(board.axis_end)}</span></th>"
         "<th class=n>to Euclidean</th><th class=n>p</th></tr></thead><tbody>" + "".join(lines) + "</tbody></table>"
     )
 
 
-def _line(board: Leaderboard, entry: Entry, scale: float) -> str:
+def _line(board: Leaderboard, entry: Entry) -> str:
     if entry.failure is not None:
         return (
             f"<tr class=failed><td>{escape(entry.name)}</td><td colspan=4>could not be fitted: "
             f"{escape(entry.failure)}</td></tr>"
         )
     kind = "winner" if entry is board.winner and entry.learned else "" if entry.learned else "plain"
-    places = [min(100.0 * value / scale, 100.0) for value in (entry.low, entry.error, entry.high)]
-    low, middle, high = places
-    dot = f'<i class=dot style="left:{middle:.2f}%"></i>' if entry.error <= scale else "<i class=beyond>›</i>"
+    low, middle, high = (min(100.0 * value / board.axis_end, 100.0) for value in (entry.low, entry.error, entry.high))
+    dot = f'<i class=dot style="left:{middle:.2f}%"></i>' if entry.error <= board.axis_end else "<i class=beyond>›</i>"
     bar = f'<div class=track><i class=reach style="left:{low:.2f}%;width:{high - low:.2f}%"></i>{dot}</div>'
     if entry is board.euclidean:
         difference = "<td class=n>the best</td>"
@@ -150,7 +146,7 @@ def _by_k(board: Leaderboard) -> Any:
     leading = [entry for entry in board.ranked if entry.learned][:_MOST_LINES]
     plain = [entry for entry in board.ranked if not entry.learned]
     lines = {entry.name: entry.errors.mean(axis=0) for entry in (*leading, *plain)}
-    return plots.errors_by_k(lines, board.ks, board.k, [entry.name for entry in plain])
+    return plots.errors_by_k(lines, board.neighbor_counts, board.n_neighbors, [entry.name for entry in plain])
 
 
 def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
@@ -269,7 +265,7 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
         "Protocol": f"{board.folds}-fold cross-validation with the classes' shares kept, "
         + ("done once" if board.repeats == 1 else f"repeated {board.repeats} times")
         + ", the same parts for all",
-        "Error": f"share of test rows that the majority of their {board.k} nearest training rows takes for "
+        "Error": f"share of test rows that the majority of their {board.n_neighbors} nearest training rows takes for "
         "another class",
         "Scaling": scaling,
         "Intervals, p": "corrected resampled t-test (Nadeau, Bengio, 2003), since training parts overlap; p-values "

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from mahala.evaluation.statistics import Comparison
+from mahala.evaluation.statistics import FriedmanResult
 from mahala.report.plots import COLOURS
 
 
-def critical_difference(comparison: Comparison) -> Figure:
+def critical_difference(comparison: FriedmanResult) -> Figure:
     """Mean ranks on a line, the best at the left; bars join methods that Nemenyi's test does not tell apart."""
     order = np.argsort(comparison.ranks, kind="stable")
     ranks = comparison.ranks[order]
