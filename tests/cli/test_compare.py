@@ -120,10 +120,10 @@ def test_a_failed_learner_is_said(tmp_path):
     [
         (["nowhere"], "no data set 'nowhere'"),
         (["nowhere.csv"], "nowhere.csv: No such file"),
-        (["wine", "--learners", "magic"], "--learners is 'magic', which is no learner"),
-        (["wine", "--learners", ","], "--learners must name some learners"),
-        (["iris", "--label", "x"], "--label and --drop go with files"),
-        (["wine", "-k", "1000"], "k must be at most"),
+        (["wine", "--learners", "magic"], "--learners is 'magic', not a learner"),
+        (["wine", "--learners", ","], "--learners must name learners"),
+        (["iris", "--label", "x"], "--label and --drop name columns of a file"),
+        (["wine", "-k", "1000"], "n_neighbors must be at most"),
     ],
 )
 def test_errors_are_words(tmp_path, arguments, message):
@@ -146,14 +146,14 @@ def test_a_table_without_label(cups, tmp_path):
     assert "is a file" in words(mahala(cups, "--label", "<b>kind</b>", "--output", file / "deeper").stderr)
     assert file.read_text() == "mine"
     np.save(tmp_path / "rows.npy", np.eye(3))
-    assert "use an .npz file of X and y" in words(mahala(tmp_path / "rows.npy").stderr)
+    assert "use an .npz file with X and y" in words(mahala(tmp_path / "rows.npy").stderr)
 
 
 def test_a_folder_that_may_not_be_written_to_is_refused_before_the_work(cups, tmp_path, monkeypatch):
     monkeypatch.setattr("mahala.cli.compare.os.access", lambda path, mode: path != tmp_path)
     result = mahala(cups, "--label", "<b>kind</b>", "--output", tmp_path / "new" / "out")
     assert result.exit_code == 2
-    assert f"{tmp_path} may not be written to" in words(result.stderr)
+    assert f"{tmp_path} is not writable" in words(result.stderr)
 
 
 def test_help_has_examples():

@@ -23,10 +23,10 @@ def test_learners_by_name():
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [
-        ("LMN", [], r"'LMN', which is no learner \(did you mean LMNN\?\); there are PA, POLA, .*MDM$"),
-        ("Metric", [], "'Metric', which is no learner"),
-        ("PAUM", [], "'PAUM', which is no learner"),
-        ("zzz", [], "no learner; there are"),
+        ("LMN", [], r"'LMN', not a learner \(did you mean LMNN\?\); choose from PA, POLA, .*MDM$"),
+        ("Metric", [], "'Metric', not a learner"),
+        ("PAUM", [], "'PAUM', not a learner"),
+        ("zzz", [], "not a learner; choose from"),
         ("PA", ["c=1"], r"PA has no parameter 'c' \(did you mean C\?\); it has C, balance"),
         ("PA", ["C"], r"--set takes NAME=VALUE, such as --set C=0\.1, got 'C'"),
     ],
@@ -67,5 +67,5 @@ def test_outputs_are_checked(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="is a folder"):
         check_output(tmp_path)
     monkeypatch.setattr("mahala.cli.models.os.access", lambda path, mode: False)
-    with pytest.raises(ValueError, match="may not be written to"):
+    with pytest.raises(ValueError, match="is not writable"):
         check_output(tmp_path / "t.csv")

@@ -169,7 +169,7 @@ def _show(told: dict[str, Any], settings: list[str], state: bool) -> None:
     if "measure" in told:
         sample = "" if told["rows_measured"] == told["rows"] else f" ({told['rows_measured']:,} of them)"
         grid.add_row(told["measure"], f"{told['before']:.1%} Euclidean → [bold]{told['after']:.1%}[/bold] learned")
-        grid.add_row("", f"[dim]on the training rows{sample}, leave-one-out; for new rows see mahala compare[/dim]")
+        grid.add_row("", f"[dim]on the training rows{sample}, leave-one-out; new rows: mahala compare[/dim]")
     stopped = ", stopped by Ctrl-C" if told["stopped"] == "interrupted" else ""
     grid.add_row("took", f"{told['seconds']:.2g} s{stopped}")
     grid.add_row("state" if state else "model", escape(told["file"]))

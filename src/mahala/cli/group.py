@@ -49,13 +49,19 @@ _OPTIONS = {
     r"\bdrop=\[([^\]]*)\]": r"--drop \1",
     r"\bnew_input=True\b": "--new-input",
     r"^label and drop name": "--label and --drop name",
+    r"\(with items\)": "(with --items)",
+    r"\(n_features\)": "(--features)",
 }
 
 
 def _words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
-    text = str(error) or type(error).__name__
+    return with_options(str(error) or type(error).__name__)
+
+
+def with_options(text: str) -> str:
+    """Replace the arguments that a message of the library names by the options that set them."""
     for argument, option in _OPTIONS.items():
         text = re.sub(argument, option, text)
     return text

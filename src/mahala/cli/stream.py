@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mahala.cli.group import with_options
 from mahala.cli.models import Settings
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def stream(
             for result in results:
                 if isinstance(result, Malformed):
                     malformed += 1
-                    typer.echo(f"line {result.line}: {result.problem}", err=True)
+                    typer.echo(f"line {result.line}: {with_options(result.problem)}", err=True)
                     code = MALFORMED
                     if max_errors is not None and malformed > max_errors:
                         code = INVALID

@@ -6,10 +6,11 @@ import csv
 import importlib
 import io
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -185,6 +186,13 @@ def measure_cells(
         append_cell(path, cell)
         done += 1
         yield done, len(wanted), cell
+
+
+def timed_fit(learner: Any, *given: Any) -> tuple[Any, float]:
+    """Fit a learner and return its metric and the CPU seconds; without a learner, return None and 0."""
+    start = time.process_time()
+    metric = None if learner is None else learner.fit(*given).metric_
+    return metric, time.process_time() - start
 
 
 def _measure(study: Study, dataset: str, method: str, run: int, folder: Folder) -> Cell:

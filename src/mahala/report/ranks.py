@@ -1,4 +1,4 @@
-"""The picture of a comparison over several data sets."""
+"""Critical difference diagrams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mahala.report.plots import COLOURS
 
 
 def critical_difference(comparison: FriedmanResult) -> Figure:
-    """Mean ranks on a line, the best at the left; bars join methods that Nemenyi's test does not tell apart."""
+    """Draw mean ranks on an axis, the best at the left; bars join methods that Nemenyi's test cannot distinguish."""
     order = np.argsort(comparison.ranks, kind="stable")
     ranks = comparison.ranks[order]
     k = len(order)
@@ -54,7 +54,7 @@ def critical_difference(comparison: FriedmanResult) -> Figure:
 
 
 def _groups(ranks: np.ndarray, difference: float) -> list[tuple[int, int]]:
-    """First and last of each widest run of sorted ranks that lie within the difference, runs of one left out.
+    """Return the first and last index of each maximal run of sorted ranks within the difference, except single ranks.
 
     >>> _groups(np.array([1.0, 1.5, 2.2, 4.0]), 1.0)
     [(0, 1), (1, 2)]
