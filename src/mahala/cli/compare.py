@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import platform
 import shlex
 import sys
 from contextlib import ExitStack
@@ -139,12 +138,8 @@ def _page(
     label: str | None,
     folder: Path,
 ) -> str:
-    import numpy as np
-    import scipy
-    import sklearn
-
-    import mahala
     from mahala.evaluation.cross_validation import held_out
+    from mahala.papers.results import versions
     from mahala.report.html import Shown, report
     from mahala.support.validation import class_codes
 
@@ -169,16 +164,9 @@ def _page(
         f"metric = mahala.Metric.load({str(file)!r})",
         "vectors = metric.transform(X)  # their Euclidean distances are the learned distances",
     ]
-    libraries = {"NumPy": np, "SciPy": scipy, "scikit-learn": sklearn}
     measured = {
         "Command": shlex.join(["mahala", *sys.argv[1:]]) if sys.argv[1:2] == ["compare"] else f"mahala compare {data}",
-        "Versions": ", ".join(
-            [
-                f"mahala {mahala.__version__}",
-                *(f"{title} {library.__version__}" for title, library in libraries.items()),
-                f"Python {platform.python_version()}",
-            ]
-        ),
+        "Versions": ", ".join(f"{library} {number}" for library, number in versions().items()),
     }
     return report(board, shown, title=name, saved=_saved(board), commands=commands, measured=measured)
 
@@ -207,21 +195,16 @@ def _write(paths: list[Path], page: str | None, model: Metric, board: Leaderboar
 
 
 def _plain(board: Leaderboard, data: str, paths: list[Path]) -> dict[str, Any]:
+    same = ("classes", "n_neighbors", "folds", "repeats", "scaling", "beats_euclidean", "notes")
     return {
         "data": data,
         "rows": len(board.rows),
         "features": board.n_features,
-        "classes": board.classes,
-        "n_neighbors": board.n_neighbors,
-        "folds": board.folds,
-        "repeats": board.repeats,
-        "scaling": board.scaling,
         "seed": board.random_state,
-        "beats_euclidean": board.beats_euclidean,
+        **{name: getattr(board, name) for name in same},
         "winner": board.winner.name,
         "verdict": board.verdict(),
         "entries": board.table(),
-        "notes": board.notes,
         "files": [str(path) for path in paths],
     }
 

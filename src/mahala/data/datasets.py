@@ -99,7 +99,7 @@ def read_data(
     """Read a table from a file or, if there is no such file, load a data set by name.
 
     The arguments are those of :func:`mahala.read_table`. The tables of this package come before those of the data
-    folder, because they have feature names; their label is known. Other data sets have no columns to name.
+    folder because they have named columns, of which one is the label.
     """
     name = os.fspath(source)
     read = partial(read_table, drop=drop, features=features, n_features=n_features)

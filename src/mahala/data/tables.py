@@ -60,10 +60,7 @@ def read_table(
         ignored, and unknown values of text columns become zeros.
     n_features : number of columns that X must have; shorter svmlight rows are padded with zeros
 
-    Raises
-    ------
-    ValueError : the file cannot be read or has missing or infinite values; the message names the lines, or the rows
-        counted from 0
+    Missing or infinite values raise a ValueError that names the lines, or the rows counted from 0.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory

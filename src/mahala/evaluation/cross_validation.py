@@ -296,30 +296,13 @@ def _ranked(
     tests = {name: corrected_t(own[:, at] - errors[base][:, at], folds, step) for name, own in errors.items()}
     tested = [name for name in tests if name in learned]
     adjusted = dict(zip(tested, holm([tests[name][3] for name in tested]).tolist(), strict=True))
-    entries = []
+    entries, nothing = [], (math.nan, math.nan, math.nan, math.nan)
     for name, own in results.items():
-        numbers = [math.nan] * 6
-        if name in errors:
-            mean, least, most, _ = corrected_t(errors[name][:, at], folds, step)
-            beyond_base = (0.0, 0.0, 0.0) if name == base else tests[name][:3]
-            numbers = [mean, max(least, 0.0), min(most, 1.0), *beyond_base]
-        error, low, high, difference, difference_low, difference_high = numbers
-        entries.append(
-            Entry(
-                name=name,
-                learned=name in learned,
-                errors=errors.get(name, np.empty((0, 0))),
-                error=error,
-                low=low,
-                high=high,
-                difference=difference,
-                difference_low=difference_low,
-                difference_high=difference_high,
-                p_value=adjusted.get(name, math.nan),
-                seconds=float(np.median([measured.seconds for measured in own])),
-                failure=failures[name],
-            )
-        )
+        found = errors.get(name, np.empty((0, 0)))
+        mean, low, high, _ = corrected_t(found[:, at], folds, step) if name in errors else nothing
+        difference = (0.0, 0.0, 0.0) if name == base else tests.get(name, nothing)[:3]
+        measured = adjusted.get(name, math.nan), float(np.median([part.seconds for part in own])), failures[name]
+        entries.append(Entry(name, name in learned, found, mean, max(low, 0.0), min(high, 1.0), *difference, *measured))
     # Rounding must not break a tie with the Euclidean distance, which is simpler.
     return tuple(sorted(entries, key=lambda e: (e.failure is not None, round(e.error, 12), e.learned)))
 

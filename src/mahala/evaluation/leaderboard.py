@@ -18,28 +18,28 @@ class Entry:
     """Result of one learner, or of a Euclidean distance (`learned` is False).
 
     If the learner could not be fitted, `failure` is the error message and the numbers are NaN.
+
+    Attributes
+    ----------
+    errors : k-NN errors, test parts × numbers of neighbours (`neighbor_counts` of the leaderboard)
+    error, low, high : mean error with `n_neighbors` neighbours, and the ends of its 95 % interval
+    difference, difference_low, difference_high : mean error minus that of the best Euclidean distance (negative is
+        better), and the ends of its 95 % interval
+    p_value : p-value of no difference, adjusted for the number of learners (Holm); NaN for Euclidean distances
+    seconds : CPU seconds of a fit, the median over training parts
     """
 
     name: str
     learned: bool
     errors: FloatArray
-    """k-NN errors, test parts × numbers of neighbours (`neighbor_counts`)."""
     error: float
-    """Mean error with `n_neighbors` neighbours."""
     low: float
-    """Lower end of its 95 % interval."""
     high: float
-    """Upper end of its 95 % interval."""
     difference: float
-    """Mean error minus that of the best Euclidean distance; negative is better."""
     difference_low: float
-    """Lower end of the 95 % interval of the difference."""
     difference_high: float
-    """Upper end of the 95 % interval of the difference."""
     p_value: float
-    """p-value of no difference, adjusted for the number of learners (Holm); NaN for Euclidean distances."""
     seconds: float
-    """CPU seconds of a fit, the median over training parts."""
     failure: str | None = None
 
     @property
@@ -55,13 +55,19 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
-    """Result of :func:`mahala.compare`: entries from the lowest error to the highest, then those that failed."""
+    """Result of :func:`mahala.compare`: entries from the lowest error to the highest, then those that failed.
+
+    Attributes
+    ----------
+    neighbor_counts : numbers of neighbours for which errors were measured
+    n_neighbors : the number of neighbours whose error ranks the entries
+    rows : the rows that were compared: all of them, or a sample of a large table
+    notes : sentences about what was done differently than requested
+    """
 
     entries: tuple[Entry, ...]
     neighbor_counts: IndexArray
-    """Numbers of neighbours for which errors were measured."""
     n_neighbors: int
-    """The number of neighbours whose error ranks the entries."""
     folds: int
     repeats: int
     scaling: str
@@ -70,9 +76,7 @@ class Leaderboard:
     n_features: int
     classes: tuple[str, ...]
     rows: IndexArray
-    """The rows that were compared: all of them, or a sample of a large table."""
     notes: tuple[str, ...]
-    """Sentences about what was done differently than requested."""
 
     @property
     def ranked(self) -> tuple[Entry, ...]:

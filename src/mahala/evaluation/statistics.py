@@ -15,26 +15,28 @@ from mahala.support.arrays import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class FriedmanResult:
-    """Result of :func:`friedman_holm`; arrays are in the order of ``methods``."""
+    """Result of :func:`friedman_holm`; arrays are in the order of ``methods``.
+
+    Attributes
+    ----------
+    alpha : significance level of ``critical_difference``
+    ranks : mean rank of each method over the data sets; 1 is the best
+    statistic, p_value : Friedman's chi-square statistic, corrected for ties, and its p-value
+    f_statistic, f_p_value : F statistic of Iman and Davenport, which is less conservative, and its p-value
+    adjusted : Holm-adjusted p-values of all pairs of methods: a symmetric matrix with ones on the diagonal
+    critical_difference : Nemenyi's; mean ranks at least this far apart differ significantly at level ``alpha``
+    """
 
     methods: tuple[str, ...]
     n_datasets: int
     alpha: float
-    """Significance level of ``critical_difference``."""
     ranks: FloatArray
-    """Mean rank of each method over the data sets; 1 is the best."""
     statistic: float
-    """Friedman's chi-square statistic, corrected for ties."""
     p_value: float
-    """p-value of ``statistic``."""
     f_statistic: float
-    """F statistic of Iman and Davenport, which is less conservative."""
     f_p_value: float
-    """p-value of ``f_statistic``."""
     adjusted: FloatArray
-    """Holm-adjusted p-values of all pairs of methods: a symmetric matrix with ones on the diagonal."""
     critical_difference: float
-    """Nemenyi's critical difference: mean ranks at least this far apart differ significantly at level ``alpha``."""
 
 
 def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float = 0.05) -> FriedmanResult:

@@ -22,15 +22,12 @@ from mahala.online.passive_aggressive import PA
 from mahala.papers.study import SECONDS, Folder, Numbers, Published, Quantity, Study, published_table, timed_fit
 from mahala.support.arrays import FloatArray, IndexArray
 
-METHODS = ("Euclidean", "ITML", "PAI+", "PAI-", "PAII+", "PAII-", "PALS+", "PALS-")
 SETTINGS: dict[str, dict[str, Any]] = {
-    "PAI+": {"variant": "I", "psd": "every"},
-    "PAI-": {"variant": "I", "psd": "end"},
-    "PAII+": {"variant": "II", "psd": "every"},
-    "PAII-": {"variant": "II", "psd": "end"},
-    "PALS+": {"variant": "LS", "psd": "every"},
-    "PALS-": {"variant": "LS", "psd": "end"},
+    f"PA{variant}{sign}": {"variant": variant, "psd": psd}
+    for variant in ("I", "II", "LS")
+    for sign, psd in (("+", "every"), ("-", "end"))
 }
+METHODS = ("Euclidean", "ITML", *SETTINGS)
 # As printed in the paper: error (best k), and seconds (standard deviation).
 TABLE_2 = {
     "soyS": "0.158(1) 0.119(2) 0.133(14) 0.125(13) 0.136(12) 0.121(15) 0.125(9) 0.126(12)",

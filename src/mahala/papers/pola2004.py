@@ -51,24 +51,12 @@ TWO = """
 ..#.........
 ..########..
 ............"""
-FIVE = """
-............
-..########..
-..#.........
-..#.........
-..#.........
-..#.........
-..########..
-.........#..
-.........#..
-.........#..
-..########..
-............"""
 
 
 def prototypes() -> FloatArray:
-    """Return the images of 2 and 5, with 1 for ink and 0 for paper."""
-    return np.array([[[mark == "#" for mark in line] for line in text.split()] for text in (TWO, FIVE)], dtype=float)
+    """Return the images of 2 and of 5, its mirror image, with 1 for ink and 0 for paper."""
+    two = np.array([[mark == "#" for mark in line] for line in TWO.split()], dtype=float)
+    return np.array([two, two[:, ::-1]])
 
 
 def noisy_images(run: int) -> tuple[FloatArray, IndexArray]:

@@ -156,6 +156,11 @@ class Origin(NamedTuple):
         return f"`{self.command}` · {minutes} min {seconds} s · {versions}"
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries."""
+    return {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
 def read_origin(path: Path) -> Origin | None:
     """Read what `record_origin` wrote; None if there is no such file."""
     return Origin(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
@@ -164,8 +169,7 @@ def read_origin(path: Path) -> Origin | None:
 def record_origin(path: Path, command: str, seconds: float) -> None:
     """Write how cells were measured, and add the seconds to those of earlier commands."""
     before = read_origin(path)
-    versions = {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
-    origin = Origin(command, versions, seconds + (0.0 if before is None else before.seconds))
+    origin = Origin(command, versions(), seconds + (0.0 if before is None else before.seconds))
     with whole_file(path) as temporary:
         temporary.write_text(json.dumps(origin._asdict(), indent=1) + "\n", encoding="utf-8")
 

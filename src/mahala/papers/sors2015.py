@@ -267,13 +267,10 @@ FIGURE1 = replace(
     draw=partial(_panels, "map", "triplets", "MAP, per cent"),
 )
 FIGURE2 = replace(
-    TABLE2,
+    FIGURE1,
     name="figure2",
     title="SORS 2015, Figure 2: precision among the first k",
-    quantities=(),
-    methods=SIMILARITIES,
-    runs=1,
-    left_out=frozenset({TOO_LONG}),
+    measure=TABLE2.measure,
     draw=partial(_panels, "precision", "k", "precision"),
     cells_of="table2",
 )
@@ -285,25 +282,21 @@ FIGURE3 = replace(
     cells_of="figure1",
 )
 FIGURE4 = replace(
-    TABLE2,
+    FIGURE1,
     name="figure4",
     title="SORS 2015, Figure 4: CPU seconds of as many queries against as many items",
     quantities=(replace(SPARSITY, published={}),),
     datasets=("bbc",),
-    methods=SIMILARITIES,
-    runs=1,
     measure=partial(_measure_queries, N_TRIPLETS, SIZES),
     left_out=frozenset(),
     draw=partial(_panels, "seconds", "queries and items", "CPU seconds"),
 )
 FIGURE5 = replace(
-    TABLE2,
+    FIGURE1,
     name="figure5",
     title="SORS 2015, Figure 5: MAP against zeros in M, caltech10_surf",
     quantities=(replace(MAP, published={}, better=None), replace(SPARSITY, published={})),
     datasets=LAMBDAS,
-    methods=SIMILARITIES,
-    runs=1,
     measure=partial(_measure_trade_off, N_TRIPLETS),
     left_out=frozenset(product(LAMBDAS[1:], ("OASIS", "AROMA"))),
     axis="λ",

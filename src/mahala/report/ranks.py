@@ -41,11 +41,8 @@ def critical_difference(comparison: FriedmanResult) -> Figure:
         height = depth + (at if left else k - 1 - at)
         edge = 0.7 if left else k + 0.3
         axes.plot([ranks[at], ranks[at], edge], [0, height, height], color="#888888", linewidth=0.9)
-        text = (
-            f"{comparison.methods[method]}  {ranks[at]:.2f}"
-            if left
-            else f"{ranks[at]:.2f}  {comparison.methods[method]}"
-        )
+        parts = [comparison.methods[method], f"{ranks[at]:.2f}"]
+        text = "  ".join(parts if left else reversed(parts))
         axes.text(edge - 0.05 if left else edge + 0.05, height, text, ha="right" if left else "left", va="center")
     for number, (first, last) in enumerate(groups):
         height = 0.45 + 0.28 * number

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class Update(Protocol):
-    """Redraw a bar: the number done, a short text and, once known, the total."""
-
-    def __call__(self, done: int, text: str, total: int | None = None) -> None: ...
-
-
+# Redraws a bar: the number done, a short text and the total.
+Update = Callable[[int, str, int], None]
 # The bars on the terminal, and those of online learners by the learner's id.
 _shown: ContextVar[tuple[Progress, dict[int, TaskID]] | None] = ContextVar("_shown", default=None)
 
@@ -43,7 +39,7 @@ def show_progress() -> Iterator[None]:
 def task_bar(name: str, shown: bool) -> Iterator[Update]:
     """Yield a function that draws a progress bar, or does nothing unless `shown`."""
     if not shown:
-        yield lambda done, text, total=None: None
+        yield lambda done, text, total: None
         return
     with _bars() as bars:
         yield _update(bars, name)
@@ -95,4 +91,4 @@ def _bars() -> Iterator[Progress]:
 
 def _update(bars: Progress, name: str) -> Update:
     task = bars.add_task(name, total=None, text="")
-    return lambda done, text, total=None: bars.update(task, completed=done, text=text, total=total)
+    return lambda done, text, total: bars.update(task, completed=done, text=text, total=total)
