@@ -31,7 +31,7 @@ def fit(
     settings: Settings = None,
     scaling: Annotated[
         Literal["standard", "none"] | None,
-        typer.Option(help="Divide features by their standard deviation; default: unless sparse or bilinear."),
+        typer.Option(help="Divide features by their standard deviation; default: standard unless sparse or bilinear."),
     ] = None,
     drop: Drop = None,
     state: Annotated[bool, typer.Option("--state", help="Save the learner, to learn more later; no scaling.")] = False,
@@ -52,6 +52,7 @@ def fit(
 
         mahala fit clicks.npz --learner oasis --state --output state.safetensors
     """
+    import numpy as np
     from sklearn.utils import get_tags
 
     from mahala.data.datasets import read_data
@@ -79,7 +80,7 @@ def fit(
     told = _summary(chosen, metric, table, X) | {"scaling": how, "seconds": seconds, "file": str(output)}
     if state:
         if table.feature_names is not None:
-            chosen.feature_names_in_ = _names(table)
+            chosen.feature_names_in_ = np.array(table.feature_names, dtype=object)
         chosen.save(output)
     else:
         replace(metric, scales=None if how == "none" else scales).save(output)
@@ -106,12 +107,6 @@ def _scaling(
     if asked is not None:
         return asked
     return "none" if bilinear or state or is_sparse(table.X) else "standard"
-
-
-def _names(table: Table) -> Any:
-    import numpy as np
-
-    return np.array(table.feature_names, dtype=object)
 
 
 def _summary(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str, Any]:

@@ -172,21 +172,17 @@ def _errors(problem: str, method: str, run: int, folder: Path | None) -> dict[in
     if method == "RCA PCA-40":
         pca = PCA(n_components=40, random_state=run).fit(X)
         X, X_test = pca.transform(X), pca.transform(X_test)
+    pairs = partial(Pairs.from_labels, X, y, N_PAIRS, random_state=run)  # those that POLA draws
     metrics: dict[str, Callable[[], Metric | None]] = {
         "Euclidean": lambda: None,
         "POLA": lambda: _pola(problem, run, folder),
-        "RCA": lambda: RCA().fit(_pairs(X, y, run)).metric_,
-        "RCA PCA-40": lambda: RCA().fit(_pairs(X, y, run)).metric_,
+        "RCA": lambda: RCA().fit(pairs()).metric_,
+        "RCA PCA-40": lambda: RCA().fit(pairs()).metric_,
         "FDA": lambda: LDA(n_components=1).fit(X, y).metric_,
         "POLA 1": lambda: _pola(problem, run, folder).truncate(1),
     }
     found = knn_error(metrics[method](), X, y, X_test, y_test, n_neighbors=NEIGHBORS)
     return {k: 100.0 * found.at(k) for k in NEIGHBORS}
-
-
-def _pairs(X: FloatArray, y: IndexArray, run: int) -> Pairs:
-    """Return the pairs that POLA draws."""
-    return Pairs.from_labels(X, y, N_PAIRS, random_state=run)
 
 
 def _measure_digits(problems: Sequence[str], dataset: str, method: str, run: int, folder: Folder) -> Numbers:
