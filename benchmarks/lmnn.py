@@ -101,7 +101,7 @@ def mnist(path: str, max_iter: int, console: Console) -> None:
         f"{learner.objective_:.0f} after the last"
     )
     for name, metric in (("Euclidean", None), ("LMNN", learner.metric_)):
-        error = knn_error(metric, X, y, tested, truth, k=3).error[-1]
+        error = knn_error(metric, X, y, tested, truth, n_neighbors=3).error[-1]
         console.print(f"3-NN error on the 10,000 test rows, {name}: {100 * error:.2f} %")
 
 
@@ -119,7 +119,9 @@ def errors(folder: str, console: Console) -> None:
         for seed in range(10):
             train, test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
             metrics = None, LMNN().fit(train, y_train).metric_
-            found.append([knn_error(metric, train, y_train, test, y_test, k=3).error[-1] for metric in metrics])
+            found.append(
+                [knn_error(metric, train, y_train, test, y_test, n_neighbors=3).error[-1] for metric in metrics]
+            )
         mean, deviation = 100 * np.mean(found, axis=0), 100 * np.std(found, axis=0, ddof=1)
         table.add_row(name, *(f"{m:.2f} ± {s:.2f} %" for m, s in zip(mean, deviation, strict=True)))
     console.print(table)

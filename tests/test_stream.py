@@ -190,7 +190,7 @@ def test_another_input_in_the_middle_of_one_is_refused(path):
     before = path.read_bytes()
     for given_lines in (others, [], lines[1:]):
         stream = Stream(path)
-        with pytest.raises(ValueError, match=r"line 1.*--new-input"):
+        with pytest.raises(ValueError, match=r"line 1.*new_input=True"):
             stream.learn(given_lines)
         stream.save()
         assert path.read_bytes() == before
@@ -307,7 +307,7 @@ def test_nothing_is_written_before_something_is_learned(path):
 
 
 def test_options_that_make_no_sense(path, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"state.safetensors is not there yet: name a learner"):
+    with pytest.raises(FileNotFoundError, match=r"no model file .*state.safetensors: give a learner"):
         Stream(path)
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
         Stream(tmp_path / "nowhere" / "state", fresh("PA-"))
@@ -341,7 +341,7 @@ def test_a_damaged_position_is_refused(wrong, path):
     stream, _ = learn_all(path, lines_of("PA-", 3), fresh("PA-"))
     header, arrays = stream.learner.to_parts()
     mahala.support.model_files.write_model(path, "learner", arrays, header | {"stream": wrong})
-    with pytest.raises(mahala.ModelFileError, match="does not say how far it has read"):
+    with pytest.raises(mahala.ModelFileError, match="has a damaged position"):
         Stream(path)
 
 
@@ -362,8 +362,8 @@ BAD_PAIRS = {
     b'{"x": [1, 2, true, 4, 5], "x2": [1, 2, 3, 4, 5], "similar": true}': "x[2] must be a number, got true",
     b'{"x": [1, 2, [3], 4, 5], "x2": [1, 2, 3, 4, 5], "similar": true}': "x[2] must be a number, got [3]",
     b'{"x": [1, 2, 3, 4, null], "x2": [1, 2, 3, 4, 5], "similar": true}': "x[4] must be a number, got null",
-    b'{"x": "1", "x2": [1, 2, 3, 4, 5], "similar": true}': '(with --items) a row number, got "1"',
-    b'{"x": 7, "x2": [1, 2, 3, 4, 5], "similar": true}': "(with --items) a row number, got 7",
+    b'{"x": "1", "x2": [1, 2, 3, 4, 5], "similar": true}': '(with items) a row number, got "1"',
+    b'{"x": 7, "x2": [1, 2, 3, 4, 5], "similar": true}': "(with items) a row number, got 7",
     b'{"x": [1, 2, 3, 4, 5], "x2": [1, 2, 3, 4, 5], "similar": 1}': "similar must be true or false, got 1",
     b'{"x": [1], "x": [2], "similar": true}': 'the key "x" must not stand twice',
     b'{"x": {"1": 1, "1": 2}, "x2": {}, "similar": true}': 'the key "1" must not stand twice',
@@ -407,7 +407,7 @@ def test_the_first_line_says_how_many_features_there_are(path):
     _, results = learn_all(path, [bad, unknown, good, longer, unknown], fresh("PA-"))
     assert [getattr(result, "problem", None) for result in results] == [
         "x has 2 numbers and x2 3; they must have the same number",
-        "x names its features, but not how many there are: give their number (--features)",
+        "x names its features, but not how many there are: give their number (n_features)",
         None,
         "x must have 2 numbers, got 3",
         None,

@@ -1,4 +1,4 @@
-"""Learning from a stream of lines, one JSON object a comparison, with a model file that knows how far it has read."""
+"""Learn from a stream of JSON lines, with a model file that stores the position in the stream."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from mahala.online.rdml import RDML
 from mahala.support.model_files import ModelFileError, header_value, number_value, read_model, write_model
 from mahala.support.validation import check_count, check_tolerance
 
-# Lines by which an input is known again.
+# Number of lines by which an input is recognised.
 HEAD = 100
-# Bytes read at a time: what stands in a pipe is taken at once, and a signal need not wait for long.
+# Bytes read at a time: enough to empty a pipe, and few enough to react to a signal soon.
 BLOCK = 2**16
-# Parameters that do not tell one model from another.
+# Parameters in which a learner may differ from the saved one.
 _FREE = ("record", "random_state")
 
 
 class Readable(Protocol):
-    """A binary file: read1 gives what there is, at most so many bytes, and waits only where there is nothing."""
+    """A binary file with read1, which returns at most `size` available bytes and blocks only if there are none."""
 
     def read1(self, size: int, /) -> bytes: ...
 
 
 def read_lines(file: Readable) -> Iterator[bytes]:
-    """The lines of a file with their newlines, each as soon as it is there.
+    """Yield the lines of a file with their newlines, each as soon as it is available.
 
     >>> import io
     >>> list(read_lines(io.BytesIO(b"1\\n\\r2")))
@@ -58,12 +58,12 @@ def _read_block(file: Readable) -> bytes:
     try:
         return file.read1(BLOCK)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"the input cannot be read on, as it is no whole gzip file: {error}") from error
+        raise ValueError(f"the input is not a complete gzip file: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A line that was learned from: whether it was predicted rightly before, and what there is to say of it."""
+    """A line that was learned from: whether it had been predicted correctly, and the record to print."""
 
     line: int
     right: bool
@@ -72,7 +72,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A line that nothing could be learned from; the model is as it was."""
+    """A line that could not be used; the model is unchanged."""
 
     line: int
     problem: str
@@ -80,10 +80,10 @@ class Malformed:
 
 @dataclass(frozen=True)
 class Position:
-    """How far an input has been read, and what it is known by.
+    """Position in an input, with digests by which the input is recognised.
 
-    `digest` is one of all lines up to here; `head` has those of the lines up to each of the first hundred, so
-    that another input is told by its first line that differs. `ended` says whether there were no more lines.
+    `digest` is the digest of all lines read; `head` holds the digest up to each of the first hundred lines, so that
+    the first different line of another input is known. `ended` tells whether the end of the input was reached.
     """
 
     lines: int = 0
@@ -93,7 +93,7 @@ class Position:
 
     @classmethod
     def of(cls, header: dict[str, Any]) -> Position:
-        """What a model file says of itself."""
+        """Read the position from the header of a model file."""
         head: list[str] = header_value(header, "head", list)
         self = cls(
             lines=int(number_value(header, "lines", least=0.0)),
@@ -107,7 +107,7 @@ class Position:
 
 
 class _Progress:
-    """A position that moves."""
+    """The position while lines are read."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -116,7 +116,7 @@ class _Progress:
         self._digest = hashlib.sha256()
 
     def add(self, line: bytes) -> None:
-        # Without its end: the last line may get one later.
+        # Without the newline, which the last line may get later.
         self._digest.update(line.rstrip(b"\r\n") + b"\n")
         self.lines += 1
         if self.lines <= HEAD:
@@ -127,18 +127,19 @@ class _Progress:
 
 
 class Stream:
-    """A learner at `path` that goes on from the first line that it has not learned from yet.
+    """Online learner that resumes where it stopped: its model file also stores the position in the input.
+
+    Lines are processed one by one, so the model does not depend on when they arrive or where a run was interrupted.
 
     Parameters
     ----------
     path : the model file, which holds the learner and the position in its input; written by `save`
-    learner : an online learner to begin with where there is no file; where there is one it must be the same
-    items : rows that a point may name by number: an array, a memory map or CSR
-    n_features : of the points, where the model is new; points that are given as {feature: value} need it
-    new_input : learn from the first line, whatever the file says of its input
-    every, seconds : a save is `due` after so many lines or so much time
-
-    Lines are learned from one by one, so that the model does not depend on when they came or where a run was stopped.
+    learner : an online learner to start with if there is no model file; otherwise it must equal the saved one, or
+        be None
+    items : rows to which points may refer by number: an array, a memory map or CSR
+    n_features : number of features of a new model; required if points are given as {feature: value}
+    new_input : learn from the first line, regardless of the stored position
+    every, seconds : a save is `due` after this many lines or this much time
 
     >>> import tempfile, mahala
     >>> path = tempfile.mkdtemp() + "/state.safetensors"
@@ -174,11 +175,11 @@ class Stream:
         self.new_input = new_input
         self.every = every
         self.seconds = seconds
-        self.skipped = 0  # lines at the beginning that had been learned from before
-        self.began_anew = False  # whether the lines are others than those that the file had been read to the end of
+        self.skipped = 0  # lines at the start of the input that had been learned from before
+        self.began_anew = False  # whether this is a new input, after another one was read to its end
         self._saved = Position()
-        self._saved_line = 0  # in this input
-        self._is_known = False  # whether that position is one in this input
+        self._saved_line = 0  # line of the last save in this input
+        self._is_known = False  # whether the saved position is one in this input
         self._saved_at = time.monotonic()
         self._progress = _Progress()
         self.learner: Any = _check_online(self._open(learner))
@@ -195,10 +196,10 @@ class Stream:
     def _open(self, learner: Any) -> Any:
         if not os.path.exists(self.path):
             if learner is None:
-                raise FileNotFoundError(f"{self.path} is not there yet: name a learner to begin with")
+                raise FileNotFoundError(f"there is no model file {self.path}: give a learner to start with")
             folder = os.path.dirname(self.path) or "."
             if not os.path.isdir(folder):
-                raise FileNotFoundError(f"{self.path} cannot be written, as there is no folder {folder}")
+                raise FileNotFoundError(f"{self.path} cannot be written because there is no folder {folder}")
             return learner
         known = load_learner(self.path)
         header, _ = read_model(self.path, "learner")
@@ -206,18 +207,18 @@ class Stream:
             try:
                 self._saved = Position.of(header_value(header, "stream", dict))
             except ModelFileError as error:
-                raise ModelFileError(f"{self.path} does not say how far it has read: {error}") from None
+                raise ModelFileError(f"{self.path} has a damaged position: {error}") from None
         if learner is not None:
             _check_same(self.path, known, learner)
         return known
 
     def learn(self, lines: Iterable[bytes]) -> Iterator[Learned | Malformed]:
-        """What became of each line that is new; blank lines are passed over, but counted.
+        """Learn from the new lines, and yield a result for each; blank lines are counted but yield nothing.
 
-        The lines are those of a binary file, with the newlines at their ends. Those that were learned from before are
-        read and skipped at once. A result is made when it is asked for, and `save` may be called between any two. A
-        malformed line counts as read when the next result is asked for; one at the very end without a newline may
-        still be being written, and does not count.
+        The lines are those of a binary file, including newlines. Lines that were learned from before are skipped
+        immediately. Results are computed on demand, and `save` may be called between any two of them. A malformed
+        line counts as read once the next result is requested; a malformed last line without a newline does not
+        count, because it may be incomplete.
         """
         unread = self._unread(iter(lines))
         self._saved_line = self._progress.lines
@@ -225,15 +226,15 @@ class Stream:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to save."""
+        """Whether `every` lines or `seconds` have passed since the last save."""
         return (
             self._progress.lines - self._saved_line >= self.every or time.monotonic() - self._saved_at >= self.seconds
         )
 
     def save(self) -> bool:
-        """Write model and position in one step, unless nothing has changed; returns whether it was written.
+        """Write model and position together if anything changed; return whether the file was written.
 
-        The position in another input is kept once something was learned from that.
+        The position in a new input is saved once something was learned from it.
         """
         position, steps = self._progress.position(), getattr(self.learner, "n_steps_", 0)
         changed = steps > self._saved_steps or (self._is_known and position != self._saved)
@@ -246,13 +247,13 @@ class Stream:
         return changed
 
     def _unread(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """The lines after those that the model has learned from, or all where they are another input's."""
+        """Return the lines that the model has not learned from: the rest, or all if this is a new input."""
         known = self._progress.position() if self._progress.lines else self._saved
         self._progress, progress = _Progress(), _Progress()
         self._is_known = False
         if known.lines == 0 or self.new_input:
             return lines
-        refusal = f"or learn from it all the same, from its first line, as a new input (--new-input): {self.path}"
+        refusal = f"or pass new_input=True to learn from its first line as a new input: {self.path}"
         first: list[bytes] = []
         for line in lines:
             progress.add(line)
@@ -261,22 +262,22 @@ class Stream:
                 if progress.head[-1] != known.head[progress.lines - 1]:
                     if not known.ended:
                         raise ValueError(
-                            f"the input is another than the one that was read up to line {known.lines}, but not to its "
-                            f"end: line {progress.lines} differs; go on with that one, {refusal}"
+                            f"the input differs in line {progress.lines} from the one that was read up to line "
+                            f"{known.lines}, but not to its end; continue with that one, {refusal}"
                         )
                     self.began_anew = True
                     return chain(first, lines)
             if progress.lines == known.lines:
                 if progress.position().digest != known.digest:
                     raise ValueError(
-                        f"the input was changed before line {known.lines}, up to which it has been learned from; give "
-                        f"it as it was, {refusal}"
+                        f"the input was changed before line {known.lines}, up to which it has been read; give the "
+                        f"original, {refusal}"
                     )
                 self._progress, self.skipped, self._is_known = progress, known.lines, True
                 return lines
         if progress.lines or not known.ended:
             raise ValueError(
-                f"the input ends after {progress.lines} lines, but it had been learned from up to line {known.lines}; "
+                f"the input ends after {progress.lines} lines, but it had been read up to line {known.lines}; "
                 f"give all of it, {refusal}"
             )
         return lines
@@ -302,7 +303,7 @@ class Stream:
         self._progress.ended = True
 
     def _step(self, comparison: Pairs | Triplets) -> dict[str, Any]:
-        """Learn from one comparison; what was predicted before, and whether that was right."""
+        """Learn from one comparison; return what had been predicted, and whether that was right."""
         self.learner.partial_fit(comparison)
         self._reader.widths = self._widths()
         y, p, predicted = self.learner._last_step
@@ -313,9 +314,9 @@ class Stream:
         return result | ({"margin": margin} if math.isfinite(margin) else {})
 
     def _margin(self, p: float, y: int) -> float:
-        """Threshold minus squared distance, or the difference of similarities, before a step with the loss p."""
+        """Return threshold minus squared distance, or the difference of similarities, before a step with loss p."""
         if isinstance(self.learner, LEGO):
-            return math.nan  # its loss is how far off the distance is, not to which side
+            return math.nan  # its loss has no sign
         return 0.0 - y * p if isinstance(self.learner, RDML) else 0.0 + y * (1.0 - p)
 
     def _widths(self) -> tuple[int, int]:
@@ -326,16 +327,16 @@ class Stream:
 def _check_online(learner: Any) -> OnlineLearner:
     if not isinstance(learner, OnlineLearner):
         raise TypeError(
-            f"{type(learner).__name__} does not learn from one comparison at a time; give an online learner, for "
-            "instance PA for pairs or OASIS for triplets"
+            f"{type(learner).__name__} does not learn from one comparison at a time; give an online learner, "
+            "such as PA for pairs or OASIS for triplets"
         )
     return learner
 
 
 def _check_same(path: str, known: Any, learner: Any) -> None:
-    """Refuses a learner to begin with that is another than the one that there is."""
+    """Raise ValueError if the learner differs from the saved one."""
     ours, theirs = type(known).__name__, type(learner).__name__
-    advice = f"name another file, or no learner to go on with the {ours} as it is"
+    advice = f"use another file, or omit the learner to continue with the saved {ours}"
     if ours != theirs:
         raise ValueError(f"{path} holds a {ours}, not a {theirs}: {advice}")
     wanted = learner.get_params(deep=False)

@@ -46,7 +46,7 @@ def test_a_model_for_raw_rows(tmp_path, table):
     expected = {"learner": "PA", "rows": 90, "classes": 3, "features": 7, "scaling": "standard", "file": str(out)}
     assert expected.items() <= told.items()
     assert told["rank"] == metric.n_components
-    assert told["before"] == mahala.knn_error(None, scaled, y, k=3).at(3)
+    assert told["before"] == mahala.knn_error(None, scaled, y, n_neighbors=3).at(3)
     assert told["after"] == pytest.approx(1 - learner.score(scaled, y))
 
 
@@ -140,7 +140,7 @@ def test_ctrl_c(tmp_path, table, monkeypatch, learner):
     [
         (["--label", "klass", "--drop", "id"], "label names the column 'klass', which .*did you mean 'class'"),
         (["--label", "class"], "column 'id' is text with 90 different values.*--drop 'id'"),
-        (["--drop", "id"], "--label must name the column of labels, which PA learns from"),
+        (["--drop", "id"], "--label must name the column of labels, from which PA learns"),
         (["--label", "class", "--drop", "id", "--learner", "paa"], "--learner is 'paa'"),
         (["--label", "class", "--drop", "id", "--set", "C=-1"], "^error: C must be .* a positive number, got -1"),
         (["--label", "class", "--drop", "id", "--set", "D=1"], "PA has no parameter 'D'"),
@@ -175,3 +175,16 @@ def test_outputs_are_checked_before_the_fit(tmp_path, table):
 def test_help_has_examples():
     result = run("--help")
     assert "mahala fit wine.csv --label maker" in result.stdout
+
+
+def test_every_command_takes_the_tables_of_the_package(tmp_path):
+    out = tmp_path / "m.safetensors"
+    assert run("balance", "--learner", "rca", "--output", out).exit_code == 0
+    for arguments in (
+        ["transform", "balance", "--output", tmp_path / "rows.csv"],
+        ["search", "balance", "--row", 3],
+        ["explain", "balance", 0, 1],
+    ):
+        result = CliRunner().invoke(app, [*map(str, arguments), "--model", str(out)])
+        assert result.exit_code == 0, result.output
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 626

@@ -35,7 +35,7 @@ def failing(error):
         (ValueError("C must be positive, got -1"), 2, "error: C must be positive, got -1\n"),
         (FileNotFoundError(2, "No such file or directory", "x.csv"), 2, "error: x.csv: No such file or directory\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
-        (ZeroDivisionError("by zero"), 1, "error: ZeroDivisionError: by zero; --debug shows where it comes from\n"),
+        (ZeroDivisionError("by zero"), 1, "error: ZeroDivisionError: by zero; use --debug to show the traceback\n"),
         (MemoryError(), 2, "error: MemoryError\n"),
     ],
 )

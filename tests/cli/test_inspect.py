@@ -54,7 +54,7 @@ def test_a_metric(tmp_path):
         "squared distances up to 2 count as similar",
         "Leading eigenvalues",
         "b[0] 4 ████",
-        "of scaled features",
+        "diagonal of M, scaled features",
     ):
         assert words in shown
 
@@ -74,7 +74,7 @@ def test_online_state(tmp_path, labelled):
     told = run(path, "--json")
     assert (told["holds"], told["comparisons"], told["updates"]) == ("learner", 40, learner.n_updates_)
     assert told["mistakes"] == learner.n_mistakes_
-    assert "the whole state of a learner" in run(path)
+    assert "holds a learner of a Mahalanobis distance" in run(path)
     assert f"40 comparisons, {learner.n_updates_} updates" in run(path)
 
 

@@ -90,7 +90,7 @@ def test_without_a_paper_all_are_listed():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing1999"], "PAPER must be one of"),
+        (["nothing1999"], "paper must be one of"),
         (["gml2014", "--table", "9"], "--table or --figure must name some of"),
         (["gml2014", "--table", "2", "--datasets", "moon"], "--datasets of table2 must name some of"),
         (["gml2014", "--table", "2", "--methods", "magic"], "--methods of table2 must name some of"),
@@ -133,7 +133,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_nothing_to_show_yet(tmp_path):
     result = mahala("gml2014", "--table", "2", "--show", "--output", str(tmp_path))
     assert result.exit_code == 0
-    assert "Nothing has been measured" in result.stderr
+    assert "has no results yet" in result.stderr
 
 
 def test_help_is_light():

@@ -86,7 +86,7 @@ def test_table_and_csv(files):
     shown = run(*base, "--label", "kind").stdout
     assert all(word in shown for word in ("query", "rank", "item", "label", "distance"))
     result = run(*base, "--label", "kind", "--output", folder / "o.csv")
-    assert "The results of 4 queries are in" in result.stdout
+    assert "Wrote the results of 4 queries to" in result.stdout
     lines = (folder / "o.csv").read_text().splitlines()
     assert lines[0] == "query,rank,row,label,distance"
     assert len(lines) == 9
@@ -119,7 +119,7 @@ def test_what_is_wrong_is_said(files):
     np.save(folder / "wide.npy", np.ones((2, 5)))
     (folder / "one.csv").write_text("a,b,c\n1,2,3\n")
     for arguments, words in (
-        (base, "give either --queries, a table, or --row"),
+        (base, "give either --queries (a table) or --row"),
         ((*base, "--row", 0, "--queries", folder / "queries.npy"), "give either --queries"),
         ((*base, "--row", 30), "--row must be a row number from 0 to 29, got 30"),
         ((*base, "--row", -1), "--row must be a row number from 0 to 29, got -1"),

@@ -38,7 +38,7 @@ def test_distances_are_the_learned_ones(files, output):
     labelled = not output.endswith(".npy")
     result = run(folder, "t.csv", output, *(["--label", "kind"] if labelled else []))
     assert result.exit_code == 0, result.output
-    assert result.stdout == f"3 rows of 2 columns are in {folder / output}\n"
+    assert result.stdout == f"Wrote 3 rows with 2 columns to {folder / output}\n"
     label = "kind" if not output.endswith(("npy", "npz")) else None
     table = read_table(folder / output, label=label)
     np.testing.assert_allclose(cdist(table.X, table.X), metric.pairwise(ROWS), rtol=1e-12)
@@ -65,7 +65,7 @@ def test_sparse_queries(tmp_path, output):
     X = sp.random_array((4, 6), density=0.5, format="csr", rng=np.random.default_rng(1))
     np.savez(tmp_path / "t.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape)
     result = run(tmp_path, "t.npz", output)
-    assert "4 queries of 6 columns" in result.stdout
+    assert "4 queries with 6 columns" in result.stdout
     found = read_table(tmp_path / output).X
     assert sp.issparse(found) == (output == "o.npz")
     np.testing.assert_allclose(found.toarray() if sp.issparse(found) else found, (X @ M).toarray(), rtol=1e-12)
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said(files):
         ("less.csv", "o.npy", [], "the model needs the feature 'b'"),
         ("none.csv", "o.npy", [], "none.csv: No such file or directory"),
         ("t.csv", "o.xlsx", [], "--output must end in .npy, .npz, .csv, .parquet"),
-        ("t.csv", "o.npy", ["--label", "kind"], "--label does not go with an .npy file"),
+        ("t.csv", "o.npy", ["--label", "kind"], "--label cannot be used with .npy"),
         ("t.csv", "o.csv", ["--label", "kin"], "did you mean 'kind'?"),
         ("t.csv", "no/o.csv", [], "there is no folder"),
     ):

@@ -65,7 +65,7 @@ def test_float32_stays():
 
 def test_refusals():
     with pytest.raises(ValueError, match="scaling must be 'none' or 'standard'"):
-        feature_scales([[1.0]], "huge")
+        feature_scales(np.array([[1.0]]), "huge")
     for wrong, message in (([1.0], "scales must be 2 numbers"), ([1.0, 0.0], "positive"), ([1.0, np.inf], "finite")):
         with pytest.raises(ValueError, match=message):
             Metric(np.eye(2), scales=np.array(wrong))
@@ -74,4 +74,4 @@ def test_refusals():
 
 
 def test_none_changes_nothing():
-    assert (feature_scales([[1.0, 2.0], [3.0, 9.0]], "none") == 1.0).all()
+    assert (feature_scales(np.array([[1.0, 2.0], [3.0, 9.0]]), "none") == 1.0).all()

@@ -1,4 +1,4 @@
-"""Tables from files of every format."""
+"""Tables from CSV and Parquet files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import numpy as np
 import pandas
 import polars
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import dump_svmlight_file
 
 from mahala.data.tables import _from_array, read_table
 
@@ -106,15 +104,15 @@ def test_features_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
-        ("", {}, r"t\.csv is empty: it should have a line of column names"),
+        ("", {}, r"t\.csv is empty: it must have a line of column names"),
         ("\n\n", {}, "is empty"),
         ("a,b\n", {}, "has column names, but no rows"),
-        ("1,2.5\n3,4\n", {}, r"should begin with a line of column names, but its first line is all numbers: 1,2\.5"),
+        ("1,2.5\n3,4\n", {}, r"must begin with a line of column names, but its first line holds only numbers: 1,2\.5"),
         ("a,b,a\n1,2,3\n", {}, "2 columns named 'a'"),
         ("a,b\n1,2\n3\n", {}, "line 3 has 1 fields, but there are 2 columns"),
         ('a,b\n"1\n",2\n3,4,5\n', {}, "line 4 has 3 fields"),
-        ('a,b\n1,"2\n3,4\n', {}, "cannot be read from line 2 on: unexpected end of data"),
-        (",b\n1,2\n", {}, "column 1 has no name: name it, or leave it out with --drop ''"),
+        ('a,b\n1,"2\n3,4\n', {}, "cannot be read beyond line 2: unexpected end of data"),
+        (",b\n1,2\n", {}, r"column 1 has no name: name it, or leave it out with drop=\[''\]"),
         (
             WINE,
             {"label": "Maker"},
@@ -123,7 +121,7 @@ def test_features_round_trip(tmp_path):
         (WINE, {"drop": ["zzz"]}, "drop names the column 'zzz', which .* does not have; its columns are alcohol, colo"),
         (WINE, {"drop": ["alcohol", "colour", "old"], "label": "maker"}, "no columns left"),
         (WINE, {"features": ("alcohol", "sugar")}, "the model needs the feature 'sugar', which .* does not have"),
-        (WINE, {"features": ("colour",)}, "column 'colour' is text, but the model knows it as numbers"),
+        (WINE, {"features": ("colour",)}, "column 'colour' is text, but the model was fitted with numbers"),
         (WINE, {"label": "maker", "n_features": 9}, "rows of 4 features, but the model compares rows of 9"),
         ("a,a=x\nx,1\nx,2\n", {}, "two features named 'a=x'"),
         (
@@ -140,9 +138,9 @@ def test_features_round_trip(tmp_path):
             {},
             "'a' is text with 51 different values in 102 rows, prob",
         ),
-        ("a\nx\ny\n", {}, "'a' is text with 2 different values in 2 rows.*--drop 'a'"),
+        ("a\nx\ny\n", {}, r"'a' is text with 2 different values in 2 rows.*drop=\['a'\]"),
         ("a;b\n1,5;2\n2;3\n1,5;2\n", {}, r"'a' has numbers with a comma \('1,5'\): write a decimal point"),
-        ("a\n1\n2\n3x\n4\n", {}, r"'a' has 1 values that are no numbers \(line 4\), such as '3x'"),
+        ("a\n1\n2\n3x\n4\n", {}, r"'a' has 1 values that are not numbers \(line 4\), such as '3x'"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, text, options, words):
@@ -154,7 +152,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_table(tmp_path / "no.csv")
     for name in ("t.xlsx", "t", "t.npy.gz"):
-        with pytest.raises(ValueError, match=r"files that are read: \.csv, \.tsv"):
+        with pytest.raises(ValueError, match=r"supported are \.csv, \.tsv"):
             read_table(written(tmp_path, "x", name))
     (tmp_path / "latin.csv").write_bytes("a,b\nMünchen,2\n".encode("latin-1"))
     with pytest.raises(ValueError, match="not text in UTF-8"):
@@ -162,7 +160,7 @@ def test_files_that_cannot_be_read(tmp_path):
     whole = gzip.compress(WINE.encode())
     for damaged in (WINE.encode(), whole[:-10], whole[:15] + b"????" + whole[19:]):
         (tmp_path / "t.csv.gz").write_bytes(damaged)
-        with pytest.raises(ValueError, match="no whole gzip file"):
+        with pytest.raises(ValueError, match="not a complete gzip file"):
             read_table(tmp_path / "t.csv.gz")
     for name in ("t.npy", "t.npz", "t.svm", "t.parquet"):
         for content in ("", "nonsense", "PK\3\4nonsense"):
@@ -235,7 +233,7 @@ def test_parquet_refusals(tmp_path):
     polars.DataFrame({"x": [1, 2], "when": ["2024-01-01", "2024-02-01"]}).with_columns(
         polars.col("when").str.to_date()
     ).write_parquet(path)
-    with pytest.raises(ValueError, match=r"column 'when' holds values of type datetime64.*--drop 'when'"):
+    with pytest.raises(ValueError, match=r"column 'when' holds values of type datetime64.*drop=\['when'\]"):
         read_table(path)
     assert read_table(path, drop=["when"]).X.tolist() == [[1], [2]]
     polars.DataFrame({"x": []}).write_parquet(path)
@@ -257,104 +255,3 @@ def test_columns_of_pandas(values, expected):
     assert [
         None if gap else value for value, gap in zip(column.values.tolist(), column.missing, strict=True)
     ] == expected
-
-
-def test_npy(tmp_path):
-    path = tmp_path / "t.npy"
-    for dtype, kept in ((np.float32, np.float32), (np.float64, np.float64), (np.int16, np.float64), (bool, np.float64)):
-        X = np.array([[1, 0], [0, 1], [1, 1]], dtype=dtype)
-        np.save(path, X)
-        table = read_table(path, n_features=2)
-        np.testing.assert_array_equal(table.X, X)
-        assert table.X.dtype == kept
-        assert table[1:] == (None, None)
-    assert read_table(path, features=("a", "b")).X.shape == (3, 2)
-    for options, words in (
-        ({"n_features": 3}, "rows of 2 features, but the model compares rows of 3"),
-        ({"features": ("a",)}, "rows of 2 features, but the model compares rows of 1"),
-        ({"label": "y"}, "has no column names; it holds rows only"),
-        ({"drop": ["y"]}, "no column names"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            read_table(path, **options)
-
-
-@pytest.mark.parametrize(
-    ("array", "words"),
-    [
-        (np.zeros(3), r"2-D array of numbers, got float64 of shape \(3,\)"),
-        (np.array([["a"]]), "2-D array of numbers"),
-        (np.zeros((0, 3)), "no rows or no features"),
-        (np.array([[1.0], [np.nan], [2.0], [np.inf]]), "missing or infinite values in rows 1, 3"),
-        (np.array([[None]]), "no readable NumPy file"),
-    ],
-)
-def test_npy_refusals(tmp_path, array, words):
-    np.save(tmp_path / "t.npy", array, allow_pickle=True)
-    with pytest.raises(ValueError, match=words):
-        read_table(tmp_path / "t.npy")
-
-
-def test_npz(tmp_path):
-    path = tmp_path / "t.npz"
-    X, y = np.arange(6, dtype=np.float32).reshape(3, 2), np.array(["a", "b", "a"])
-    np.savez(path, X=X, y=y, other=[1, 2, 3])
-    table = read_table(path)
-    np.testing.assert_array_equal(table.X, X)
-    assert table.X.dtype == np.float32
-    assert table.labels.tolist() == ["a", "b", "a"]
-    assert read_table(path, label="other").labels.tolist() == [1, 2, 3]
-    with pytest.raises(ValueError, match=r"label names the array 'z', but .* holds X, y, other"):
-        read_table(path, label="z")
-    np.savez(path, X)  # the only array, whatever its name
-    assert read_table(path).labels is None
-    for arrays, words in (
-        ({"X": X, "y": y[:2]}, r"3 rows, but labels of shape \(2,\)"),
-        ({"X": X, "y": [0.0, np.nan, 1.0]}, "labels that are missing in row 1: drop"),
-        ({"X": X, "y": np.array([None] * 3)}, r"save them as text, with y\.astype"),
-        ({"Z": X, "y": y}, "should hold X, or data, indices, indptr and shape, but holds Z, y"),
-        ({"data": [1.0], "indices": [7], "indptr": [0, 1], "shape": [1, 2]}, "cannot be read"),
-    ):
-        np.savez(path, **arrays)
-        with pytest.raises(ValueError, match=words):
-            read_table(path)
-
-
-def test_sparse_npz(tmp_path):
-    path = tmp_path / "t.npz"
-    X = sp.random_array((5, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
-    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
-    np.savez(path, **parts, y=np.arange(5))
-    table = read_table(path, n_features=4)
-    assert isinstance(table.X, sp.csr_array)
-    np.testing.assert_array_equal(table.X.toarray(), X.toarray())
-    assert table.labels.tolist() == [0, 1, 2, 3, 4]
-    sp.save_npz(path, X.tocsc())
-    np.testing.assert_array_equal(read_table(path).X.toarray(), X.toarray())
-    parts["data"] = np.where(np.arange(X.nnz) == X.indptr[2], np.nan, X.data)
-    np.savez(path, **parts)
-    with pytest.raises(ValueError, match="infinite values in row 2"):
-        read_table(path)
-
-
-@pytest.mark.parametrize("name", ["t.svm", "t.svmlight", "t.libsvm.gz"])
-@pytest.mark.parametrize("zero_based", [True, False])
-def test_svmlight(tmp_path, name, zero_based):
-    X = np.array([[1.0, 0.0, 2.5], [0.0, 3.0, 0.0]])
-    text = io.BytesIO()
-    dump_svmlight_file(X, [1, -1], text, zero_based=zero_based)
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(text.getvalue()) if name.endswith("gz") else text.getvalue())
-    table = read_table(path)
-    assert isinstance(table.X, sp.csr_array)
-    np.testing.assert_array_equal(table.X.toarray(), X)
-    assert table.labels.tolist() == [1, -1]
-    assert table.labels.dtype == np.int64
-    wide = read_table(path, n_features=5).X
-    np.testing.assert_array_equal(wide.toarray(), np.hstack([X, np.zeros((2, 2))]))
-    for options, words in (
-        ({"n_features": 2}, "but the model compares rows of 2"),
-        ({"label": "y"}, "its labels at the beginning"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            read_table(path, **options)

@@ -89,7 +89,7 @@ def test_errors_are_those_of_a_plain_loop(scaling):
 
 def test_differences_intervals_and_adjusted_p_values():
     X, y = table(spread=1.0)
-    board = compare(X, y, PANEL, folds=3, repeats=3, k=5)
+    board = compare(X, y, PANEL, folds=3, repeats=3, n_neighbors=5)
     base = board.euclidean
     tests = {
         e.name: plain_corrected_t(e.errors[:, 4] - base.errors[:, 4], 2.0, 1.0) for e in board.entries if e.learned
@@ -145,7 +145,7 @@ def test_a_failure_is_an_entry():
     failed = {entry.name: entry.failure for entry in board.entries[-2:]}
     assert failed == {
         "broken": "no luck <today>",
-        "OASIS": "OASIS learns a bilinear similarity, which gives no distances",
+        "OASIS": "OASIS learns a bilinear similarity, which has no distances",
     }
     assert all(np.isnan(entry.error) for entry in board.entries[-2:])
     assert board.best_learner.name == "LDA"
@@ -200,8 +200,8 @@ def test_scaling_that_matters_is_said():
 
 def test_same_seed_same_numbers_in_any_number_of_processes():
     X, y = table()
-    learners = {"PA": default_panel(90, 4)["PA-I"], "Relief": Relief(n_samples=20)}
-    boards = [compare(X, y, learners, folds=2, random_state=1, jobs=jobs) for jobs in (1, 2)]
+    learners = {"LDA": LDA(), "Relief": Relief(n_samples=20)}
+    boards = [compare(X, y, learners, folds=2, random_state=1, n_jobs=n_jobs) for n_jobs in (1, 2)]
     other = compare(X, y, learners, folds=2, random_state=2)
     for one, two in zip(*(board.entries for board in boards), strict=True):
         assert one.name == two.name
@@ -227,7 +227,7 @@ def test_small_classes():
     labels[:2] = "rare"
     board = compare(X, labels, PANEL)
     assert board.folds == 2
-    assert board.notes == ("2 folds instead of 5, as class 'rare' has only 2 rows.",)
+    assert board.notes == ("2 folds instead of 5, because class 'rare' has only 2 rows.",)
     assert board.classes == ("a", "b", "c", "rare")
     labels[0] = "alone"
     with pytest.raises(ValueError, match="one of 'alone', 'rare'"):
@@ -254,7 +254,7 @@ def test_large_tables_are_sampled(monkeypatch):
     [
         ({"folds": 1}, "folds must be at least 2"),
         ({"repeats": 0}, "repeats must be an integer"),
-        ({"k": 61}, "k must be at most 60"),
+        ({"n_neighbors": 61}, "n_neighbors must be at most 60"),
         ({"scaling": "log"}, "scaling must be"),
         ({"learners": {}}, "learners must be one or more"),
         ({"learners": {"Euclidean": LDA()}}, "names other than 'Euclidean'"),

@@ -55,12 +55,12 @@ def test_tied_grids(grid, average):
     n = len(train)
     errors = knn_error(None, train, y_train, test, y_test, average=average)
     expected = [slow_error(train, y_train, test, y_test, k, average) for k in range(1, n + 1)]
-    np.testing.assert_array_equal(errors.k, range(1, n + 1))
+    np.testing.assert_array_equal(errors.n_neighbors, range(1, n + 1))
     np.testing.assert_allclose(errors.error, expected)
 
     errors = knn_error(None, train, y_train, average=average)
     expected = [slow_error(train, y_train, train, y_train, k, average, True) for k in range(1, n)]
-    np.testing.assert_array_equal(errors.k, range(1, n))
+    np.testing.assert_array_equal(errors.n_neighbors, range(1, n))
     np.testing.assert_allclose(errors.error, expected)
 
 
@@ -132,25 +132,25 @@ def test_known_answer_on_wine():
     assert knn_error(scale, X, y).best_error < 0.05
 
 
-def test_best_k_is_the_smallest():
+def test_the_best_number_is_the_smallest():
     errors = knn_error(None, [[0.0], [1.0], [2.0]], [0, 1, 1], [[1.4]], [1])
-    assert (errors.best_k, errors.best_error) == (1, 0.0)
-    errors = knn_error(None, [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], [[1.1]], [1], k=(4, 2, 3))
-    np.testing.assert_array_equal(errors.k, [2, 3, 4])
+    assert (errors.best_n_neighbors, errors.best_error) == (1, 0.0)
+    errors = knn_error(None, [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1], [[1.1]], [1], n_neighbors=(4, 2, 3))
+    np.testing.assert_array_equal(errors.n_neighbors, [2, 3, 4])
     np.testing.assert_array_equal(errors.error, [1, 1, 1])
-    assert (errors.best_k, errors.best_error) == (2, 1.0)
+    assert (errors.best_n_neighbors, errors.best_error) == (2, 1.0)
 
 
 @pytest.mark.parametrize(
-    "k",
+    "n_neighbors",
     [3, np.int64(3), [3], np.array([3]), (v for v in (3, 3))],
     ids=["int", "numpy int", "list", "array", "generator"],
 )
-def test_forms_of_k(random_data, k):
-    errors = knn_error(None, *random_data, k=k)
-    np.testing.assert_array_equal(errors.k, [3])
+def test_forms_of_n_neighbors(random_data, n_neighbors):
+    errors = knn_error(None, *random_data, n_neighbors=n_neighbors)
+    np.testing.assert_array_equal(errors.n_neighbors, [3])
     assert errors.at(3) == knn_error(None, *random_data).at(3)
-    with pytest.raises(ValueError, match=r"k must be one of the evaluated \[3\], got 4"):
+    with pytest.raises(ValueError, match=r"n_neighbors must be one of the evaluated \[3\], got 4"):
         errors.at(4)
 
 
@@ -168,12 +168,16 @@ X, Y = np.arange(6.0).reshape(3, 2), [0, 1, 1]
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((X, Y), {"k": 3}, "k must be at most 2, the number of available neighbours, got 3"),
-        ((X, Y, X, Y), {"k": range(1, 5)}, "k must be at most 3, the number of available neighbours, got 4"),
-        ((X, Y), {"k": 0}, "k must be one or several integers of at least 1"),
-        ((X, Y), {"k": 1.0}, "k must be one or several integers of at least 1"),
-        ((X, Y), {"k": True}, "k must be one or several integers of at least 1"),
-        ((X, Y), {"k": []}, "k must be one or several integers of at least 1"),
+        ((X, Y), {"n_neighbors": 3}, "n_neighbors must be at most 2, the number of available neighbours, got 3"),
+        (
+            (X, Y, X, Y),
+            {"n_neighbors": range(1, 5)},
+            "n_neighbors must be at most 3, .* got 4",
+        ),
+        ((X, Y), {"n_neighbors": 0}, "n_neighbors must be one or several integers of at least 1"),
+        ((X, Y), {"n_neighbors": 1.0}, "n_neighbors must be one or several integers of at least 1"),
+        ((X, Y), {"n_neighbors": True}, "n_neighbors must be one or several integers of at least 1"),
+        ((X, Y), {"n_neighbors": []}, "n_neighbors must be one or several integers of at least 1"),
         ((X, Y), {"average": "macro"}, "average must be 'sample' or 'class', got 'macro'"),
         ((X, Y, X), {}, "X_test and y_test must be given together"),
         ((X, Y, None, Y), {}, "X_test and y_test must be given together"),

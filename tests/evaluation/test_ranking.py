@@ -38,7 +38,8 @@ def slow(metric, X, y, X_items=None, y_items=None):
         relevant = [labels[j] == y[i] for j in rows]
         if not any(relevant):
             continue
-        averages.append(average_precision_score(relevant, scores))
+        found = [score for score, is_relevant in zip(scores, relevant, strict=True) if is_relevant]
+        averages.append(np.mean([sum(s >= own for s in found) / sum(s >= own for s in scores) for own in found]))
         hits = []
         for k in range(1, len(rows) + 1):
             border = sorted(scores, reverse=True)[k - 1]
@@ -91,6 +92,16 @@ def test_tied_grids(grid, seed, sparse):
             result = precision_at_k(*arguments)
             np.testing.assert_array_equal(result.k, range(1, len(precisions[0]) + 1))
             np.testing.assert_allclose(result.precision, np.mean(precisions, axis=0))
+
+
+def test_average_precision_is_that_of_scikit_learn():
+    rng = np.random.default_rng(5)
+    X, y = rng.integers(0, 4, size=(40, 2)), rng.integers(0, 3, size=40)
+    expected = [
+        average_precision_score(np.delete(y == y[i], i), -np.delete(np.square(X - X[i]).sum(axis=1), i))
+        for i in range(40)
+    ]
+    assert mean_average_precision(None, X, y) == pytest.approx(np.mean(expected))
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_made_costs_no_cell(tmp_path):
 
 
 def test_a_part_of_the_table_with_processes(tmp_path):
-    cells = list(measure_cells(STUDY, tmp_path / "t.csv", datasets=["a"], methods=["m"], runs=2, jobs=2))
+    cells = list(measure_cells(STUDY, tmp_path / "t.csv", datasets=["a"], methods=["m"], runs=2, n_jobs=2))
     assert sorted(cell.run for *_, cell in cells) == [0, 1]
 
 
@@ -136,5 +136,19 @@ def test_every_published_cell_is_one_of_the_table(paper):
 
 
 def test_papers_that_are_not_there():
-    with pytest.raises(ValueError, match="PAPER must be one of"):
+    with pytest.raises(ValueError, match="paper must be one of"):
         studies("nothing1999")
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_figures_are_drawn_from_cells(paper):
+    """Those that need no data: from two points a line, with every line's name in the legend."""
+    for study in studies(paper).values():
+        if study.draw is None or paper == "pola2004":
+            continue
+        names = ("map", "sparsity", "precision", "seconds")
+        numbers = {f"{name}@{x}": 1.0 + x for name in names for x in (1, 2)} | dict.fromkeys(names, 3.0)
+        cells = [Cell(study.datasets[0], method, 0, numbers) for method in study.methods]
+        figure = study.draw(cells, None)
+        legends = [legend for legend in (*figure.legends, *(ax.get_legend() for ax in figure.axes)) if legend]
+        assert {text.get_text() for legend in legends for text in legend.texts} == set(study.methods)

@@ -61,11 +61,11 @@ def test_sections_in_their_order():
     titles = [
         board.verdict().split(": ")[-1].split(" (")[0],
         "Leaderboard",
-        "Error against k",
+        "Error by number of neighbours",
         "Distances before and after",
         "The rows in a plane",
         f"Spectrum of {board.best_learner.name}",
-        "What the metric looks at",
+        "Weights of the features",
         "Time of a fit",
         "What next",
         "How this was measured",
@@ -184,10 +184,11 @@ def test_a_line_is_spread_across_itself():
 
 def test_the_page_says_that_points_are_spread():
     X, y = table()
-    assert "spread a little" not in make(X, y, learners={"RCA": RCA()})[1]
-    grid, first = make(np.column_stack([X[:, :2].round(), y]), y), make(np.column_stack([X[:, :2].round(), y]), y)
-    assert "Rows that would hide each other are spread a little." in grid[1]
-    assert _without_seconds(grid[1]) == _without_seconds(first[1])
+    assert "spread slightly" not in make(X, y, learners={"RCA": RCA()})[1]
+    grid = np.column_stack([X[:, :2].round(), y])
+    pages = [make(grid, y, learners={"RCA": RCA()})[1] for _ in range(2)]
+    assert "Rows that overlap are spread slightly." in pages[0]
+    assert _without_seconds(pages[0]) == _without_seconds(pages[1])
 
 
 def _without_seconds(text):

@@ -9,7 +9,7 @@ from mahala.report.plots import (
     curves,
     distances_of_pairs,
     error_curves,
-    errors_by_k,
+    errors_by_neighbors,
     plane,
     spectrum,
     svg,
@@ -39,9 +39,9 @@ def test_curves():
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("d", "seconds", "title")
 
 
-def test_errors_by_k():
+def test_errors_by_neighbors():
     lines = {"LDA": np.array([0.2, 0.1]), "Euclidean": np.array([0.3, 0.25]), "Euclidean, scaled": np.array([0.9, 0.8])}
-    figure = errors_by_k(lines, np.array([1, 2]), 2, ["Euclidean", "Euclidean, scaled"])
+    figure = errors_by_neighbors(lines, np.array([1, 2]), 2, ["Euclidean", "Euclidean, scaled"])
     axes = figure.axes[0]
     drawn = {line.get_label(): line for line in axes.get_lines()[1:]}
     assert list(drawn) == ["LDA", "Euclidean", "Euclidean, scaled (above)"]

@@ -1,1 +1,1 @@
-"""The command line: main.py is the app, each other file a command."""
+"""Command line: the app is in main.py, each command in its own file."""

@@ -1,37 +1,34 @@
-"""`mahala explain DATA ROW ROW2`: what the distance of two rows is made of."""
+"""`mahala explain DATA ROW ROW2`: contributions of the features to the distance of two rows."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import Model, bar, check_row_number, load_metric, read_rows
+from mahala.cli.models import FittedData, Model, bar, check_row_number, load_metric, read_rows
 from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
     from mahala.metric import Metric
 
-# Characters of the longest bar, and of a line without bars; in a narrower terminal the rows' values are left out too.
+# Widths of the longest bar and of a line without bars; narrower terminals do not show the values of the rows.
 _BAR, _BARE = 24, 60
 
 
 def explain(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A table with the features that the model was fitted with.")
-    ],
-    row: Annotated[int, typer.Argument(metavar="ROW", help="The number of a row, from 0.")],
-    row2: Annotated[int, typer.Argument(metavar="ROW2", help="The number of another row, from 0.")],
+    data: FittedData,
+    row: Annotated[int, typer.Argument(metavar="ROW", help="Number of a row, counted from 0.")],
+    row2: Annotated[int, typer.Argument(metavar="ROW2", help="Number of another row.")],
     model: Model,
-    top: Annotated[int, typer.Option(help="How many contributions to show.", min=1)] = 10,
+    top: Annotated[int, typer.Option(help="Number of contributions to show.", min=1)] = 10,
     as_json: Json = False,
 ) -> None:
-    """Say why two rows are close or far: which features make up their distance (or similarity), and how much.
+    """Explain the distance (or similarity) of two rows by the contribution of each feature.
 
-    Row numbers count from 0. The contributions of all features sum to the squared distance; one below zero brings the
-    rows closer together. Under a kernel they are those of directions.
+    Row numbers count from 0. The contributions of all features sum to the squared distance; a negative one brings the
+    rows closer together. With a kernel, contributions are those of directions instead of features.
 
     Examples:
 
@@ -66,7 +63,7 @@ def _dense(row: Any) -> Any:
 
 
 def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:
-    """The distance or the similarity of two rows, and the plain one."""
+    """Return the learned and the plain distance or similarity of two rows."""
     if metric.kind == "bilinear":
         plain = float(x @ x2) if metric.matrix.shape[0] == metric.matrix.shape[1] else None
         return {"kind": metric.kind, "similarity": metric.similarity(x, x2), "inner_product": plain}
@@ -101,14 +98,14 @@ def _show(told: dict[str, Any]) -> None:
         scaled = " of the scaled features" if told["scaled"] else ""
         console.print(
             f"The learned distance of rows {one} and {other} is [bold]{shown}[/bold], squared {total:.4g}; "
-            f"the Euclidean one{scaled} is {told['euclidean']:.4g}."
+            f"the Euclidean distance{scaled} is {told['euclidean']:.4g}."
         )
         if told["threshold"] is not None:
             word = "similar" if told["similar"] else "dissimilar"
             console.print(f"The model calls them {word}: up to {told['threshold']:.4g} squared counts as similar.")
     lines = told["contributions"]
     if not any(line["contribution"] for line in lines):
-        console.print("There is nothing that sets them apart.")
+        console.print("No feature contributes.")
         return
     with_values = "values" in lines[0]
     table = Table(box=SIMPLE_HEAD)
@@ -117,7 +114,7 @@ def _show(told: dict[str, Any]) -> None:
     for number in numbers:
         table.add_column(f"row {number}", justify="right", no_wrap=True)
     table.add_column("contribution", justify="right", no_wrap=True)
-    # Parts of a similarity cancel each other out: as shares of what is left they would say nothing.
+    # Contributions to a similarity cancel each other, so shares of their sum would be meaningless.
     with_shares = told["kind"] != "bilinear" and total > 0.0
     if with_shares:
         table.add_column("share", justify="right", no_wrap=True)
@@ -132,4 +129,4 @@ def _show(told: dict[str, Any]) -> None:
         table.add_row(escape(name), *values, f"{value:.4g}", *share, bar(value, largest, width))
     console.print(table)
     if told["left_out"]:
-        console.print(f"[dim]{told['left_out']:,} smaller ones are not shown; --top shows more.[/dim]")
+        console.print(f"[dim]{told['left_out']:,} smaller contributions are not shown; use --top to show more.[/dim]")

@@ -1,4 +1,4 @@
-"""`mahala fit DATA`: a model file from a table."""
+"""`mahala fit DATA`: learn a metric from a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mahala.cli.models import check_labels, check_output, learner_named, spectrum
+from mahala.cli.models import Drop, Label, LabelledData, Settings, check_labels, check_output, learner_named, spectrum
 from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     from mahala.learner import Learner
     from mahala.metric import Metric
 
-# Comparing every row with every other one takes longer than many a fit; beyond this a sample says as much.
+# Comparing all rows with each other can take longer than the fit; a sample of this size is accurate enough.
 _MOST_MEASURED = 10_000
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A table: .csv, .tsv, .parquet, .npz or .svm.")],
+    data: LabelledData,
     output: Annotated[Path, typer.Option(help="The model file to write.")],
-    label: Annotated[str | None, typer.Option(help="The column of labels; in .npz files the array (y).")] = None,
-    learner: Annotated[str, typer.Option(help="PA, GML, LMNN, OASIS or another learner, in any case.")] = "PA",
-    settings: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, a parameter of the learner.")] = None,
+    label: Label = None,
+    learner: Annotated[str, typer.Option(help="A learner such as PA, GML, LMNN or OASIS.")] = "PA",
+    settings: Settings = None,
     scaling: Annotated[
         Literal["standard", "none"] | None,
-        typer.Option(help="Divide features by their standard deviation. Default: yes, but for sparse and bilinear."),
+        typer.Option(help="Divide features by their standard deviation; default: standard unless sparse or bilinear."),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be given several times.")] = None,
-    state: Annotated[bool, typer.Option("--state", help="Save the whole learner, to go on with; no scaling.")] = False,
-    seed: Annotated[int, typer.Option(help="random_state of the learner.", min=0)] = 0,
+    drop: Drop = None,
+    state: Annotated[bool, typer.Option("--state", help="Save the learner, to learn more later; no scaling.")] = False,
+    seed: Annotated[int, typer.Option(help="The random_state of the learner.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
-    """Learn a metric from a table with labels, and write it to a model file that takes raw rows.
+    """Learn a metric from a table with labels and write it to a model file.
 
-    The model file holds the names and scales of the features, so that `transform`, `search` and `explain` take tables
-    as they are. What is printed of its error is measured on the rows that it was learned from; `mahala compare` gives
-    that of new rows. Ctrl-C keeps what was learned so far, where the learner goes through iterations.
+    The model file stores the names and scales of the features, so that `transform`, `search` and `explain` accept raw
+    tables. The printed error is measured on the training rows; use `mahala compare` to estimate the error on new rows.
+    Ctrl-C stops an iterative learner and saves what it has learned so far.
 
     Examples:
 
@@ -52,34 +52,35 @@ def fit(
 
         mahala fit clicks.npz --learner oasis --state --output state.safetensors
     """
+    import numpy as np
     from sklearn.utils import get_tags
 
+    from mahala.data.datasets import read_data
     from mahala.data.scaling import divided, feature_scales
-    from mahala.data.tables import read_table
     from mahala.support.progress import show_progress
 
     check_output(output)
     chosen = learner_named(learner, settings or [], seed)
-    table = read_table(data, label=label, drop=drop or ())
+    table = read_data(data, label=label, drop=drop or ())
     if get_tags(chosen).target_tags.required:
-        check_labels(table, data, f"which {type(chosen).__name__} learns from")
+        check_labels(table, data, f"from which {type(chosen).__name__} learns")
     how = _scaling(scaling, chosen, table, state)
     scales = feature_scales(table.X, how)
     X = divided(table.X, scales)
     started = time.perf_counter()
     try:
-        # A log file has no use for a bar.
+        # A progress bar would clutter a log file.
         with show_progress() if sys.stderr.isatty() else nullcontext():
             chosen.fit(X, table.labels)
     except KeyboardInterrupt:
         if getattr(chosen, "stop_reason_", None) != "interrupted":
-            raise  # there is no model yet
+            raise  # nothing has been learned yet
     seconds = time.perf_counter() - started
     metric = replace(chosen.metric_, feature_names=table.feature_names)
     told = _summary(chosen, metric, table, X) | {"scaling": how, "seconds": seconds, "file": str(output)}
     if state:
         if table.feature_names is not None:
-            chosen.feature_names_in_ = _names(table)
+            chosen.feature_names_in_ = np.array(table.feature_names, dtype=object)
         chosen.save(output)
     else:
         replace(metric, scales=None if how == "none" else scales).save(output)
@@ -98,20 +99,14 @@ def _scaling(
     bilinear = isinstance(learner, TripletLearner)
     if asked == "standard" and (bilinear or state):
         why = (
-            f"{type(learner).__name__} learns a bilinear similarity, whose items stay as they are"
+            f"{type(learner).__name__} learns a bilinear similarity, whose items are not scaled"
             if bilinear
-            else "--state saves the learner, which takes rows as it has learned from them"
+            else "--state saves the learner, which must see later rows in the same scale"
         )
         raise ValueError(f"--scaling must be none here: {why}")
     if asked is not None:
         return asked
     return "none" if bilinear or state or is_sparse(table.X) else "standard"
-
-
-def _names(table: Table) -> Any:
-    import numpy as np
-
-    return np.array(table.feature_names, dtype=object)
 
 
 def _summary(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str, Any]:
@@ -132,7 +127,7 @@ def _summary(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str
 
 
 def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
-    """A number for the Euclidean distance and for the metric, from rows each compared with the others."""
+    """Return the leave-one-out quality of the Euclidean distance and of the metric."""
     import numpy as np
 
     from mahala.evaluation.knn import knn_error
@@ -148,7 +143,7 @@ def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
     else:
         k = min(3, n_rows - 1)
         measure = f"{k}-NN error"
-        before, after = (knn_error(m, X, y, k=k).at(k) for m in (None, metric.projected()))
+        before, after = (knn_error(m, X, y, n_neighbors=k).at(k) for m in (None, metric.projected()))
     return {"measure": measure, "rows_measured": n_rows, "before": before, "after": after}
 
 
@@ -169,7 +164,7 @@ def _show(told: dict[str, Any], settings: list[str], state: bool) -> None:
     if "measure" in told:
         sample = "" if told["rows_measured"] == told["rows"] else f" ({told['rows_measured']:,} of them)"
         grid.add_row(told["measure"], f"{told['before']:.1%} Euclidean → [bold]{told['after']:.1%}[/bold] learned")
-        grid.add_row("", f"[dim]on the training rows{sample}, leave-one-out; of new rows: mahala compare[/dim]")
+        grid.add_row("", f"[dim]on the training rows{sample}, leave-one-out; new rows: mahala compare[/dim]")
     stopped = ", stopped by Ctrl-C" if told["stopped"] == "interrupted" else ""
     grid.add_row("took", f"{told['seconds']:.2g} s{stopped}")
     grid.add_row("state" if state else "model", escape(told["file"]))

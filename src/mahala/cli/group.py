@@ -1,20 +1,21 @@
-"""How every command fails: in one line on stderr, with an exit code."""
+"""Report the errors of all commands as one line on stderr, with an exit code."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-# What a user can mend: a wrong value, a file that is not there or cannot be used, an extra that is not installed.
-MENDABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
+# Errors that the user can fix: a wrong value, a missing or unusable file, an extra that is not installed.
+FIXABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
 class Group(TyperGroup):
-    """Commands whose errors are words; --debug, before or after the command, shows the traceback instead."""
+    """Print errors as messages; with --debug, before or after the command, show the traceback instead."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -27,23 +28,40 @@ class Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # The reader of a pipe has gone, as in `mahala ... | head`: nothing is left to say, at exit neither.
+            # The reader of a pipe is gone, as in `mahala ... | head`; do not fail again when stdout is flushed at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None
-        except MENDABLE as error:
+        except FIXABLE as error:
             typer.echo(f"error: {_words(error)}", err=True)
             raise typer.Exit(2) from None
         except Exception as error:
             if type(error).__module__.startswith(("typer", "click")):
-                raise  # Exit, Abort and wrong options have their own ways
-            typer.echo(f"error: {type(error).__name__}: {error}; --debug shows where it comes from", err=True)
+                raise  # Typer handles Exit, Abort and wrong options
+            typer.echo(f"error: {type(error).__name__}: {error}; use --debug to show the traceback", err=True)
             raise typer.Exit(1) from None
+
+
+# Arguments of the library, as its messages spell them, and the options that set them.
+_OPTIONS = {
+    r"\bdrop=\[([^\]]*)\]": r"--drop \1",
+    r"\bnew_input=True\b": "--new-input",
+    r"^label and drop name": "--label and --drop name",
+    r"\(with items\)": "(with --items)",
+    r"\(n_features\)": "(--features)",
+}
 
 
 def _words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
+    return with_options(str(error) or type(error).__name__)
+
+
+def with_options(text: str) -> str:
+    """Replace the arguments that a message of the library names by the options that set them."""
+    for argument, option in _OPTIONS.items():
+        text = re.sub(argument, option, text)
+    return text

@@ -1,4 +1,4 @@
-"""`mahala inspect MODEL`: what a model file holds."""
+"""`mahala inspect MODEL`: describe a model file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import bar, load_model, spectrum
+from mahala.cli.models import MODEL_HELP, bar, load_model, spectrum
 from mahala.cli.output import Json, print_json
 
 if TYPE_CHECKING:
@@ -16,18 +16,16 @@ if TYPE_CHECKING:
     from mahala.learner import Learner
     from mahala.metric import Metric
 
-# Characters of the longest bar, and of a line without bars.
+# Widths of the longest bar and of a line without bars.
 _BAR, _BARE = 40, 40
 
 
 def inspect(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A model file: what `mahala fit` wrote, or the state of a learner.")
-    ],
-    top: Annotated[int, typer.Option(help="How many eigenvalues and features to show.", min=1)] = 10,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    top: Annotated[int, typer.Option(help="Number of eigenvalues and features to show.", min=1)] = 10,
     as_json: Json = False,
 ) -> None:
-    """Say what a model file holds: the learner and its parameters, the shape of its matrix, what weighs most.
+    """Describe a model file: the learner and its parameters, the matrix, and the features with the largest weights.
 
     Examples:
 
@@ -84,7 +82,7 @@ def _show(told: dict[str, Any], path: Path) -> None:
 
     console = Console(highlight=False)
     what = "a bilinear similarity xᵀMy" if told["kind"] == "bilinear" else "a Mahalanobis distance"
-    whole = "the whole state of a learner of " if told["holds"] == "learner" else ""
+    whole = "a learner of " if told["holds"] == "learner" else ""
     console.print(f"[bold]{escape(str(path))}[/bold] holds {whole}{what}")
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
@@ -98,7 +96,7 @@ def _show(told: dict[str, Any], path: Path) -> None:
     if told["sparsity"]:
         grid.add_row("zeros", f"{told['sparsity']:.1%} of the entries")
     if told["scaled"]:
-        grid.add_row("scaling", "features are divided by their own scale first")
+        grid.add_row("scaling", "features are divided by their scales")
     if told["threshold"] is not None:
         grid.add_row("threshold", f"squared distances up to {told['threshold']:.4g} count as similar")
     if told["comparisons"] is not None:
@@ -114,7 +112,7 @@ def _show(told: dict[str, Any], path: Path) -> None:
         name = "singular values" if told["kind"] == "bilinear" else "eigenvalues"
         _bars(console, f"Leading {name}", [(str(i + 1), value) for i, value in enumerate(told["spectrum"])])
     if told["weights"]:
-        title = "Features that weigh most (diagonal of M" + (", of scaled features)" if told["scaled"] else ")")
+        title = "Features with the largest weights (diagonal of M" + (", scaled features)" if told["scaled"] else ")")
         _bars(console, title, [(line["feature"], line["weight"]) for line in told["weights"]])
 
 

@@ -1,4 +1,4 @@
-"""`mahala`: the app. Commands import what they need when they run, so that --help is instant."""
+"""The `mahala` app. Commands import libraries when they run, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; works anywhere.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Learn what "similar" means: metric and similarity learning, online first.
+    """Metric and similarity learning, online first.
 
-    Exit codes: 0 done, 1 a fault of ours, 2 something in the input or the options to mend, 3 (stream) done but for
-    malformed lines, 130 interrupted, 143 (stream) ended by SIGTERM.
+    Exit codes: 0 success, 1 internal error, 2 invalid input or options, 3 (stream) some lines were malformed,
+    130 interrupted by Ctrl-C, 143 (stream) terminated by SIGTERM.
     """

@@ -1,13 +1,11 @@
-"""What commands share: learners by name, models and tables that fit together, files that appear whole."""
+"""Shared by commands: arguments, learners by name, models and the tables that go with them."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import os
-import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,16 +16,23 @@ if TYPE_CHECKING:
     from mahala.learner import Learner
     from mahala.metric import Metric
 
-Model = Annotated[
-    Path, typer.Option("--model", help="A model file: what `mahala fit` wrote, or the state of a learner.")
+LabelledData = Annotated[
+    str, typer.Argument(metavar="DATA", help="A .csv, .tsv, .parquet, .npz or .svm file, or a data set such as wine.")
 ]
+FittedData = Annotated[str, typer.Argument(metavar="DATA", help="A table with the features the model was fitted with.")]
+Label = Annotated[str | None, typer.Option(help="Column of the labels; in .npz files the array (default: y).")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be given several times.")]
+Jobs = Annotated[int, typer.Option(help="Number of processes.", min=1)]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
+MODEL_HELP = "A model file, written by `mahala fit` or `mahala stream`."
+Model = Annotated[Path, typer.Option("--model", help=MODEL_HELP)]
 
-# The singular values of a larger bilinear matrix take minutes.
+# Computing the singular values of a larger bilinear matrix takes minutes.
 _LARGEST_DECOMPOSED = 3000
 
 
 def learner_named(name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner") -> Learner:
-    """A learner by its name in any case, with settings such as "C=0.1"; `seed` is its random_state where it has one."""
+    """Return a learner by its name in any case, with settings such as "C=0.1" and `seed` as its random_state."""
     import mahala
     from mahala.learner import Learner
 
@@ -35,7 +40,7 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None, o
     kind: Any = getattr(mahala, exact, None)
     if not _is_learner(kind, Learner):
         names = [known for known in mahala.__all__ if _is_learner(getattr(mahala, known), Learner)]
-        raise ValueError(f"{option} is {name!r}, which is no learner{_nearest(name, names)}; there are {_list(names)}")
+        raise ValueError(f"{option} is {name!r}, not a learner{_nearest(name, names)}; choose from {_list(names)}")
     learner: Learner = kind()
     known = learner.get_params(deep=False)
     given = {}
@@ -53,12 +58,12 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None, o
 
 
 def load_metric(path: Path) -> Metric:
-    """The metric of a model file that holds one, or the whole state of a learner."""
+    """Return the metric of a model file that holds a metric or a learner."""
     return load_model(path)[0]
 
 
 def load_model(path: Path) -> tuple[Metric, Learner | None]:
-    """The metric of a model file, and the learner where the file holds the whole state of one."""
+    """Return the metric of a model file, and the learner if the file holds one."""
     from mahala.learner import load_learner
     from mahala.metric import Metric
     from mahala.support.model_files import ModelFileError, read_model
@@ -70,21 +75,21 @@ def load_model(path: Path) -> tuple[Metric, Learner | None]:
     try:
         return learner.metric_, learner
     except (ValueError, AttributeError) as error:
-        raise ModelFileError(f"{path} holds a learner that has learned nothing yet ({error})") from None
+        raise ModelFileError(f"{path} holds a learner that is not fitted yet ({error})") from None
 
 
-def read_rows(path: Path, metric: Metric, label: str | None = None, *, items: bool = False) -> Table:
-    """The rows of a table that a metric can compare: as queries, or as items of a bilinear one."""
-    from mahala.data.tables import read_table
+def read_rows(data: str, metric: Metric, label: str | None = None, *, items: bool = False) -> Table:
+    """Read the rows that a metric compares: queries, or items of a bilinear similarity."""
+    from mahala.data.datasets import read_data
 
     n_features = metric.matrix.shape[1] if items and metric.kind == "bilinear" else metric.n_features_in
-    # The names are those of the queries; items of other features have none.
+    # The model names the features of queries; items with other features have no names.
     names = metric.feature_names if n_features == metric.n_features_in else None
-    return read_table(path, label=label, features=names, n_features=n_features)
+    return read_data(data, label=label, features=names, n_features=n_features)
 
 
 def spectrum(metric: Metric) -> Any:
-    """The eigenvalues (bilinear: singular values), or None where they are not to be had in reasonable time."""
+    """Return the eigenvalues (bilinear: singular values), or None if computing them would take too long."""
     from mahala.support.validation import is_sparse
 
     if is_sparse(metric.matrix) or (metric.kind == "bilinear" and max(metric.matrix.shape) > _LARGEST_DECOMPOSED):
@@ -93,23 +98,23 @@ def spectrum(metric: Metric) -> Any:
 
 
 def check_row_number(row: int, n_rows: int, what: str) -> int:
-    """A row number from 0 up."""
+    """Return a row number; raise ValueError if there is no such row."""
     if not 0 <= row < n_rows:
         raise ValueError(f"{what} must be a row number from 0 to {n_rows - 1}, got {row}")
     return row
 
 
 def check_labels(table: Table, data: Path | str, purpose: str) -> Any:
-    """The labels of a table, which must have such."""
+    """Return the labels of a table; raise ValueError if there are none."""
     if table.labels is not None:
         return table.labels
     if table.feature_names is None:
-        raise ValueError(f"{data} holds no labels, {purpose}: use an .npz file of X and y")
+        raise ValueError(f"{data} has no labels, {purpose}: use an .npz file with X and y")
     raise ValueError(f"--label must name the column of labels, {purpose}")
 
 
 def check_output(path: Path, *suffixes: str) -> Path:
-    """A path that can be written to, with one of the suffixes where some are named; checked before long work."""
+    """Return a path that can be written to and has one of the suffixes, if any; checked before a long computation."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"--output must end in {_list(suffixes)}, got {path}")
     if path.is_dir():
@@ -117,24 +122,12 @@ def check_output(path: Path, *suffixes: str) -> Path:
     if not path.parent.is_dir():
         raise ValueError(f"--output is {path}, but there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"--output is {path}, but the folder {path.parent} may not be written to")
+        raise ValueError(f"--output is {path}, but the folder {path.parent} is not writable")
     return path
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to, which takes its place once all is written."""
-    target = Path(os.path.realpath(path))  # a symbolic link stays one
-    temporary = target.with_name(f"{target.stem}.{secrets.token_hex(8)}.tmp{target.suffix}")
-    try:
-        yield temporary
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def bar(value: float, largest: float, width: int) -> str:
-    """A bar in Rich's markup, `width` characters long for the largest; of another colour and shade below zero."""
+    """Draw a bar in Rich's markup, `width` characters long for the largest value; negative values look different."""
     length = round(width * abs(value) / largest) if largest else 0
     return f"[cyan]{'█' * length}[/]" if value >= 0 else f"[red]{'▒' * length}[/]"
 
@@ -144,7 +137,7 @@ def _is_learner(kind: Any, base: type) -> bool:
 
 
 def _value(text: str) -> Any:
-    """A Python literal, or the text itself."""
+    """Return the value of a Python literal, or the text itself."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):

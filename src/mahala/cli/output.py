@@ -1,4 +1,4 @@
-"""What commands share of their output: JSON for scripts."""
+"""JSON output of the commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 
 def print_json(value: Any) -> None:
-    """The value on stdout as one line of strict JSON: arrays as lists, NaN and infinities as null."""
+    """Print a value as one line of strict JSON: arrays as lists, NaN and infinities as null."""
     typer.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
 
 
@@ -21,7 +21,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # NumPy's arrays and numbers; to import it for their types would slow down --help
+    if hasattr(value, "tolist"):  # NumPy's types; importing NumPy to check them would slow down --help
         return _plain(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None

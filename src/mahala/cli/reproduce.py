@@ -1,4 +1,4 @@
-"""`mahala reproduce PAPER`: the tables and figures of a paper, ours beside theirs."""
+"""`mahala reproduce PAPER`: measure the tables and figures of a paper."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mahala.cli.models import Jobs
 from mahala.cli.output import Json, print_json
+from mahala.support.files import whole_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,26 +25,26 @@ def reproduce(
     paper: Annotated[
         str | None,
         typer.Argument(
-            metavar="PAPER", help="pa2013, pola2004, sors2015, gml2014 or boostmetric2009; none: list them all."
+            metavar="PAPER", help="pa2013, pola2004, sors2015, gml2014 or boostmetric2009; omit it to list all studies."
         ),
     ] = None,
-    table: Annotated[list[int] | None, typer.Option(help="Only this table; may be given several times.")] = None,
-    figure: Annotated[list[int] | None, typer.Option(help="Only this figure; may be given several times.")] = None,
-    datasets: Annotated[str | None, typer.Option(help="Only these rows, separated by commas.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Only these columns, separated by commas.")] = None,
-    runs: Annotated[int | None, typer.Option(help="Random splits; the paper's number by default.", min=1)] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A version of about a minute, kept apart.")] = False,
-    jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
-    data: Annotated[Path | None, typer.Option(help="Folder of .npz files; default: MAHALA_DATA.")] = None,
-    output: Annotated[Path, typer.Option(help="Where results go, and are gone on from.")] = Path("results"),
+    table: Annotated[list[int] | None, typer.Option(help="Number of a table; may be given several times.")] = None,
+    figure: Annotated[list[int] | None, typer.Option(help="Number of a figure; may be given several times.")] = None,
+    datasets: Annotated[str | None, typer.Option(help="Rows to measure, separated by commas; default: all.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Columns to measure, separated by commas; default: all.")] = None,
+    runs: Annotated[int | None, typer.Option(help="Number of random splits; default: as in the paper.", min=1)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a version of about a minute, kept apart.")] = False,
+    n_jobs: Jobs = 1,
+    data: Annotated[Path | None, typer.Option(help="Folder of .npz data sets; default: MAHALA_DATA.")] = None,
+    output: Annotated[Path, typer.Option(help="Folder of the results; existing ones are continued.")] = Path("results"),
     image: Annotated[Literal["svg", "png"], typer.Option(help="Format of the figures.")] = "svg",
-    show: Annotated[bool, typer.Option("--show", help="Measure nothing, show what there is.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show existing results without measuring.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure a paper's tables and figures, and show ours beside the paper's.
+    """Measure the tables and figures of a paper, and show the results beside the published ones.
 
-    Finished cells are kept, so that a run that was stopped goes on. Data sets that are in neither the folder nor
-    scikit-learn's bundle are fetched from OpenML where they are there.
+    Finished cells are saved, so a run that was interrupted resumes where it stopped. Data sets that are neither in the
+    data folder nor included in mahala or scikit-learn are downloaded from OpenML.
 
     Examples:
 
@@ -52,7 +54,7 @@ def reproduce(
 
         mahala reproduce pa2013 --table 2 --quick
 
-        mahala reproduce boostmetric2009 --figure 1 --jobs 2 --image png
+        mahala reproduce boostmetric2009 --figure 1 --n-jobs 2 --image png
     """
     from rich.console import Console
 
@@ -77,7 +79,7 @@ def reproduce(
             if study.quick is None:
                 raise ValueError(f"{paper} {name} has no quick version; leave out --quick")
             study = study.quick
-        # All are looked through before the first is measured, which can take an hour.
+        # Check all studies before measuring the first, which can take an hour.
         part = {
             "datasets": _subset(_split(datasets), study.datasets, f"--datasets of {name}"),
             "methods": _subset(_split(methods), study.methods, f"--methods of {name}"),
@@ -89,10 +91,10 @@ def reproduce(
     for name, study, part in chosen:
         path = folder / study.cells_file
         if not show:
-            _measure(study, path, part, quick, jobs, data, errors)
+            _measure(study, path, part, quick, n_jobs, data, errors.is_terminal)
         cells = [cell for cell in read_cells(path) if cell.dataset in study.datasets]
         if not cells:
-            errors.print(f"Nothing has been measured of {paper} {name} yet.")
+            errors.print(f"{paper} {name} has no results yet.")
             continue
         results[name] = _lines(study, cells)
         written = _write(study, cells, path, folder, data, image)
@@ -117,42 +119,33 @@ def _list(console: Console, papers: Iterable[str]) -> None:
 
 
 def _measure(
-    study: Study, path: Path, chosen: dict[str, list[str] | int | None], quick: bool, jobs: int, data: Path | None,
-    console: Console,
+    study: Study, path: Path, chosen: dict[str, list[str] | int | None], quick: bool, n_jobs: int, data: Path | None,
+    shown: bool,
 ) -> None:  # fmt: skip
-    """Measure what is missing, with a bar that has the time left; the command and its seconds are noted as it goes."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+    """Measure missing cells, and record the command and its duration after each of them."""
     from mahala.papers.results import record_origin
     from mahala.papers.study import measure_cells
+    from mahala.support.progress import task_bar
 
     command = f"mahala reproduce {study.paper} --{study.name[:-1]} {study.name[-1]}"
     for option, value in chosen.items():
         if value:
             text = ",".join(value) if isinstance(value, list) else str(value)
             command += f" --{option} '{text}'" if " " in text else f" --{option} {text}"
-    command += " --quick" * quick + (f" --jobs {jobs}" if jobs > 1 else "")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[last]}"),
-    )
+    command += " --quick" * quick + (f" --n-jobs {n_jobs}" if n_jobs > 1 else "")
     start = time.monotonic()
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(f"{study.paper} {study.name}", total=None, last="")
-        for done, total, cell in measure_cells(study, path, **chosen, jobs=jobs, folder=data):  # type: ignore[arg-type]
+    cells = measure_cells(study, path, **chosen, n_jobs=n_jobs, folder=data)  # type: ignore[arg-type]
+    with task_bar(f"{study.paper} {study.name}", shown) as update:
+        for done, total, cell in cells:
             now = time.monotonic()
             record_origin(path.with_suffix(".json"), command, now - start)
             start = now
-            shown = [f"{value:.3g}" for quantity in study.quantities[:1] for value in quantity.of([cell.numbers])]
-            last = " ".join([f"{cell.dataset}, {cell.method}, run {cell.run}", *shown])
-            progress.update(task, completed=done, total=total, last=last)
+            values = [f"{value:.3g}" for quantity in study.quantities[:1] for value in quantity.of([cell.numbers])]
+            update(done, " ".join([f"{cell.dataset}, {cell.method}, run {cell.run}", *values]), total)
 
 
 def _lines(study: Study, cells: list[Cell]) -> dict[str, list[dict[str, object]]]:
-    """The lines of every quantity, for scripts."""
+    """Return the lines of every quantity, for --json."""
     from mahala.papers.results import summarise
 
     return {
@@ -173,8 +166,7 @@ def _lines(study: Study, cells: list[Cell]) -> dict[str, list[dict[str, object]]
 
 
 def _write(study: Study, cells: list[Cell], path: Path, folder: Path, data: Path | None, image: str) -> list[Path]:
-    """The table as CSV and as a page, and the figures; which files these are."""
-    from mahala.cli.models import whole_file
+    """Write the table as CSV and as Markdown, and the figures; return the paths."""
     from mahala.papers.results import markdown, ranks, read_origin, summarise, write_table
     from mahala.report.ranks import critical_difference
 
@@ -218,7 +210,7 @@ def _print(study: Study, cells: list[Cell], console: Console) -> None:
 
 
 def _wide_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
-    """A row for each data set, a column for each method."""
+    """Return a table with a row per data set and a column per method."""
     from rich.table import Table
 
     from mahala.papers.results import table
@@ -236,14 +228,14 @@ def _wide_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
 
 
 def _long_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
-    """A row for each data set and method, for narrow terminals."""
+    """Return a table with a row per data set and method, for narrow terminals."""
     from rich import box
     from rich.table import Table
 
     from mahala.papers.results import in_words
 
     caption = "* over two standard deviations apart" if quantity.spread else None
-    # Without lines between the columns it fits into 60 characters.
+    # Without rules between the columns the table fits into 60 characters.
     shown = Table(title=quantity.title, caption=caption, box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for name in (study.axis, "method"):
         shown.add_column(name, overflow="fold")
@@ -262,7 +254,7 @@ def _split(text: str | None) -> list[str]:
 
 
 def _subset(names: list[str], known: Iterable[str], option: str) -> list[str]:
-    """The names, all of which must be known."""
+    """Return the names; raise ValueError if one is unknown."""
     known = list(known)
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""`mahala search ITEMS`: the items nearest to queries."""
+"""`mahala search ITEMS`: find the items nearest to queries."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from mahala.cli.models import Model, check_output, check_row_number, load_metric, read_rows, whole_file
+from mahala.cli.models import Model, check_output, check_row_number, load_metric, read_rows
 from mahala.cli.output import print_json
+from mahala.support.files import whole_file
+from mahala.support.rows import slices
 
 if TYPE_CHECKING:
     from mahala.metric import Metric
 
-# Queries whose distances are computed at a time.
+# Number of queries whose distances are computed at a time.
 _BLOCK = 256
 
 
 class Found(NamedTuple):
-    """The items found for a query, nearest first: their row numbers, labels where there are such, and scores."""
+    """Items found for a query, nearest first: their row numbers, labels (or None) and scores."""
 
     query: int
     rows: list[int]
@@ -29,18 +31,18 @@ class Found(NamedTuple):
 
 
 def search(
-    items: Annotated[Path, typer.Argument(metavar="ITEMS", help="A table of the items to search.")],
+    items: Annotated[str, typer.Argument(metavar="ITEMS", help="A table of the items to search.")],
     model: Model,
-    queries: Annotated[Path | None, typer.Option(help="A table of queries.")] = None,
-    row: Annotated[list[int] | None, typer.Option(help="A row of ITEMS as a query, from 0; several times.")] = None,
-    k: Annotated[int, typer.Option("-k", help="Items to find for each query, at most.", min=1)] = 10,
-    label: Annotated[str | None, typer.Option(help="A column of ITEMS to show.")] = None,
-    output: Annotated[Path | None, typer.Option(help="A .csv file to write instead.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a query, for scripts.")] = False,
+    queries: Annotated[str | None, typer.Option(help="A table of queries.")] = None,
+    row: Annotated[list[int] | None, typer.Option(help="A row of ITEMS as query; may be repeated.")] = None,
+    k: Annotated[int, typer.Option("-k", help="Maximum number of items to find per query.", min=1)] = 10,
+    label: Annotated[str | None, typer.Option(help="Column of ITEMS to show with the results.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the results to this .csv file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query, for scripts.")] = False,
 ) -> None:
-    """Find the items nearest to each query under the learned distance (or most similar, under a bilinear similarity).
+    """Find the items nearest to each query under the learned distance, or the most similar ones.
 
-    Row numbers count from 0. A row of ITEMS that is a query itself is left out of its own results.
+    Row numbers count from 0. A query that is a row of ITEMS is left out of its own results.
 
     Examples:
 
@@ -49,7 +51,7 @@ def search(
         mahala search items.npy --queries queries.npy --model m.safetensors -k 5 --json
     """
     if (queries is None) == (not row):
-        raise ValueError("give either --queries, a table, or --row, a row number of ITEMS")
+        raise ValueError("give either --queries (a table) or --row (a row number of ITEMS)")
     if output is not None:
         check_output(output, ".csv")
     metric = load_metric(model)
@@ -57,9 +59,7 @@ def search(
     if row:
         rows = [check_row_number(number, table.X.shape[0], "--row") for number in row]
         if metric.matrix.shape[0] != metric.matrix.shape[1]:
-            raise ValueError(
-                "--row needs items with the features of queries, but this similarity has others: --queries"
-            )
+            raise ValueError("--row needs items with the features of queries, but the model's differ: use --queries")
         asked, numbers, own = table.X[rows], rows, True
     else:
         assert queries is not None, "either is given"
@@ -72,7 +72,7 @@ def search(
         if as_json:
             print_json({"queries": len(numbers), "file": str(output)})
         else:
-            typer.echo(f"The results of {len(numbers):,} queries are in {output}")
+            typer.echo(f"Wrote the results of {len(numbers):,} queries to {output}")
     elif as_json:
         plural = "similarities" if score == "similarity" else "distances"
         for one in found:
@@ -89,13 +89,12 @@ def _find(
     n_items = items.shape[0]
     k = min(k, n_items - own)
     if k == 0:
-        raise ValueError("ITEMS has one row only, which is the query: there is nothing to find")
-    for start in range(0, queries.shape[0], _BLOCK):
-        block = queries[start : start + _BLOCK]
-        names = np.array(numbers[start : start + _BLOCK])
+        raise ValueError("ITEMS has only one row, which is the query: there is nothing to find")
+    for part in slices(queries.shape[0], _BLOCK):
+        block, names = queries[part], np.array(numbers[part])
         order = metric.rank(block, items, k + own)
         if own:
-            # The query itself, or the last where items that equal it come before it.
+            # Leave out the query itself, or the last item if items equal to the query come before it.
             mine = order == names[:, None]
             mine[~mine.any(axis=1), -1] = True
             order = order[~mine].reshape(len(order), k)

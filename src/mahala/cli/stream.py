@@ -1,4 +1,4 @@
-"""`mahala stream`: learn from lines of comparisons as they come, and never lose the place."""
+"""`mahala stream`: learn from lines of comparisons as they arrive."""
 
 from __future__ import annotations
 
@@ -16,52 +16,53 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mahala.cli.group import with_options
+from mahala.cli.models import Settings
+
 if TYPE_CHECKING:
     from mahala.learner import Learner
     from mahala.stream import Stream
 
-# Exit codes beside those that every command has.
-TO_MEND, MALFORMED = 2, 3
+# Exit codes: too many malformed lines, and some malformed lines.
+INVALID, MALFORMED = 2, 3
 
 
 def stream(
-    model: Annotated[Path, typer.Option(help="The model file to go on with, or to begin.")],
-    learner: Annotated[str | None, typer.Option(help="An online learner to begin with: PA, OASIS, ...")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE, a parameter of the learner.")] = None,
-    source: Annotated[
-        Path | None, typer.Option("--input", help="A file of lines, perhaps .gz; stdin by default.")
-    ] = None,
-    items: Annotated[Path | None, typer.Option(help=".npy or .npz of rows that points name by number.")] = None,
-    features: Annotated[int | None, typer.Option(help="Number of features, for objects as points.", min=1)] = None,
-    new_input: Annotated[bool, typer.Option("--new-input", help="Learn from the first line in any case.")] = False,
-    checkpoint_every: Annotated[int, typer.Option(help="Lines between two checkpoints, at most.", min=1)] = 10_000,
-    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between two checkpoints.", min=0.0)] = 30.0,
-    max_errors: Annotated[int | None, typer.Option(help="Malformed lines to put up with.", min=0)] = None,
-    seed: Annotated[int, typer.Option(help="random_state of a new learner.", min=0)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="The summary on stderr as one JSON object.")] = False,
+    model: Annotated[Path, typer.Option(help="Model file to continue with, or to create.")],
+    learner: Annotated[str | None, typer.Option(help="Online learner of a new model: PA, OASIS, ...")] = None,
+    settings: Settings = None,
+    source: Annotated[Path | None, typer.Option("--input", help="A file of lines, also .gz; default: stdin.")] = None,
+    items: Annotated[Path | None, typer.Option(help=".npy or .npz file of rows that points refer to.")] = None,
+    features: Annotated[int | None, typer.Option(help="Number of features, if points are objects.", min=1)] = None,
+    new_input: Annotated[bool, typer.Option("--new-input", help="Learn from the first line of another input.")] = False,
+    checkpoint_every: Annotated[int, typer.Option(help="Maximum number of lines between checkpoints.", min=1)] = 10_000,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Maximum seconds between checkpoints.", min=0.0)] = 30.0,
+    max_errors: Annotated[int | None, typer.Option(help="Malformed lines to tolerate.", min=0)] = None,
+    seed: Annotated[int, typer.Option(help="The random_state of a new learner.", min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary on stderr as JSON.")] = False,
 ) -> None:
-    """Learn from JSON Lines of comparisons; for each, print what was predicted before it was learned from.
+    """Learn from comparisons in JSON Lines, and print the prediction for each line before learning from it.
 
     A line is a pair, `{"x": [0.1, 2], "x2": [0, 1.5], "similar": true}`, or a triplet,
     `{"query": [1, 2], "positive": [1, 3], "negative": [5, 0]}`. A point is a list of numbers, an object
-    `{"17": 0.5}` of the features that are not zero, or (with --items) the number of a row. Other keys are passed
-    through.
+    `{"17": 0.5}` of its non-zero features, or (with --items) the number of a row. Other keys are copied to the output.
 
-    Out comes `{"line": 1, "similar": true, "predicted": false, "margin": -0.2}` for a pair and
-    `{"line": 1, "right": true, "margin": 0.7}` for a triplet. The margin is what the prediction goes by: threshold
-    minus squared distance (LEGO gives none), or how much more similar the positive is.
+    The output is `{"line": 1, "similar": true, "predicted": false, "margin": -0.2}` for a pair and
+    `{"line": 1, "right": true, "margin": 0.7}` for a triplet. The sign of the margin is the prediction: the margin is
+    threshold minus squared distance (not available for LEGO), or the similarity of the positive minus that of the
+    negative.
 
-    The model file also holds the place in the input. So the same command again goes on where it stopped, however that
-    came about (kill -9 too), and ends with the same model; of a log that grows it learns what is new. Lines after the
-    last checkpoint are learned from, and printed, again: each is printed at least once. When an input has been read to
-    its end, another one is learned from its first line on; before that another one is refused, unless --new-input is
-    given (once: to go on with it, leave it out).
+    The model file also stores the position in the input. If the same command is run again, it resumes where it stopped,
+    even after kill -9, and ends with the same model; from a growing log it learns only the new lines. Lines after
+    the last checkpoint are processed and printed again, so each line is printed at least once. After an input has been
+    read to its end, another input is read from its first line. Before that, another input is rejected unless
+    --new-input is given; omit it again to resume with that input.
 
-    Malformed lines are named on stderr, counted and skipped. At the very end, one without a newline may still be being
-    written: it is read again next time.
+    Malformed lines are reported on stderr, counted and skipped. A malformed last line without a newline may be
+    incomplete, so it is read again next time.
 
-    Exit codes: 0 all learned, 2 something to mend, 3 some lines were malformed, 130 or 143 stopped by Ctrl-C or
-    SIGTERM, with a checkpoint.
+    Exit codes: 0 success, 2 invalid input or options, 3 some lines were malformed, 130 or 143 stopped by Ctrl-C or
+    SIGTERM, after a checkpoint.
 
     Examples:
 
@@ -72,7 +73,7 @@ def stream(
     from mahala.stream import Malformed, Stream, read_lines
 
     if settings and learner is None:
-        raise ValueError("--set is for a learner to begin with: give --learner too, or neither")
+        raise ValueError("--set sets parameters of a new learner: give --learner too, or neither")
     own = Stream(
         model,
         None if learner is None else _beginner(learner, settings or [], seed),
@@ -91,10 +92,10 @@ def stream(
             for result in results:
                 if isinstance(result, Malformed):
                     malformed += 1
-                    typer.echo(f"line {result.line}: {result.problem}", err=True)
+                    typer.echo(f"line {result.line}: {with_options(result.problem)}", err=True)
                     code = MALFORMED
                     if max_errors is not None and malformed > max_errors:
-                        code = TO_MEND
+                        code = INVALID
                         break
                 else:
                     learned += 1
@@ -104,20 +105,20 @@ def stream(
                     _checkpoint(own)
         except _Stopped as stopped:
             code = 128 + stopped.number
-        # After an error, of printing too, the last checkpoint stays: what was not printed is learned from again.
+        # After an error, also of printing, the last checkpoint stays, so that unprinted lines are processed again.
         _checkpoint(own)
     _tell_end(own, learned, malformed, mistakes, time.monotonic() - started, as_json)
-    if code == TO_MEND:
+    if code == INVALID:
         raise ValueError(
-            f"{malformed} malformed lines, and --max-errors allows {max_errors}: stopped before the last of them; "
-            "mend it, and give the input again"
+            f"{malformed} malformed lines, but --max-errors is {max_errors}: stopped before the last of them; "
+            "fix it and run the command again"
         )
     if code:
         raise typer.Exit(code)
 
 
 def _checkpoint(own: Stream) -> None:
-    """Model and place, once all that was learned from before has been printed."""
+    """Save model and position, after everything learned so far has been printed."""
     sys.stdout.flush()
     own.save()
 
@@ -131,7 +132,7 @@ class _Stopped(Exception):
 
 
 class _Signals:
-    """Ctrl-C and SIGTERM take effect when the next block of lines is wanted, or at once while waiting for it."""
+    """Defer Ctrl-C and SIGTERM until the next block of lines is read; while waiting for it they act at once."""
 
     def __init__(self) -> None:
         self.waiting = False
@@ -159,7 +160,7 @@ class _Signals:
 
 
 class _Input:
-    """The input, as read_lines wants it; before it waits, all is printed, and while it waits checkpoints go on."""
+    """The input of read_lines, which flushes the output before it waits and saves checkpoints while it waits."""
 
     def __init__(self, file: Any, own: Stream, signals: _Signals) -> None:
         self._file = file
@@ -179,19 +180,19 @@ class _Input:
             self._signals.waiting = False
 
     def _is_ready(self, seconds: float) -> bool:
-        """Whether input comes within this time; what cannot be asked is taken to be ready."""
+        """Return whether input arrives within this time, or cannot be waited for."""
         self._signals.waiting = True
         try:
             self._signals.check()
             return bool(select.select([self._file.fileno()], [], [], seconds)[0])
-        except (OSError, ValueError):  # no file of the system's, or one that it cannot wait for
+        except (OSError, ValueError):  # not a file of the operating system, or one without select
             return True
         finally:
             self._signals.waiting = False
 
 
 def _beginner(name: str, settings: list[str], seed: int) -> Learner:
-    """A new learner. Unless told otherwise it keeps no history, which would grow with the stream."""
+    """Return a new learner, which keeps no history unless --set asks for it: it would grow with the stream."""
     from mahala.cli.models import learner_named
 
     learner = learner_named(name, settings, seed)
@@ -215,7 +216,7 @@ def _open_input(path: Path | None) -> Iterator[Any]:
 
 
 def _read_items(path: Path) -> Any:
-    """Rows of a .npy file, which stays on the disk, or those of an .npz file."""
+    """Return the rows of an .npz file, or of a memory-mapped .npy file."""
     import numpy as np
 
     from mahala.data.array_files import read_npz
@@ -232,11 +233,9 @@ def _read_items(path: Path) -> Any:
 
 def _tell_start(own: Stream) -> None:
     if own.began_anew:
-        typer.echo(
-            f"{own.path} has read another input to its end: this one is learned from its first line on", err=True
-        )
+        typer.echo(f"{own.path} has read another input to its end; reading this one from its first line", err=True)
     elif own.skipped:
-        typer.echo(f"{own.path} has learned from the first {own.skipped:,} lines: going on after them", err=True)
+        typer.echo(f"{own.path} has learned from the first {own.skipped:,} lines; resuming after them", err=True)
 
 
 def _tell_end(own: Stream, learned: int, malformed: int, mistakes: int, seconds: float, as_json: bool) -> None:
@@ -256,9 +255,9 @@ def _tell_end(own: Stream, learned: int, malformed: int, mistakes: int, seconds:
         typer.echo(json.dumps(summary), err=True)
         return
     share = f"; {mistakes / learned:.1%} predicted wrongly" if learned else ""
-    where = f"the model is in {own.path}" if written else f"there is no {own.path} yet, as nothing was learned"
+    where = f"the model is in {own.path}" if written else f"{own.path} was not written because nothing was learned"
     typer.echo(
-        f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f} a second): {learned:,} learned, "
+        f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f} per second): {learned:,} learned, "
         f"{malformed:,} malformed{share}; {where}",
         err=True,
     )

@@ -1,4 +1,4 @@
-"""`mahala transform DATA`: rows for which the learned distance is the Euclidean one."""
+"""`mahala transform DATA`: map rows so that Euclidean distances are the learned ones."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from mahala.cli.models import Model, check_output, load_metric, read_rows, whole_file
+from mahala.cli.models import FittedData, Model, check_output, load_metric, read_rows
 from mahala.cli.output import Json, print_json
+from mahala.support.files import whole_file
 
 
 def transform(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="A table with the features that the model was fitted with.")
-    ],
+    data: FittedData,
     model: Model,
-    output: Annotated[Path, typer.Option(help="The file to write: .npy, .npz, .csv or .parquet.")],
+    output: Annotated[Path, typer.Option(help="File to write: .npy, .npz, .csv or .parquet.")],
     components: Annotated[int | None, typer.Option(help="Keep this many leading directions.", min=1)] = None,
-    label: Annotated[str | None, typer.Option(help="A column of labels to keep; not in .npy files.")] = None,
+    label: Annotated[str | None, typer.Option(help="A column of labels to copy; not for .npy files.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write rows whose Euclidean distances are the learned ones, for any index or classifier.
+    """Map rows so that their Euclidean distances are the learned distances, for use in any index or classifier.
 
-    Under a bilinear similarity they are queries, whose inner products with items as they are are the similarities.
-    The columns are named z0, z1, ...; in .npz files the rows are X (or the parts of a CSR matrix) and labels y.
+    With a bilinear similarity, the rows are queries, and their inner products with raw items are the similarities.
+    Columns are named z0, z1, ...; .npz files hold the rows as X (or as the parts of a CSR matrix) and labels as y.
 
     Examples:
 
@@ -35,7 +34,7 @@ def transform(
     """
     check_output(output, ".npy", ".npz", ".csv", ".parquet")
     if label is not None and output.suffix.lower() == ".npy":
-        raise ValueError("--label does not go with an .npy file, which holds rows only: write .npz, .csv or .parquet")
+        raise ValueError("--label cannot be used with .npy, which holds rows only: write .npz, .csv or .parquet")
     metric = load_metric(model)
     table = read_rows(data, metric, label)
     if components is not None:
@@ -47,7 +46,7 @@ def transform(
         print_json({"rows": rows.shape[0], "columns": rows.shape[1], "kind": metric.kind, "file": str(output)})
     else:
         what = "queries" if metric.kind == "bilinear" else "rows"
-        typer.echo(f"{rows.shape[0]:,} {what} of {rows.shape[1]:,} columns are in {output}")
+        typer.echo(f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns to {output}")
 
 
 def _write(path: Path, rows: Any, label: str, labels: Any) -> None:

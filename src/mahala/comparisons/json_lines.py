@@ -115,7 +115,7 @@ class LineReader:
         elif type(value) is int and self.items is not None:
             point = self._item(value, name)
         else:
-            row = "a row number" if self.items is not None else "(with --items) a row number"
+            row = "a row number" if self.items is not None else "(with items) a row number"
             raise LineError(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}")
         if point.width == 0 or width not in (None, point.width):
             raise LineError(f"{name} must have {width or 'at least 1'} numbers, got {point.width}")
@@ -126,7 +126,7 @@ class LineReader:
 
     def _sparse_point(self, value: dict[str, Any], name: str, width: int | None) -> _Point:
         if width is None:
-            raise LineError(f"{name} names its features, but not how many there are: give their number (--features)")
+            raise LineError(f"{name} names its features, but not how many there are: give their number (n_features)")
         columns = np.array([self._column(key, name, width) for key in value], dtype=np.int64)
         values = _numbers(list(value.values()), list(value), name)
         order = np.argsort(columns)

@@ -1,4 +1,4 @@
-"""Data sets by name: files of a folder, scikit-learn's bundle, or OpenML."""
+"""Data sets by name: those of a folder, of this package and of scikit-learn, and from OpenML."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import gzip
 import json
 import os
 import warnings
+from collections.abc import Sequence
+from functools import partial
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.data.array_files import read_npz
+from mahala.data.tables import Table, read_table
+from mahala.support.arrays import IndexArray
+from mahala.support.validation import class_codes
 
-# scikit-learn's own copies need no network.
-_BUNDLED = {"iris": "load_iris", "wine": "load_wine", "digits": "load_digits", "breast_cancer": "load_breast_cancer"}
+# CSV files of this package, and the column of their labels.
+_BUNDLED = {"balance": "tips", "wine": "cultivar"}
+# Data sets that scikit-learn includes.
+_SKLEARN = {"iris": "load_iris", "digits": "load_digits", "breast_cancer": "load_breast_cancer"}
 # Names on OpenML, and the version there.
 _OPENML = {
-    "balance": ("balance-scale", 1),
     "breast": ("breast-w", 1),
     "glass": ("glass", 1),
     "ionosphere": ("ionosphere", 1),
@@ -35,25 +41,29 @@ _OPENML = {
 
 
 class Dataset(NamedTuple):
-    """Rows, dense or CSR, and the class 0..c-1 of each; the first `n_train` rows train, where that is customary."""
+    """Rows, dense or CSR, and their classes 0..c-1; if there is a customary split, the first `n_train` rows train."""
 
     X: Any
-    y: NDArray[np.intp]
+    y: IndexArray
     n_train: int | None = None
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """The folder given, or the one that the environment variable MAHALA_DATA names, or None."""
+    """Return the given folder, or the one that the environment variable MAHALA_DATA names, or None."""
     chosen = folder or os.environ.get("MAHALA_DATA")
     return None if chosen is None else Path(chosen)
 
 
 def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
-    """The data set of a name, as it is: raw scale, nothing normalised.
+    """Load a data set by name, in its raw scale.
 
-    Looked for as `name.npz` in the folder (default: MAHALA_DATA), with X and y, or the data, indices, indptr and shape
-    of a CSR matrix and y; then in scikit-learn's bundle; then on OpenML, which needs a network and keeps what it
-    fetched in scikit-learn's data folder.
+    The first of these that has the name is used:
+
+    1. the file `name.npz` in the folder (default: MAHALA_DATA), which holds X and y, or the data, indices, indptr and
+       shape of a CSR matrix and y
+    2. the tables of this package, `balance` and `wine`
+    3. the data sets that scikit-learn includes
+    4. OpenML, which needs a network; scikit-learn keeps downloads in its data folder
 
     >>> X, y, _ = load("wine", folder="nowhere")
     >>> X.shape, sorted(set(y.tolist()))
@@ -64,23 +74,53 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
     if path is not None and path.exists():
         return _read(path)
     if name in _BUNDLED:
+        table = read_data(name)
+        return Dataset(table.X, class_codes(table.labels, len(table.X)))
+    if name in _SKLEARN:
         import sklearn.datasets
 
-        X, y = getattr(sklearn.datasets, _BUNDLED[name])(return_X_y=True)
+        X, y = getattr(sklearn.datasets, _SKLEARN[name])(return_X_y=True)
         return Dataset(X, y.astype(np.intp))
     if name in _OPENML:
         return _fetch(name)
-    where = "MAHALA_DATA is not set" if path is None else f"{path} is not there"
-    known = ", ".join(sorted({*_BUNDLED, *_OPENML}))
-    raise FileNotFoundError(
-        f"there is no data set {name!r}: {where}, and it is none of those to be had otherwise: {known}"
-    )
+    where = "MAHALA_DATA is not set" if path is None else f"there is no file {path}"
+    known = ", ".join(sorted({*_BUNDLED, *_SKLEARN, *_OPENML}))
+    raise FileNotFoundError(f"there is no data set {name!r}: {where}, and the names known without a file are {known}")
+
+
+def read_data(
+    source: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+    n_features: int | None = None,
+) -> Table:
+    """Read a table from a file or, if there is no such file, load a data set by name.
+
+    The arguments are those of :func:`mahala.read_table`. The tables of this package come before those of the data
+    folder because they have named columns, of which one is the label.
+    """
+    name = os.fspath(source)
+    read = partial(read_table, drop=drop, features=features, n_features=n_features)
+    if Path(name).exists() or Path(name).suffix:
+        return read(name, label=label)
+    if name in _BUNDLED:
+        with as_file(files("mahala") / "data" / f"{name}.csv") as path:
+            return read(path, label=label or _BUNDLED[name])
+    if label is not None or drop:
+        raise ValueError(f"label and drop name columns of a file, but {name!r} is the name of a data set")
+    X, y, _ = load(name)
+    n_features = n_features if features is None else len(features)
+    if n_features not in (None, X.shape[1]):
+        raise ValueError(f"{name} has rows of {X.shape[1]} features, but the model compares rows of {n_features}")
+    return Table(X, y, None)
 
 
 def _read(path: Path) -> Dataset:
     X, y = read_npz(str(path))
     if y is None:
-        raise ValueError(f"{path} should hold y, the classes, beside the rows")
+        raise ValueError(f"{path} must hold the classes y beside the rows")
     with np.load(path) as file:
         return Dataset(X, y.astype(np.intp), int(file["n_train"]) if "n_train" in file else None)
 
@@ -91,40 +131,38 @@ def _fetch(name: str) -> Dataset:
     on_openml, version = _OPENML[name]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of every try; what came of the last one is said below
+            warnings.simplefilter("ignore")  # scikit-learn warns on every retry; the last error is reported below
             X, y = fetch_openml(on_openml, version=version, as_frame=False, return_X_y=True, parser="auto")
     except OSError as error:
         raise FileNotFoundError(
             f"data set {name!r} could not be fetched from OpenML ({error}); "
-            f"put {name}.npz with X and y into a folder and name that in MAHALA_DATA"
+            f"save X and y as {name}.npz in a folder and set MAHALA_DATA to that folder"
         ) from error
     return Dataset(np.asarray(X, dtype=np.float64), np.unique(y, return_inverse=True)[1].astype(np.intp))
 
 
 class Document(NamedTuple):
-    """A text and its topics, none or several."""
+    """A text and its topics, of which there may be none or several."""
 
     text: str
     topics: frozenset[str]
 
 
 def load_reuters(folder: str | os.PathLike[str] | None = None, split: str = "train") -> list[Document]:
-    """The documents of a part of Reuters-21578, "train" or "test" of the ModApte split, in the order of time.
+    """Load the "train" or "test" documents of Reuters-21578 (ModApte split) in chronological order.
 
-    Read from `reuters21578.jsonl.gz` in the folder (default: MAHALA_DATA): a JSON object a line with id, split, title,
-    body and topics. A text is the title and the body.
+    They are read from `reuters21578.jsonl.gz` in the folder (default: MAHALA_DATA), which holds one JSON object per
+    line with id, split, title, body and topics. The text of a document is its title and its body.
     """
     place = data_folder(folder)
     path = None if place is None else place / "reuters21578.jsonl.gz"
     if path is None or not path.exists():
-        where = "MAHALA_DATA is not set" if path is None else f"{path} is not there"
-        raise FileNotFoundError(
-            f"Reuters-21578 is wanted as the file reuters21578.jsonl.gz of the data folder: {where}"
-        )
+        where = "MAHALA_DATA is not set" if path is None else f"there is no file {path}"
+        raise FileNotFoundError(f"Reuters-21578 must be the file reuters21578.jsonl.gz of the data folder: {where}")
     with gzip.open(path, "rt", encoding="utf-8") as file:
         records = [record for record in map(json.loads, file) if record["split"] == split]
     if not records:
         raise ValueError(f"split must be one of those in {path}, 'train' or 'test', got {split!r}")
-    # Reuters numbered them as they came.
+    # The ids are in the order of publication.
     records.sort(key=lambda record: int(record["id"]))
     return [Document(f"{record['title']} {record['body']}", frozenset(record["topics"])) for record in records]

@@ -1,4 +1,4 @@
-"""Features of one scale."""
+"""Scale features to unit standard deviation."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from mahala.support.validation import check_rows, is_sparse
+from mahala.support.arrays import FloatArray
+from mahala.support.validation import is_sparse
 
-FloatArray = NDArray[np.float64]
 Scaling = Literal["none", "standard"]
 
 
 def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
-    """The number by which each feature is divided: its standard deviation, or one where it is constant.
+    """Return the divisor of each feature of valid rows: its standard deviation, or 1 if the feature is constant.
 
-    Nothing is centred, as distances are about differences; so sparse rows stay sparse.
+    Features are not centred, which would not change distances, so sparse rows stay sparse.
 
-    >>> feature_scales([[1.0, 5.0], [3.0, 5.0]], "standard").tolist()
+    >>> feature_scales(np.array([[1.0, 5.0], [3.0, 5.0]]), "standard").tolist()
     [1.0, 1.0]
     """
     if scaling not in ("none", "standard"):
         raise ValueError(f"scaling must be 'none' or 'standard', got {scaling!r}")
-    X = check_rows(X)
     if scaling == "none":
         return np.ones(X.shape[1])
     if is_sparse(X):
         means = np.asarray(X.mean(axis=0)).ravel()
         squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()
         variances = np.maximum(squares - means**2, 0.0)
-        # Of a constant feature only rounding is left.
+        # What is left of a constant feature is rounding error.
         variances[variances <= 1e-12 * squares] = 0.0
         scales: FloatArray = np.sqrt(variances)
     else:
@@ -42,8 +40,7 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
 
 
 def divided(X: Any, scales: FloatArray) -> Any:
-    """Rows with each feature divided by its scale."""
-    X = check_rows(X)
+    """Divide each feature of valid rows by its scale."""
     dtype = X.dtype if X.dtype.kind == "f" else np.float64
     if is_sparse(X):
         return sp.csr_array(X @ sp.diags_array(1.0 / scales)).astype(dtype, copy=False)

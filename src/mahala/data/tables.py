@@ -1,4 +1,4 @@
-"""Tables from files: CSV, Parquet, .npy, .npz and svmlight become rows of numbers, and labels as they are."""
+"""Read tables from CSV, Parquet, .npy, .npz and svmlight files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mahala.data.array_files import listed, places, read_arrays
 _CSV = (".csv", ".tsv", ".txt")
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
 _READ = ".csv, .tsv and .txt (also .gz), .parquet, .npy, .npz, .svm, .svmlight and .libsvm (also .gz)"
-# What people write where a value is missing. Other spellings may be classes: "none", "mild", "severe".
+# Spellings of a missing value. Others may be classes, such as "none", "mild", "severe".
 _MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "?"))
 # A text column with more values than this is probably an identifier.
 _MOST_VALUES = 50
 
 
 class Table(NamedTuple):
-    """Rows, their labels as the file has them, and the names of the features where the file names them.
+    """Rows, their labels as in the file, and the names of the features if the file has them.
 
-    X is an array of float64 (float32 where an .npy or .npz file holds that), or a `csr_array`.
+    X is a float64 array (float32 if an .npy or .npz file holds float32) or a `csr_array`.
     """
 
     X: Any
@@ -44,18 +44,23 @@ def read_table(
     features: Sequence[str] | None = None,
     n_features: int | None = None,
 ) -> Table:
-    """The rows of a file, by its suffix.
+    """Read the rows of a file, whose suffix tells the format.
 
-    CSV (with a line of names; the delimiter is found out) and Parquet have named columns. `label` is the column of
-    labels, `drop` are columns to leave out. Numbers are features, booleans 0 or 1, and text becomes one feature for
-    each value, "column=value". With `features`, the names that a model was fitted with, X is made of these in their
-    order: other columns are ignored, and values that they do not know give zeros.
+    CSV files (with a header line; the delimiter is detected) and Parquet files have named columns. Numeric columns
+    become features, booleans become 0 or 1, and a text column becomes one 0/1 feature per value, "column=value".
+    `.npy` files hold rows only. `.npz` files hold X, or the data, indices, indptr and shape of a CSR matrix, and labels
+    under y. svmlight files start each line with the label; indices count from 1 unless there is a 0.
 
-    `.npy` holds rows only. `.npz` holds X, or data, indices, indptr and shape of a CSR matrix, and labels under y, or
-    under the key `label`. In svmlight files the labels are the first numbers; indices count from 1 unless there is a 0.
-    X has `n_features` columns where that is given: svmlight rows are filled up with zeros, others must have as many.
+    Parameters
+    ----------
+    path : .csv, .tsv or .txt (also .gz), .parquet, .npy, .npz, .svm, .svmlight or .libsvm (also .gz)
+    label : column of the labels; in .npz files the name of an array
+    drop : columns to leave out
+    features : feature names that a model was fitted with. X then has these columns in this order: other columns are
+        ignored, and unknown values of text columns become zeros.
+    n_features : number of columns that X must have; shorter svmlight rows are padded with zeros
 
-    Missing or infinite values are refused with the lines (or the rows, from 0) where they are.
+    Missing or infinite values raise a ValueError that names the lines, or the rows counted from 0.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -67,7 +72,7 @@ def read_table(
     (('alcohol', 'colour=red', 'colour=white'), [12.5, 1.0, 0.0], ['A', 'B', 'A'])
     """
     path = os.fspath(path)
-    with open(path, "rb"):  # a missing or forbidden file keeps Python's own OSError
+    with open(path, "rb"):  # raise Python's own OSError if the file is missing or not readable
         pass
     suffix = _suffix(path)
     if suffix in _CSV or suffix == ".parquet":
@@ -90,25 +95,25 @@ def _suffix(path: str) -> str:
         if suffix not in (*_CSV, *_SVMLIGHT):
             suffix += ".gz"
     if suffix not in (*_CSV, *_SVMLIGHT, ".parquet", ".npy", ".npz"):
-        raise ValueError(f"{path} has the suffix {suffix or 'of no format'!r}; files that are read: {_READ}")
+        raise ValueError(f"{path} has the suffix {suffix or 'of no format'!r}; supported are {_READ}")
     return suffix
 
 
 @dataclass
 class _Source:
-    """Named columns: cells of text (CSV) or arrays (Parquet). `lines` are the rows' lines in a CSV file."""
+    """Named columns: cells of text (CSV) or arrays (Parquet). `lines` holds the line of each row in a CSV file."""
 
     path: str
     columns: dict[str, Any]
     lines: list[int] | None
 
     def places(self, rows: NDArray[np.intp]) -> str:
-        """Where rows are, for messages."""
+        """Describe the positions of rows in messages."""
         return places("row", rows) if self.lines is None else places("line", np.array(self.lines)[rows])
 
 
 class _Column(NamedTuple):
-    """float64 numbers, booleans, or objects that are text; what stands at missing values has no meaning."""
+    """float64 numbers, booleans, or text as objects; values are undefined where `missing` is set."""
 
     values: NDArray[Any]
     missing: NDArray[np.bool_]
@@ -121,7 +126,7 @@ def _read_csv(path: str) -> _Source:
     try:
         with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             first = next((line for line in file if line.strip()), "")
-            # The delimiter that makes most columns of the first line.
+            # The delimiter is the one that splits the first line into most columns.
             order = "\t,;|" if ".tsv" in path.lower() else ",;\t|"
             delimiter = max(
                 order, key=lambda mark: len(next(csv.reader([first], delimiter=mark, skipinitialspace=True), ()))
@@ -136,17 +141,17 @@ def _read_csv(path: str) -> _Source:
                         lines.append(line)
                     line = reader.line_num + 1
             except csv.Error as error:
-                raise ValueError(f"{path} cannot be read from line {line} on: {error}") from None
+                raise ValueError(f"{path} cannot be read beyond line {line}: {error}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} is no whole gzip file ({error})") from None
+        raise ValueError(f"{path} is not a complete gzip file ({error})") from None
     if not rows:
-        raise ValueError(f"{path} is empty: it should have a line of column names and lines of values")
+        raise ValueError(f"{path} is empty: it must have a line of column names and lines of values")
     names = [name.strip() for name in rows[0]]
     if all(_is_number(name) for name in names):
         raise ValueError(
-            f"{path} should begin with a line of column names, but its first line is all numbers: "
+            f"{path} must begin with a line of column names, but its first line holds only numbers: "
             f"{delimiter.join(rows[0])[:60]}"
         )
     for name in names:
@@ -172,8 +177,8 @@ def _read_parquet(path: str) -> _Source:
             frame = pandas.read_parquet(path)
     except ImportError:
         raise ImportError("Parquet files need polars, or pandas with pyarrow: pip install 'mahala[parquet]'") from None
-    except Exception as error:  # each library has its own kinds
-        raise ValueError(f"{path} is no readable Parquet file ({error})") from error
+    except Exception as error:  # each library has its own exceptions
+        raise ValueError(f"{path} is not a readable Parquet file ({error})") from error
     if len(frame) == 0:
         raise ValueError(f"{path} has no rows")
     return _Source(path, {str(name): frame[name].to_numpy() for name in frame.columns}, None)
@@ -186,14 +191,14 @@ def _from_columns(source: _Source, label: str | None, drop: Sequence[str], featu
     labels = None if label is None else _labels(source, label)
     names = [name for name in source.columns if name not in drop]
     if features is not None:
-        # The label may be one of them: a column to show beside what was found.
+        # The label may be one of the features: a column to show with the results.
         return Table(_known_features(source, names, features), labels, tuple(features))
     names = [name for name in names if name != label]
     if not names:
         raise ValueError(f"{source.path} has no columns left to be features")
     if "" in names:
         number = list(source.columns).index("") + 1
-        raise ValueError(f"{source.path}: column {number} has no name: name it, or leave it out with --drop ''")
+        raise ValueError(f"{source.path}: column {number} has no name: name it, or leave it out with drop=['']")
     encoded = [part for name, column in _whole(source, names).items() for part in _encode(source, name, column)]
     found = [name for name, _ in encoded]
     if len(set(found)) < len(found):
@@ -203,7 +208,7 @@ def _from_columns(source: _Source, label: str | None, drop: Sequence[str], featu
 
 
 def _known_features(source: _Source, names: list[str], features: Sequence[str]) -> NDArray[np.float64]:
-    """The features that a model was fitted with."""
+    """Return the features that a model was fitted with."""
     homes: list[tuple[str, str | None]] = []
     for feature in features:
         ends = [at for at, mark in enumerate(feature) if mark == "=" and feature[:at] in names]
@@ -219,13 +224,13 @@ def _known_features(source: _Source, names: list[str], features: Sequence[str]) 
     for j, (name, value) in enumerate(homes):
         values = columns[name].values
         if value is None and values.dtype == object:
-            raise ValueError(f"{source.path}: column {name!r} is text, but the model knows it as numbers")
+            raise ValueError(f"{source.path}: column {name!r} is text, but the model was fitted with numbers")
         X[:, j] = values if value is None else values == value
     return X
 
 
 def _whole(source: _Source, names: Iterable[str], as_text: Iterable[str] = ()) -> dict[str, _Column]:
-    """Columns, in none of which a value is missing."""
+    """Return columns; raise ValueError if any value is missing."""
     columns = {name: _column(source, name, text=name in as_text) for name in names}
     gaps = {name: np.flatnonzero(column.missing) for name, column in columns.items() if column.missing.any()}
     if gaps:
@@ -238,7 +243,7 @@ def _whole(source: _Source, names: Iterable[str], as_text: Iterable[str] = ()) -
 
 
 def _column(source: _Source, name: str, text: bool = False) -> _Column:
-    """A column as numbers, booleans or text; as `text` where that is asked for."""
+    """Return a column as numbers, booleans or text; always as text if `text` is set."""
     cells = source.columns[name]
     if isinstance(cells, np.ndarray):
         return _from_array(source.path, name, cells)
@@ -264,13 +269,13 @@ def _column(source: _Source, name: str, text: bool = False) -> _Column:
 
 
 def _from_array(path: str, name: str, array: NDArray[Any]) -> _Column:
-    """A column of a frame."""
+    """Return a column of a data frame."""
     if array.dtype.kind == "b":
         return _Column(array, np.zeros(len(array), dtype=bool))
     if array.dtype.kind in "iuf":
         numbers = array.astype(np.float64)
         return _Column(numbers, ~np.isfinite(numbers))
-    # Text, and what has gaps: None, NaN, or what pandas writes as <NA> and NaT.
+    # Text, or values with gaps: None, NaN, or pandas' <NA> and NaT.
     missing = _mask(str(value) in ("<NA>", "NaT", *_MISSING) for value in array)
     present = array[~missing]
     if all(isinstance(value, str) for value in present):
@@ -283,13 +288,13 @@ def _from_array(path: str, name: str, array: NDArray[Any]) -> _Column:
     except (TypeError, ValueError):
         raise ValueError(
             f"{path}: column {name!r} holds values of type {type(present[0]).__name__}, which are neither numbers nor "
-            f"text: leave it out with --drop {name!r}"
+            f"text: leave it out with drop=[{name!r}]"
         ) from None
     return _Column(numbers, ~np.isfinite(numbers))
 
 
 def _labels(source: _Source, name: str) -> NDArray[Any]:
-    """Labels as they are: booleans, integers, other numbers, or text."""
+    """Return labels as they are: booleans, integers, other numbers, or text."""
     cells = source.columns[name]
     values = _whole(source, [name])[name].values
     if isinstance(cells, np.ndarray):
@@ -299,7 +304,7 @@ def _labels(source: _Source, name: str) -> NDArray[Any]:
     texts = [cell.strip() for cell in cells]
     try:
         integers = [int(text) for text in texts]
-        # 007 is a name, not a number, and so is what 64 bits cannot hold.
+        # 007 is a name, not a number; so is an integer of more than 64 bits.
         exact = [str(integer) for integer in integers] == texts
         return np.array(integers, dtype=np.int64) if exact else _objects(texts)
     except ValueError:
@@ -309,7 +314,7 @@ def _labels(source: _Source, name: str) -> NDArray[Any]:
 
 
 def _encode(source: _Source, name: str, column: _Column) -> list[tuple[str, NDArray[Any]]]:
-    """A column as named features."""
+    """Return a column as named features."""
     if column.values.dtype != object:
         return [(name, column.values)]
     found = sorted(set(column.values))
@@ -323,12 +328,12 @@ def _encode(source: _Source, name: str, column: _Column) -> list[tuple[str, NDAr
         if 2 * numeric.sum() > n_rows:
             odd = np.flatnonzero(~numeric)
             raise ValueError(
-                f"{source.path}: column {name!r} has {len(odd)} values that are no numbers ({source.places(odd)}), "
-                f"such as {column.values[odd[0]]!r}: mend them, or leave the column out with --drop {name!r}"
+                f"{source.path}: column {name!r} has {len(odd)} values that are not numbers ({source.places(odd)}), "
+                f"such as {column.values[odd[0]]!r}: fix them, or leave the column out with drop=[{name!r}]"
             )
         raise ValueError(
             f"{source.path}: column {name!r} is text with {len(found)} different values in {n_rows} rows, probably an "
-            f"identifier: leave it out with --drop {name!r}"
+            f"identifier: leave it out with drop=[{name!r}]"
         )
     return [(f"{name}={value}", column.values == value) for value in found]
 
@@ -336,7 +341,7 @@ def _encode(source: _Source, name: str, column: _Column) -> list[tuple[str, NDAr
 def _numbers(cells: Iterable[str]) -> NDArray[np.float64]:
     cells = list(cells)
     if "_" in "".join(cells):
-        raise ValueError("Python takes 1_0 for a number, people do not")
+        raise ValueError("1_0 is a number in Python, but not in a table")
     return np.array(list(map(float, cells)))
 
 

@@ -1,4 +1,4 @@
-"""Which learner is best for this table, and is any better than the Euclidean distance? By cross-validation."""
+"""Compare learners with each other and with the Euclidean distance by cross-validation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from scipy import stats
 from sklearn.base import clone
 from sklearn.model_selection import RepeatedStratifiedKFold
@@ -26,15 +25,16 @@ from mahala.batch.nca import NCA
 from mahala.batch.pca import PCA
 from mahala.batch.rca import RCA
 from mahala.data.scaling import Scaling, divided, feature_scales
-from mahala.evaluation.knn import DEFAULT_K, knn_error
+from mahala.evaluation.knn import DEFAULT_NEIGHBORS, misclassified
 from mahala.evaluation.leaderboard import EUCLIDEAN, EUCLIDEAN_SCALED, Entry, Leaderboard
 from mahala.evaluation.statistics import holm
 from mahala.learner import Learner
 from mahala.metric import Metric
 from mahala.online.passive_aggressive import PA
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import check_count, check_labels, check_rows, class_codes
 
-# Of larger tables a sample is compared: what a learner gains shows well before.
+# Larger tables are sampled: fewer rows already show what a learner gains.
 MOST_ROWS = 20_000
 # A metric of d features is a d × d matrix, which is decomposed in O(d³).
 MOST_FEATURES = 5_000
@@ -43,12 +43,12 @@ Progress = Callable[[int, int, str], object]
 
 
 def default_panel(n_rows: int, n_features: int, random_state: int = 0) -> dict[str, Learner]:
-    """Learners with settings that suit many tables of about this size, by name.
+    """Return learners by name, with settings that suit many tables of about this size.
 
-    Up to 100 features PA keeps its matrix positive semi-definite in every step, above that only at the end. NCA has
-    at most 32 components. Left out are ITML above 128 features, NCA and LMNN above 10,000 rows. GML takes all pairs
-    where n_rows² · n_features is up to 2e9, else 100,000 of them, and is left out where there are more than 128
-    features, too. Above 1,000 features only PCA, LDA and NCA are left.
+    Up to 100 features, PA projects its matrix to a positive semi-definite one in every step, above that only at the
+    end. NCA has at most 32 components. ITML is left out above 128 features, NCA and LMNN above 10,000 rows. GML uses
+    all pairs if n_rows² · n_features is at most 2e9; otherwise it uses 100,000 pairs, and is left out above 128
+    features. Above 1,000 features the panel consists of PCA, LDA and NCA.
 
     >>> ", ".join(default_panel(150, 4))
     'PA-I, LDA, RCA, NCA, LMNN, ITML, GML, GML weights, BoostMetric'
@@ -85,31 +85,31 @@ def compare(
     *,
     folds: int = 5,
     repeats: int = 2,
-    k: int = 3,
+    n_neighbors: int = 3,
     scaling: Scaling = "standard",
     random_state: int = 0,
-    jobs: int = 1,
+    n_jobs: int = 1,
     callback: Progress | None = None,
 ) -> Leaderboard:
-    """Cross-validate learners, and the Euclidean distance on raw and on scaled features, on a table with classes.
+    """Compare learners, and the Euclidean distance on raw and on scaled features, by repeated cross-validation.
 
-    Every learner sees the same parts of a repeated stratified cross-validation. In each training part the scales of the
-    features are computed and the learner is fitted; the test part is classified by its nearest rows of the training
-    part, for 1 to 25 neighbours (or k, where that is more). Intervals and tests are those of the corrected resampled t
-    (Nadeau, Bengio, 2003), as training parts overlap. p-values are adjusted for the number of learners, so that the
-    winner's holds though it was picked on the same parts; its error itself is a little optimistic for that reason.
+    All learners are evaluated on the same stratified folds. In each training part the scales of the features are
+    computed and the learner is fitted; the test part is then classified by nearest neighbours in the training part,
+    with 1 to 25 neighbours (or up to `n_neighbors` if that is more). Intervals and tests use the corrected resampled t
+    (Nadeau, Bengio, 2003), because training parts overlap. p-values are adjusted for the number of learners, so the
+    winner's p-value remains valid although it was selected on the same folds; its error is slightly optimistic.
 
     Parameters
     ----------
-    X, y : rows (dense or CSR, up to 5,000 features), and a label of any kind for each. Of more than 20,000 rows a
-        sample is compared, and of a class with fewer rows than `folds` there are fewer folds: `notes` say so.
-    learners : by name; None is the default panel
-    folds, repeats : test parts of one cross-validation, and how often it is repeated with other parts
-    k : neighbours by which entries are ranked
-    scaling : "standard" divides each feature by its standard deviation, "none" leaves all as they are
-    random_state : seed of the parts, and of learners that have none of their own
-    jobs : processes
-    callback : called after each fit with the number done, the number of all, and the name of the one just done
+    X, y : rows (dense or CSR, up to 5,000 features) and their class labels. Tables of more than 20,000 rows are
+        sampled, and if a class has fewer rows than `folds`, fewer folds are used; `notes` of the result say so.
+    learners : learners by name; None for :func:`default_panel`
+    folds, repeats : number of folds, and how often the cross-validation is repeated with other folds
+    n_neighbors : number of neighbours whose error ranks the learners
+    scaling : "standard" divides each feature by its standard deviation, "none" leaves features as they are
+    random_state : seed of the folds, and of learners whose own `random_state` is None
+    n_jobs : number of processes
+    callback : called after each fit with the number of fits done, their total and the name of the learner
 
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
@@ -117,7 +117,7 @@ def compare(
     >>> [entry.name for entry in leaderboard.entries]
     ['LDA', 'Euclidean, scaled', 'Euclidean']
     """
-    for value, name in ((folds, "folds"), (repeats, "repeats"), (k, "k"), (jobs, "jobs")):
+    for value, name in ((folds, "folds"), (repeats, "repeats"), (n_neighbors, "n_neighbors"), (n_jobs, "n_jobs")):
         check_count(value, name)
     if folds < 2:
         raise ValueError(f"folds must be at least 2, got {folds}")
@@ -140,25 +140,27 @@ def compare(
 
     parts = _parts(codes, folds, repeats, random_state)
     least = min(len(train) for train, _ in parts)
-    if k > least:
-        raise ValueError(f"k must be at most {least}, the number of training rows, got {k}")
-    ks = np.arange(1, min(max(k, DEFAULT_K[-1]), least) + 1)
+    if n_neighbors > least:
+        raise ValueError(f"n_neighbors must be at most {least}, the number of training rows, got {n_neighbors}")
+    counts = np.arange(1, min(max(n_neighbors, DEFAULT_NEIGHBORS[-1]), least) + 1)
 
     names = [EUCLIDEAN, EUCLIDEAN_SCALED] if _scaling_matters(X, scaling) else [EUCLIDEAN]
     candidates: dict[str, Learner | None] = {**dict.fromkeys(names), **learners}
     tasks = [_Task(name, part, random_state + part) for part in range(len(parts)) for name in candidates]
-    calls = (delayed(_measure)(task, X, codes, *parts[task.part], candidates[task.name], scaling, ks) for task in tasks)
+    calls = (
+        delayed(_measure)(task, X, codes, *parts[task.part], candidates[task.name], scaling, counts) for task in tasks
+    )
     found: dict[str, dict[int, _Measured]] = {name: {} for name in candidates}
-    for done, (task, measured) in enumerate(Parallel(jobs, return_as="generator_unordered")(calls), 1):
+    for done, (task, measured) in enumerate(Parallel(n_jobs, return_as="generator_unordered")(calls), 1):
         found[task.name][task.part] = measured
         if callback is not None:
             callback(done, len(tasks), task.name)
 
     results = {name: [own[part] for part in range(len(parts))] for name, own in found.items()}
     return Leaderboard(
-        entries=_ranked(results, set(learners), int(np.flatnonzero(ks == k)[0]), folds, len(rows)),
-        ks=ks,
-        k=k,
+        entries=_ranked(results, set(learners), n_neighbors - 1, folds, len(rows)),
+        neighbor_counts=counts,
+        n_neighbors=n_neighbors,
         folds=folds,
         repeats=repeats,
         scaling=scaling,
@@ -174,44 +176,58 @@ def compare(
 def refit(
     X: Any, y: Any, learner: Learner | None, scaling: Scaling = "standard", feature_names: Sequence[str] | None = None
 ) -> Metric:
-    """The metric that a learner (None: the Euclidean distance) gives on these rows, for raw features.
+    """Fit a learner to scaled features and return its metric, which scales raw features itself.
+
+    If `learner` is None, return the Euclidean distance of the scaled features. The learner itself is not changed.
+
+    Parameters
+    ----------
+    X, y : rows (dense or CSR) and their class labels
+    learner : a learner of a Mahalanobis metric, or None
+    scaling : "standard" divides each feature by its standard deviation, "none" leaves features as they are
+    feature_names : names of the columns of X, stored in the metric
 
     >>> metric = refit([[0.0, 10.0], [1.0, 30.0], [4.0, 10.0], [5.0, 30.0]], ["a", "a", "b", "b"], None)
     >>> metric.scales.round(1).tolist()
     [2.1, 10.0]
     """
     X = check_rows(X)
+    names = None if feature_names is None else tuple(feature_names)
+    return replace(_fitted(X, class_codes(y, X.shape[0]), learner, scaling), feature_names=names)
+
+
+def _fitted(X: Any, codes: IndexArray, learner: Learner | None, scaling: Scaling) -> Metric:
+    """Do the work of `refit`, on valid rows and the codes of their classes."""
     scales = feature_scales(X, scaling)
     if learner is None:
         metric = replace(Metric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
     else:
-        metric = clone(learner).fit(divided(X, scales), class_codes(y, X.shape[0])).metric_
+        metric = clone(learner).fit(divided(X, scales), codes).metric_
         if metric.kind == "bilinear":
-            raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which gives no distances")
-    names = None if feature_names is None else tuple(feature_names)
-    return replace(metric, feature_names=names, scales=None if scaling == "none" else scales)
+            raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which has no distances")
+    return metric if scaling == "none" else replace(metric, scales=scales)
 
 
-def held_out(X: Any, y: Any, learner: Learner | None, leaderboard: Leaderboard) -> tuple[Metric, NDArray[np.bool_]]:
-    """The learner's metric from the first training part, and which of `leaderboard.rows` it was not fitted on."""
+def held_out(X: Any, y: Any, learner: Learner | None, leaderboard: Leaderboard) -> tuple[Metric, BoolArray]:
+    """Return the learner's metric from the first training part, and a mask of the `leaderboard.rows` held out."""
     X, y = check_rows(X)[leaderboard.rows], np.asarray(y)[leaderboard.rows]
     codes = class_codes(y, len(y))
     train, test = _parts(codes, leaderboard.folds, leaderboard.repeats, leaderboard.random_state)[0]
-    metric = refit(X[train], codes[train], learner, cast(Scaling, leaderboard.scaling))
+    metric = _fitted(X[train], codes[train], learner, cast(Scaling, leaderboard.scaling))
     mask = np.zeros(len(codes), dtype=bool)
     mask[test] = True
     return metric, mask
 
 
-def corrected_t(values: NDArray[np.float64], folds: int, step: float) -> tuple[float, float, float, float]:
-    """Mean, 95 % interval and two-sided p-value of mean zero, for numbers from each part of repeated k-fold CV.
+def corrected_t(values: FloatArray, folds: int, step: float) -> tuple[float, float, float, float]:
+    """Return the mean, its 95 % interval and the p-value of a zero mean, for the values of all repeated folds.
 
-    The variance of the mean is (1/J + n_test/n_train) s² for J parts (Nadeau, Bengio, 2003): the plain s²/J would take
-    training parts that share most of their rows for independent. Errors come in steps of one row, so that s below what
-    rounding to such steps gives, step/√12, tells nothing.
+    The variance of the mean is (1/J + n_test/n_train) s² for J folds (Nadeau, Bengio, 2003); the usual s²/J would
+    treat training parts as independent although they share most of their rows. Errors are multiples of `step`, one
+    row, so s is at least the deviation that rounding to such multiples causes, step/√12.
     """
     mean, n = float(values.mean()), len(values)
-    mean = 0.0 if abs(mean) < 1e-12 else mean  # a tie, but for rounding
+    mean = 0.0 if abs(mean) < 1e-12 else mean  # a tie, except for rounding
     deviation = max(float(values.std(ddof=1)), step / math.sqrt(12.0)) * math.sqrt(1.0 / n + 1.0 / (folds - 1))
     reach = float(stats.t.ppf(0.975, n - 1)) * deviation
     return mean, mean - reach, mean + reach, float(2.0 * stats.t.sf(abs(mean) / deviation, n - 1))
@@ -225,9 +241,9 @@ class _Task(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """Errors for every k on a test part, or why there are none."""
+    """Errors on a test part for every number of neighbours, or the reason why there are none."""
 
-    errors: NDArray[np.float64] | None
+    errors: FloatArray | None
     seconds: float
     failure: str | None = None
 
@@ -235,84 +251,69 @@ class _Measured:
 def _measure(
     task: _Task,
     X: Any,
-    codes: NDArray[np.intp],
-    train: NDArray[np.intp],
-    test: NDArray[np.intp],
+    codes: IndexArray,
+    train: IndexArray,
+    test: IndexArray,
     learner: Learner | None,
     scaling: Scaling,
-    ks: NDArray[np.intp],
+    counts: IndexArray,
 ) -> tuple[_Task, _Measured]:
     X_train, X_test, y_train, y_test = X[train], X[test], codes[train], codes[test]
-    # One BLAS thread: several are slow on small matrices, and seconds are then those of the work.
+    # One BLAS thread: several are slow on small matrices, and would count CPU seconds spent waiting.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit that stops early shows in its error
         start = time.process_time()
-        if learner is None:
-            if task.name == EUCLIDEAN_SCALED:
-                scales = feature_scales(X_train, scaling)
-                X_train, X_test = divided(X_train, scales), divided(X_test, scales)
-            seconds = time.process_time() - start
-            return task, _Measured(knn_error(None, X_train, y_train, X_test, y_test, ks).error, seconds)
         try:
-            learner = cast(Learner, clone(learner))
-            if learner.get_params().get("random_state", 0) is None:
-                learner.set_params(random_state=task.seed)
-            metric = refit(X_train, y_train, learner, scaling)
-            seconds = time.process_time() - start
-            return task, _Measured(knn_error(metric, X_train, y_train, X_test, y_test, ks).error, seconds)
-        except Exception as error:  # whatever it is, the other learners are of use
-            words = str(error) or type(error).__name__
-            return task, _Measured(None, time.process_time() - start, words)
+            if learner is not None:
+                learner = cast(Learner, clone(learner))
+                if learner.get_params().get("random_state", 0) is None:
+                    learner.set_params(random_state=task.seed)
+                metric = _fitted(X_train, y_train, learner, scaling)
+                seconds = time.process_time() - start
+                if not metric.is_psd:
+                    raise ValueError(f"{type(learner).__name__} learned a metric that is not positive semi-definite")
+                X_train, X_test = metric.transform(X_train), metric.transform(X_test)
+            else:
+                if task.name == EUCLIDEAN_SCALED:
+                    scales = feature_scales(X_train, scaling)
+                    X_train, X_test = divided(X_train, scales), divided(X_test, scales)
+                seconds = time.process_time() - start
+            return task, _Measured(misclassified(X_train, y_train, X_test, y_test, counts).mean(axis=0), seconds)
+        except Exception as error:  # an error of one learner must not lose the results of the others
+            if learner is None:
+                raise
+            return task, _Measured(None, time.process_time() - start, str(error) or type(error).__name__)
 
 
 def _ranked(
     results: Mapping[str, list[_Measured]], learned: set[str], at: int, folds: int, n_rows: int
 ) -> tuple[Entry, ...]:
-    """Entries with their intervals and tests, `at` being the place of the k that ranks."""
+    """Return the entries with intervals and tests; `at` is the column of the errors that rank them."""
     failures = {name: next((m.failure for m in own if m.failure is not None), None) for name, own in results.items()}
     errors = {name: np.array([m.errors for m in own]) for name, own in results.items() if failures[name] is None}
     base = min((name for name in errors if name not in learned), key=lambda name: errors[name][:, at].mean())
-    step = folds / n_rows  # a row of a test part
+    step = folds / n_rows  # one row of a test part
     tests = {name: corrected_t(own[:, at] - errors[base][:, at], folds, step) for name, own in errors.items()}
     tested = [name for name in tests if name in learned]
     adjusted = dict(zip(tested, holm([tests[name][3] for name in tested]).tolist(), strict=True))
-    entries = []
+    entries, nothing = [], (math.nan, math.nan, math.nan, math.nan)
     for name, own in results.items():
-        numbers = [math.nan] * 6
-        if name in errors:
-            mean, least, most, _ = corrected_t(errors[name][:, at], folds, step)
-            beyond_base = (0.0, 0.0, 0.0) if name == base else tests[name][:3]
-            numbers = [mean, max(least, 0.0), min(most, 1.0), *beyond_base]
-        error, low, high, difference, difference_low, difference_high = numbers
-        entries.append(
-            Entry(
-                name=name,
-                learned=name in learned,
-                errors=errors.get(name, np.empty((0, 0))),
-                error=error,
-                low=low,
-                high=high,
-                difference=difference,
-                difference_low=difference_low,
-                difference_high=difference_high,
-                p_value=adjusted.get(name, math.nan),
-                seconds=float(np.median([measured.seconds for measured in own])),
-                failure=failures[name],
-            )
-        )
-    # Rounding must not break a tie with Euclidean, which is the simpler of the two.
+        found = errors.get(name, np.empty((0, 0)))
+        mean, low, high, _ = corrected_t(found[:, at], folds, step) if name in errors else nothing
+        difference = (0.0, 0.0, 0.0) if name == base else tests.get(name, nothing)[:3]
+        measured = adjusted.get(name, math.nan), float(np.median([part.seconds for part in own])), failures[name]
+        entries.append(Entry(name, name in learned, found, mean, max(low, 0.0), min(high, 1.0), *difference, *measured))
+    # Rounding must not break a tie with the Euclidean distance, which is simpler.
     return tuple(sorted(entries, key=lambda e: (e.failure is not None, round(e.error, 12), e.learned)))
 
 
-def _parts(
-    codes: NDArray[np.intp], folds: int, repeats: int, seed: int
-) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Training and test rows of each part."""
+def _parts(codes: IndexArray, folds: int, repeats: int, seed: int) -> list[tuple[IndexArray, IndexArray]]:
+    """Return the training and test rows of each fold."""
     splits = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
     return list(splits.split(np.empty(len(codes)), codes))
 
 
-def _possible_folds(codes: NDArray[np.intp], classes: Sequence[str], folds: int, notes: list[str]) -> int:
+def _possible_folds(codes: IndexArray, classes: Sequence[str], folds: int, notes: list[str]) -> int:
     counts = np.bincount(codes)
     if len(counts) < 2:
         raise ValueError(f"the labels y must have at least two classes, got only {classes[0]!r}")
@@ -321,17 +322,18 @@ def _possible_folds(codes: NDArray[np.intp], classes: Sequence[str], folds: int,
         named = ", ".join(map(repr, single[:5])) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
         raise ValueError(
             f"the labels y must have at least two rows of each class, to train and to test, but have one of {named}: "
-            "drop these rows or join classes"
+            "drop these rows or merge classes"
         )
     least = int(counts.min())
     if least >= folds:
         return folds
-    notes.append(f"{least} folds instead of {folds}, as class {classes[int(counts.argmin())]!r} has only {least} rows.")
+    name = classes[int(counts.argmin())]
+    notes.append(f"{least} folds instead of {folds}, because class {name!r} has only {least} rows.")
     return least
 
 
-def _sample(codes: NDArray[np.intp], folds: int, seed: int, notes: list[str]) -> NDArray[np.intp]:
-    """All rows, or of many a sample with the classes' shares and at least a row of each class for every fold."""
+def _sample(codes: IndexArray, folds: int, seed: int, notes: list[str]) -> IndexArray:
+    """Return all rows or, if there are many, a stratified sample with at least one row of each class per fold."""
     if len(codes) <= MOST_ROWS:
         return np.arange(len(codes))
     rng = np.random.default_rng(seed)

@@ -11,32 +11,37 @@ from numpy.typing import NDArray
 
 from mahala.compiled.neighbors import nearest, vote
 from mahala.metric import Metric
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import check_counts, check_labels, check_rows
 
-DEFAULT_K = range(1, 26)
+DEFAULT_NEIGHBORS = range(1, 26)
 
 
 @dataclass(frozen=True, eq=False)
 class KNNErrors:
-    """The error rate for each number of neighbours ``k``, in ascending order of ``k``."""
+    """Error rates of k-nearest-neighbour classification, one per number of neighbours; result of :func:`knn_error`."""
 
-    k: NDArray[np.intp]
-    error: NDArray[np.float64]
+    n_neighbors: IndexArray
+    """Numbers of neighbours, ascending."""
+    error: FloatArray
+    """Error rate with each of them, from 0 to 1."""
 
     @property
-    def best_k(self) -> int:
-        """The smallest k with the lowest error."""
-        return int(self.k[np.argmin(self.error)])
+    def best_n_neighbors(self) -> int:
+        """The smallest number of neighbours with the lowest error."""
+        return int(self.n_neighbors[np.argmin(self.error)])
 
     @property
     def best_error(self) -> float:
+        """The lowest error."""
         return float(self.error.min())
 
-    def at(self, k: int) -> float:
-        """The error with ``k`` neighbours."""
-        found = np.flatnonzero(self.k == k)
+    def at(self, n_neighbors: int) -> float:
+        """Return the error with ``n_neighbors`` neighbours."""
+        found = np.flatnonzero(self.n_neighbors == n_neighbors)
         if not len(found):
-            raise ValueError(f"k must be one of the evaluated {self.k.tolist()}, got {k}")
+            evaluated = self.n_neighbors.tolist()
+            raise ValueError(f"n_neighbors must be one of the evaluated {evaluated}, got {n_neighbors}")
         return float(self.error[found[0]])
 
 
@@ -46,28 +51,29 @@ def knn_error(
     y_train: Any,
     X_test: Any = None,
     y_test: Any = None,
-    k: int | Iterable[int] = DEFAULT_K,
+    n_neighbors: int | Iterable[int] = DEFAULT_NEIGHBORS,
     average: Literal["sample", "class"] = "sample",
 ) -> KNNErrors:
-    """The errors of k-nearest-neighbour classification for all ``k``, from one neighbour search.
+    """Compute the error of k-nearest-neighbour classification for one or several numbers of neighbours.
 
-    Neighbours at equal distances are taken in the order of the training rows, and tied votes go to the first
-    class in sorted order.
+    One neighbour search serves all of them. Neighbours at equal distances are taken in the order of the training
+    rows, and tied votes go to the first class in sorted order.
 
     Parameters
     ----------
     metric : a positive semi-definite Mahalanobis :class:`~mahala.Metric`, or None for the Euclidean distance
     X_train, y_train : rows (dense or CSR) and their labels, numbers or strings
-    X_test, y_test : rows to classify; without them each training row is classified by the others
+    X_test, y_test : rows to classify and their labels. If omitted, each training row is classified by the others
         (leave-one-out). A label that does not occur in ``y_train`` always counts as an error.
-    k : one or several numbers of neighbours; by default 1 to 25, or to as many as there are
-    average : "sample" for the share of wrong rows, "class" for the mean of the classes' shares in ``y_test``
+    n_neighbors : one or several numbers of neighbours; the default is 1 to 25, or fewer if there are fewer rows
+    average : "sample" for the share of misclassified rows, "class" for the mean of the shares of each class in
+        ``y_test``
 
     >>> X, y = [[0.0], [1.0], [2.0], [9.0], [10.0]], ["a", "a", "a", "b", "b"]
     >>> errors = knn_error(None, X, y)
-    >>> errors.k, errors.error
+    >>> errors.n_neighbors, errors.error
     (array([1, 2, 3, 4]), array([0. , 0.4, 0.4, 0.4]))
-    >>> errors.best_k, errors.at(3)
+    >>> errors.best_n_neighbors, errors.at(3)
     (1, 0.4)
     """
     if average not in ("sample", "class"):
@@ -84,42 +90,49 @@ def knn_error(
         y_test = check_labels(y_test, X_test.shape[0], "y_test")
         if X_test.shape[1] != X_train.shape[1]:
             raise ValueError(f"X_test must have the {X_train.shape[1]} columns of X_train, got {X_test.shape[1]}")
-    ks = _check_k(k, X_train.shape[0] - leave_one_out)
-    train_codes, test_codes, n_classes = _class_codes(y_train, y_test)
-
+    available = X_train.shape[0] - leave_one_out
+    if available < 1:
+        raise ValueError("X_train must have at least 2 rows for leave-one-out, got 1")
+    what = "the number of available neighbours"
+    counts = check_counts(n_neighbors, DEFAULT_NEIGHBORS, available, "n_neighbors", what)
+    codes, test_codes = _class_codes(y_train, y_test)
     train = _embed(metric, X_train)
-    test = train if leave_one_out else _embed(metric, X_test)
-    neighbors, _ = nearest(train, test, int(ks[-1]), exclude_self=leave_one_out)
-    wrong = vote(train_codes[neighbors], n_classes)[:, ks - 1] != test_codes[:, None]
+    wrong = misclassified(train, codes, None if leave_one_out else _embed(metric, X_test), test_codes, counts)
     if average == "sample":
         error = wrong.mean(axis=0)
     else:
         error = np.mean([wrong[test_codes == code].mean(axis=0) for code in np.unique(test_codes)], axis=0)
-    return KNNErrors(ks, error)
+    return KNNErrors(counts, error)
 
 
-def _check_k(k: int | Iterable[int], available: int) -> NDArray[np.intp]:
-    """Different numbers of neighbours in ascending order."""
-    if available < 1:
-        raise ValueError("X_train must have at least 2 rows for leave-one-out, got 1")
-    return check_counts(k, DEFAULT_K, available, "the number of available neighbours")
+def misclassified(
+    train: Any, codes: IndexArray, test: Any, test_codes: IndexArray, n_neighbors: IndexArray
+) -> BoolArray:
+    """Return which test rows (None: training rows, leave-one-out) are misclassified, rows × numbers of neighbours.
+
+    The rows are valid and embedded, so that the Euclidean distance is the metric's.
+    """
+    neighbors, _ = nearest(train, train if test is None else test, int(n_neighbors[-1]), exclude_self=test is None)
+    n_classes = 1 + max(int(codes.max()), int(test_codes.max()))
+    result: BoolArray = vote(codes[neighbors], n_classes)[:, n_neighbors - 1] != test_codes[:, None]
+    return result
 
 
-def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
-    """Codes 0, 1, … of both label arrays in the sorted order of all labels, and how many there are."""
+def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[IndexArray, IndexArray]:
+    """Return the codes 0, 1, … of both label arrays, in the sorted order of all labels."""
     try:
-        classes, codes = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)
+        codes = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)[1]
     except TypeError as error:
         raise ValueError("y_train and y_test must hold labels of one kind, all numbers or all strings") from error
-    return codes[: len(y_train)], codes[len(y_train) :], len(classes)
+    return codes[: len(y_train)], codes[len(y_train) :]
 
 
 def _embed(metric: Metric | None, X: Any) -> Any:
-    """Rows whose Euclidean distances are the metric's."""
+    """Return rows whose Euclidean distances are the metric's."""
     if metric is None:
         return X
     if not isinstance(metric, Metric):
-        raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; of a learner give its metric_")
+        raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; pass the learner's metric_")
     if metric.kind == "bilinear":
         raise ValueError(
             "metric must be a Mahalanobis metric, got a bilinear similarity, which has no distances; "

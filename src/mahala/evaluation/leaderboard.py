@@ -1,12 +1,11 @@
-"""What a comparison of learners by cross-validation found: rows of numbers, and what they say."""
+"""Result of a comparison of learners by cross-validation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from mahala.support.arrays import FloatArray, IndexArray
 
 # Differences with an adjusted p-value above this count as chance.
 ALPHA = 0.05
@@ -16,47 +15,59 @@ EUCLIDEAN_SCALED = "Euclidean, scaled"
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A way to compare rows: a learner, or a Euclidean distance where `learned` is false.
+    """Result of one learner, or of a Euclidean distance (`learned` is False).
 
-    Of one that could not be fitted, `failure` says why, and the numbers are NaN.
+    If the learner could not be fitted, `failure` is the error message and the numbers are NaN.
+
+    Attributes
+    ----------
+    errors : k-NN errors, test parts × numbers of neighbours (`neighbor_counts` of the leaderboard)
+    error, low, high : mean error with `n_neighbors` neighbours, and the ends of its 95 % interval
+    difference, difference_low, difference_high : mean error minus that of the best Euclidean distance (negative is
+        better), and the ends of its 95 % interval
+    p_value : p-value of no difference, adjusted for the number of learners (Holm); NaN for Euclidean distances
+    seconds : CPU seconds of a fit, the median over training parts
     """
 
     name: str
     learned: bool
-    errors: NDArray[np.float64]
-    """k-NN errors, test parts × numbers of neighbours."""
+    errors: FloatArray
     error: float
-    """The mean error with k neighbours, and its 95 % interval."""
     low: float
     high: float
     difference: float
-    """The mean error less that of the best Euclidean distance, and its 95 % interval: below zero is better."""
     difference_low: float
     difference_high: float
     p_value: float
-    """Of no difference; adjusted by Holm's method for the number of learners. NaN for Euclidean distances."""
     seconds: float
-    """CPU time of a fit, the median over training parts."""
     failure: str | None = None
 
     @property
     def spoken(self) -> str:
-        """Its name within a sentence."""
+        """The name as it is used within a sentence."""
         return "scaled Euclidean" if self.name == EUCLIDEAN_SCALED else self.name
 
     @property
     def beats_euclidean(self) -> bool:
-        """Whether its error is below that of the best Euclidean distance beyond chance."""
+        """Whether the error is significantly below that of the best Euclidean distance."""
         return self.difference < 0.0 and self.p_value <= ALPHA
 
 
 @dataclass(frozen=True, eq=False)
 class Leaderboard:
-    """Entries from the lowest error to the highest, those that failed last; see :func:`mahala.compare`."""
+    """Result of :func:`mahala.compare`: entries from the lowest error to the highest, then those that failed.
+
+    Attributes
+    ----------
+    neighbor_counts : numbers of neighbours for which errors were measured
+    n_neighbors : the number of neighbours whose error ranks the entries
+    rows : the rows that were compared: all of them, or a sample of a large table
+    notes : sentences about what was done differently than requested
+    """
 
     entries: tuple[Entry, ...]
-    ks: NDArray[np.intp]
-    k: int
+    neighbor_counts: IndexArray
+    n_neighbors: int
     folds: int
     repeats: int
     scaling: str
@@ -64,10 +75,8 @@ class Leaderboard:
     n_rows: int
     n_features: int
     classes: tuple[str, ...]
-    rows: NDArray[np.intp]
-    """The rows that were compared: all of them, or a sample of a large table."""
+    rows: IndexArray
     notes: tuple[str, ...]
-    """What was done otherwise than asked for, in sentences."""
 
     @property
     def ranked(self) -> tuple[Entry, ...]:
@@ -81,26 +90,35 @@ class Leaderboard:
 
     @property
     def best_learner(self) -> Entry | None:
-        """The learner with the lowest error, or None where all failed."""
+        """The learner with the lowest error, or None if all failed."""
         return next((entry for entry in self.ranked if entry.learned), None)
 
     @property
     def beats_euclidean(self) -> bool:
-        """Whether some learner's error is below that of the best Euclidean distance beyond chance."""
+        """Whether any learner's error is significantly below that of the best Euclidean distance."""
         return any(entry.beats_euclidean for entry in self.entries)
 
     @property
     def winner(self) -> Entry:
-        """The learner with the lowest error of those that beat Euclidean; without such, the lowest error of all.
+        """The learner with the lowest error among those that beat the Euclidean distance.
 
-        At equal errors that is Euclidean.
+        If none does, the entry with the lowest error; ties go to the Euclidean distance.
         """
         return next((entry for entry in self.ranked if entry.beats_euclidean), self.ranked[0])
 
+    @property
+    def axis_end(self) -> float:
+        """The error at which the axis of a drawing ends: at most twice the median upper end of the intervals.
+
+        Entries far behind would otherwise leave little room for the others.
+        """
+        highs = sorted(entry.high for entry in self.ranked)
+        return max(min(highs[-1], 2.0 * highs[len(highs) // 2]), 1e-9)
+
     def verdict(self) -> str:
-        """The outcome in one to three plain sentences."""
+        """Return the outcome in one to three sentences."""
         base, best = self.euclidean, self.best_learner
-        what = f"{self.k}-NN error"
+        what = f"{self.n_neighbors}-NN error"
         if self.beats_euclidean:
             winner = self.winner
             first = (
@@ -119,7 +137,7 @@ class Leaderboard:
         return " ".join([first, *self._about_scaling()])
 
     def _test(self, entry: Entry) -> str:
-        # A gain is a positive number of points, a loss too, with its word.
+        # Gains and losses are both shown as positive numbers, followed by "less" or "more".
         better = entry.difference <= 0.0
         sign = -100.0 if better else 100.0
         ends = sorted((sign * entry.difference_low, sign * entry.difference_high))
@@ -131,7 +149,7 @@ class Leaderboard:
         )
 
     def _about_scaling(self) -> list[str]:
-        """Where scaling the features alone does much of the work, that is worth knowing."""
+        """Return a sentence on the effect of scaling alone, if it is significant."""
         plain = [entry for entry in self.ranked if not entry.learned]
         if len(plain) < 2 or plain[1].difference_low <= 0.0:
             return []
@@ -141,7 +159,7 @@ class Leaderboard:
         return [f"Scaling the features alone {verb} Euclidean {way}."]
 
     def table(self) -> list[dict[str, Any]]:
-        """A dictionary an entry, for files: its numbers by name, errors as shares of rows."""
+        """Return one dictionary per entry, with errors as shares from 0 to 1."""
         names = (
             "name", "learned", "error", "low", "high", "difference", "difference_low", "difference_high", "p_value",
             "seconds", "failure",
@@ -150,7 +168,7 @@ class Leaderboard:
 
 
 def percent(share: float) -> str:
-    """A share of rows as people read it.
+    """Format a share as a percentage.
 
     >>> percent(0.0421)
     '4.2 %'
@@ -159,7 +177,7 @@ def percent(share: float) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value as people read it.
+    """Format a p-value.
 
     >>> p_text(0.0123), p_text(1e-9)
     ('p = 0.012', 'p < 0.001')
@@ -168,5 +186,5 @@ def p_text(p: float) -> str:
 
 
 def _plus_zero(value: float) -> float:
-    """Without the sign of what would be shown as -0.0."""
+    """Round to one digit, without the sign of -0.0."""
     return round(value, 1) + 0.0

@@ -1,4 +1,4 @@
-"""Comparison of several methods over several datasets: Friedman's test with Holm's and Nemenyi's."""
+"""Compare several methods over several data sets: Friedman's test with Holm's and Nemenyi's post-hoc tests."""
 
 from __future__ import annotations
 
@@ -7,39 +7,46 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
+
+from mahala.support.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
-    """What :func:`friedman_holm` finds; arrays follow the order of ``methods``."""
+class FriedmanResult:
+    """Result of :func:`friedman_holm`; arrays are in the order of ``methods``.
+
+    Attributes
+    ----------
+    alpha : significance level of ``critical_difference``
+    ranks : mean rank of each method over the data sets; 1 is the best
+    statistic, p_value : Friedman's chi-square statistic, corrected for ties, and its p-value
+    f_statistic, f_p_value : F statistic of Iman and Davenport, which is less conservative, and its p-value
+    adjusted : Holm-adjusted p-values of all pairs of methods: a symmetric matrix with ones on the diagonal
+    critical_difference : Nemenyi's; mean ranks at least this far apart differ significantly at level ``alpha``
+    """
 
     methods: tuple[str, ...]
     n_datasets: int
     alpha: float
-    ranks: NDArray[np.float64]
-    """Mean rank of each method over the datasets, 1 being the best."""
+    ranks: FloatArray
     statistic: float
-    """Friedman's chi-square, corrected for ties."""
     p_value: float
     f_statistic: float
-    """Iman and Davenport's less conservative F variant."""
     f_p_value: float
-    adjusted: NDArray[np.float64]
-    """Holm-adjusted p-values of all pairs of methods, symmetric, with a diagonal of ones."""
+    adjusted: FloatArray
     critical_difference: float
-    """Nemenyi's: mean ranks that differ by this much or more differ significantly at ``alpha``."""
 
 
-def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float = 0.05) -> Comparison:
-    """Compare methods by their ranks on each dataset, after Demšar (2006).
+def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float = 0.05) -> FriedmanResult:
+    """Compare methods by their ranks on each data set (Demšar, 2006).
 
     Parameters
     ----------
-    table : array of shape (n_datasets, n_methods), or a data frame with a column for each method
-        Errors, times or other results of which a lower one is better. Ties share their mean rank.
-    methods : names of the columns; by default those of the data frame, or "1", "2", …
+    table : array of shape (n_datasets, n_methods), or a data frame with one column per method
+        Errors, times or other results for which lower is better. Ties share their mean rank.
+    methods : names of the columns; the default is the names in the data frame, or "1", "2", …
     alpha : significance level of the critical difference
 
     >>> errors = [[0.12, 0.15, 0.20], [0.30, 0.33, 0.41], [0.08, 0.07, 0.11], [0.21, 0.25, 0.26]]
@@ -60,10 +67,10 @@ def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float
         raise ValueError(f"alpha must be between 0 and 1, got {alpha}")
 
     ranks_by_dataset = stats.rankdata(values, axis=1)
-    ranks: NDArray[np.float64] = ranks_by_dataset.mean(axis=0)
+    ranks: FloatArray = ranks_by_dataset.mean(axis=0)
     middle = (k + 1) / 2
     between, total = n * np.sum((ranks - middle) ** 2), np.sum((ranks_by_dataset - middle) ** 2)
-    # Where every method ties on every dataset, total is 0 and nothing speaks for a difference.
+    # If all methods tie on every data set, total is 0 and there is no evidence of a difference.
     agreement = min(between / total, 1.0) if total else 0.0
     statistic = n * (k - 1) * agreement
     f_statistic = (n - 1) * agreement / (1 - agreement) if agreement < 1 else np.inf
@@ -72,7 +79,7 @@ def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float
     error = np.sqrt(k * (k + 1) / (6 * n))
     adjusted = np.ones((k, k))
     adjusted[i, j] = adjusted[j, i] = holm(2 * stats.norm.sf(np.abs(ranks[i] - ranks[j]) / error))
-    return Comparison(
+    return FriedmanResult(
         methods=names,
         n_datasets=n,
         alpha=alpha,
@@ -86,8 +93,8 @@ def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float
     )
 
 
-def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Adjust p-values of several tests by Holm's step-down method.
+def holm(p_values: ArrayLike) -> FloatArray:
+    """Adjust the p-values of several tests by Holm's step-down method.
 
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
@@ -99,12 +106,12 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     return adjusted
 
 
-def _check_table(table: Any) -> NDArray[np.float64]:
+def _check_table(table: Any) -> FloatArray:
     try:
         values = np.asarray(table, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            "table must hold a number for each dataset and method, with none missing and no column of names"
+            "table must hold a number for each data set and method, without missing values or a column of names"
         ) from error
     if values.ndim != 2:
         raise ValueError(f"table must be 2-D, datasets × methods, got {values.ndim} dimension(s)")

@@ -1,1 +1,1 @@
-"""The papers: each file holds the protocol and the published numbers of one of them as data."""
+"""Studies that reproduce papers: one file per paper, with its protocol and its published numbers."""

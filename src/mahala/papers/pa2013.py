@@ -1,37 +1,34 @@
 """Passive-aggressive online distance metric learning (Pérez-Suay, Ferri, Arevalillo-Herráez, 2013): Tables 2-5.
 
-A random half trains, the other tests; r = 40 c (c-1) distinct pairs in cycles for t = min(⌊n(n-2)/40⌋, 50 r) steps, C
-from 1e-4..1e2 by one pass and k-NN accuracy on the training half (ITML: as many pairs, γ from 1e-4..1e4 likewise). The
-error of k-NN with the k of 1..25 whose mean over the runs is lowest, the same data for every method. As the printed
-Euclidean errors suggest, features are scaled to [0, 1] and errors are averaged over classes.
+A random half of the rows trains, the other tests. The learners cycle through r = 40 c (c-1) distinct pairs for
+t = min(⌊n(n-2)/40⌋, 50 r) steps. C is chosen from 1e-4..1e2 by one pass and k-NN accuracy on the training half; ITML
+has as many pairs, and γ is chosen from 1e-4..1e4 in the same way. The error is that of the k in 1..25 with the lowest
+mean over the runs; all methods have the same data. As the published Euclidean errors suggest, features are scaled to
+[0, 1] and errors are averaged over classes.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.batch.itml import ITML
 from mahala.data.datasets import load
 from mahala.evaluation.knn import knn_error
 from mahala.online.passive_aggressive import PA
-from mahala.papers.study import SECONDS, Folder, Numbers, Published, Quantity, Study, published_table
+from mahala.papers.study import SECONDS, Folder, Numbers, Published, Quantity, Study, published_table, timed_fit
+from mahala.support.arrays import FloatArray, IndexArray
 
-METHODS = ("Euclidean", "ITML", "PAI+", "PAI-", "PAII+", "PAII-", "PALS+", "PALS-")
 SETTINGS: dict[str, dict[str, Any]] = {
-    "PAI+": {"variant": "I", "psd": "every"},
-    "PAI-": {"variant": "I", "psd": "end"},
-    "PAII+": {"variant": "II", "psd": "every"},
-    "PAII-": {"variant": "II", "psd": "end"},
-    "PALS+": {"variant": "LS", "psd": "every"},
-    "PALS-": {"variant": "LS", "psd": "end"},
+    f"PA{variant}{sign}": {"variant": variant, "psd": psd}
+    for variant in ("I", "II", "LS")
+    for sign, psd in (("+", "every"), ("-", "end"))
 }
-# As the paper prints them: error (best k), and seconds (standard deviation), in its order of the methods.
+METHODS = ("Euclidean", "ITML", *SETTINGS)
+# As printed in the paper: error (best k), and seconds (standard deviation).
 TABLE_2 = {
     "soyS": "0.158(1) 0.119(2) 0.133(14) 0.125(13) 0.136(12) 0.121(15) 0.125(9) 0.126(12)",
     "wine": "0.027(13) 0.033(3) 0.018(5) 0.017(6) 0.016(3) 0.017(9) 0.024(7) 0.019(3)",
@@ -70,7 +67,7 @@ KS = range(1, 26)
 
 
 def _published(part: int) -> dict[str, dict[str, Published]]:
-    """Of Table 2 the errors in per cent (0), or the numbers of neighbours (1)."""
+    """Return the errors of Table 2 in per cent (0), or its numbers of neighbours (1)."""
     factor = (100.0, 1.0)[part]
     return {
         dataset: {method: Published(round(factor * (cell[part] or 0.0), 1)) for method, cell in row.items()}
@@ -78,7 +75,7 @@ def _published(part: int) -> dict[str, dict[str, Published]]:
     }
 
 
-def _scaled(dataset: str, folder: Folder) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _scaled(dataset: str, folder: Folder) -> tuple[FloatArray, IndexArray]:
     X, y, _ = load(dataset, folder)
     X = X.astype(np.float64)
     width = np.ptp(X, axis=0)
@@ -91,8 +88,8 @@ def _learner(method: str, parameter: float, run: int) -> PA | ITML:
     return PA(**SETTINGS[method], C=parameter, random_state=run)
 
 
-def _tuned(method: str, X: NDArray[np.float64], y: NDArray[np.intp], run: int) -> float:
-    """C of a passive-aggressive metric by one pass, γ of ITML by whole fits, both by k-NN on the training half."""
+def _tuned(method: str, X: FloatArray, y: IndexArray, run: int) -> float:
+    """Choose C by one pass, or γ of ITML by full fits, both by the k-NN error on the training half."""
     if method != "ITML":
         return PA(**SETTINGS[method], C="auto", random_state=run).fit(X, y).C_
     errors = [knn_error(ITML(gamma=gamma, random_state=run).fit(X, y).metric_, X, y).best_error for gamma in GAMMAS]
@@ -100,7 +97,7 @@ def _tuned(method: str, X: NDArray[np.float64], y: NDArray[np.intp], run: int) -
 
 
 def _measure(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
-    """The error for every k, the CPU seconds of the last fit, and C or γ."""
+    """Measure the error for every k and the CPU seconds of the final fit, and return them with C or γ."""
     X, y = _scaled(dataset, folder)
     order = np.random.default_rng(run).permutation(len(X))
     train, test = order[: len(X) // 2], order[len(X) // 2 :]
@@ -108,23 +105,22 @@ def _measure(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
     if method != "Euclidean":
         parameter = _tuned(method, X[train], y[train], run)
         learner = _learner(method, parameter, run)
-        start = time.process_time()
-        metric = learner.fit(X[train], y[train]).metric_
-        numbers = {"seconds": time.process_time() - start, "parameter": parameter}
-    errors = knn_error(metric, X[train], y[train], X[test], y[test], k=KS, average="class")
+        metric, seconds = timed_fit(learner, X[train], y[train])
+        numbers = {"seconds": seconds, "parameter": parameter}
+    errors = knn_error(metric, X[train], y[train], X[test], y[test], n_neighbors=KS, average="class")
     return numbers | {f"error{k}": 100.0 * errors.at(k) for k in KS}
 
 
-def _by_k(runs: Sequence[Numbers]) -> NDArray[np.float64]:
+def _by_k(runs: Sequence[Numbers]) -> FloatArray:
     return np.array([[numbers[f"error{k}"] for k in KS] for numbers in runs]).reshape(-1, len(KS))
 
 
-def _at_best_k(runs: Sequence[Numbers]) -> NDArray[np.float64]:
+def _at_best_k(runs: Sequence[Numbers]) -> FloatArray:
     errors = _by_k(runs)
     return errors[:, errors.mean(axis=0).argmin()] if len(errors) else np.empty(0)
 
 
-def _best_k(runs: Sequence[Numbers]) -> NDArray[np.float64]:
+def _best_k(runs: Sequence[Numbers]) -> FloatArray:
     errors = _by_k(runs)
     return np.array([KS[errors.mean(axis=0).argmin()]], dtype=np.float64) if len(errors) else np.empty(0)
 

@@ -1,12 +1,12 @@
 """Online and batch learning of pseudo-metrics (Shalev-Shwartz, Singer, Ng, 2004): Figures 2, 3 and 4.
 
-Figure 2: 16 noisy images of each of two digits and two patterns of noise; POLA learns from all pairs until none has a
-hinge loss above 0.1. The noise is a random number for each odd column, or each odd row, of an image.
+Figure 2: 16 noisy images for each of two digits and two noise patterns; POLA learns from all pairs until none has a
+hinge loss above 0.1. The noise is a random number per odd column, or per odd row, of an image.
 
-Figure 3: the 45 pairs of digits of MNIST, 10,000 random training rows and all test rows; POLA makes one pass over 1,000
-random pairs, and RCA gets the same pairs, of which it uses the similar ones. FDA gets the labels.
+Figure 3: the 45 pairs of digits of MNIST, with 10,000 random training rows and all test rows. POLA makes one pass over
+1,000 random pairs, RCA uses the similar ones among the same pairs, and FDA uses the labels.
 
-Figure 4 has a file of its own, pola2004_filtering.py.
+Figure 4 is in pola2004_filtering.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
@@ -31,7 +30,7 @@ from mahala.metric import Metric
 from mahala.online.pola import POLA
 from mahala.papers.pola2004_filtering import FIGURE4
 from mahala.papers.study import Cell, Folder, Numbers, Published, Quantity, Study
-from mahala.support.arrays import RealArray
+from mahala.support.arrays import FloatArray, IndexArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,31 +51,18 @@ TWO = """
 ..#.........
 ..########..
 ............"""
-FIVE = """
-............
-..########..
-..#.........
-..#.........
-..#.........
-..#.........
-..########..
-.........#..
-.........#..
-.........#..
-..########..
-............"""
 
 
-def prototypes() -> RealArray:
-    """The images of 2 and 5: ink is 1, paper 0."""
-    return np.array([[[mark == "#" for mark in line] for line in text.split()] for text in (TWO, FIVE)], dtype=float)
+def prototypes() -> FloatArray:
+    """Return the images of 2 and of 5, its mirror image, with 1 for ink and 0 for paper."""
+    two = np.array([[mark == "#" for mark in line] for line in TWO.split()], dtype=float)
+    return np.array([two, two[:, ::-1]])
 
 
-def noisy_images(run: int) -> tuple[RealArray, NDArray[np.intp]]:
-    """64 images as rows, and whether each is of a 5; the 2s come first, and of each the noise on odd columns.
+def noisy_images(run: int) -> tuple[FloatArray, IndexArray]:
+    """Return 64 images as rows, and whether each shows a 5; 2s come first, and for each digit noise on columns.
 
-    Each odd column, or row, gets a Gaussian number of its own, so strong that the mean energy of the noise is that of
-    the image: 0 dB.
+    A Gaussian number is added to each odd column, or row. The mean energy of the noise equals that of the image (0 dB).
     """
     rng = np.random.default_rng(run)
     rows = []
@@ -89,8 +75,8 @@ def noisy_images(run: int) -> tuple[RealArray, NDArray[np.intp]]:
     return np.array(rows), np.repeat(np.arange(2), 2 * COPIES)
 
 
-def reconstruct(X: RealArray, y: NDArray[np.intp], method: str, run: int) -> RealArray:
-    """The images by what the leading direction of PCA, or of POLA's M, tells of them; as they are for Euclidean."""
+def reconstruct(X: FloatArray, y: IndexArray, method: str, run: int) -> FloatArray:
+    """Reconstruct images from the leading direction of PCA or of POLA's M; for Euclidean return them unchanged."""
     if method == "Euclidean":
         return X
     if method == "PCA":
@@ -102,7 +88,7 @@ def reconstruct(X: RealArray, y: NDArray[np.intp], method: str, run: int) -> Rea
         metric = POLA(epsilon=0.1).fit(pairs).metric_.truncate(1)
     direction = metric.components[0] / np.linalg.norm(metric.components[0])
     centre = X.mean(axis=0)
-    result: RealArray = centre + np.outer((X - centre) @ direction, direction)
+    result: FloatArray = centre + np.outer((X - centre) @ direction, direction)
     return result
 
 
@@ -111,8 +97,8 @@ def _measure_images(dataset: str, method: str, run: int, folder: Folder) -> Numb
     seen = reconstruct(X, y, method, run)
     distances = Metric.euclidean(X.shape[1]).pairwise(seen)
     same = y[:, None] == y
-    within = distances[same].sum() / (same.sum() - len(y))  # a row is no company to itself
-    error = knn_error(None, seen, y, k=1).at(1)
+    within = distances[same].sum() / (same.sum() - len(y))  # without the zero distances of rows to themselves
+    error = knn_error(None, seen, y, n_neighbors=1).at(1)
     return {"error": 100.0 * error, "ratio": float(distances[~same].mean() / within)}
 
 
@@ -148,12 +134,12 @@ N_TRAIN = 10_000
 N_PAIRS = 1_000
 NEIGHBORS = (1, 3, 5, 9)
 K = 3
-# POLA's steps depend on the scale of the features, all else here does not.
+# POLA's steps depend on the scale of the features; nothing else here does.
 BRIGHTEST = 0.3
 PROBLEMS = tuple(f"{a}-{b}" for a, b in itertools.combinations(range(10), 2))
 RIVALS = {"Euclidean": "POLA", "RCA": "POLA", "RCA PCA-40": "POLA", "FDA": "POLA 1"}
 WINS = {f"k = {k}": k for k in NEIGHBORS}
-Rows = tuple[NDArray[np.float64], NDArray[np.intp]]
+Rows = tuple[FloatArray, IndexArray]
 
 
 @lru_cache(maxsize=1)
@@ -162,7 +148,7 @@ def _mnist(folder: Path | None) -> Dataset:
 
 
 def _problem(name: str, run: int, folder: Path | None) -> tuple[Rows, Rows]:
-    """The training rows of two digits in a run and the test rows, with their classes."""
+    """Return the training rows and the test rows of two digits, each with their classes."""
     X, y, n_train = _mnist(folder)
     n_train = n_train or 60_000
     drawn = np.random.default_rng(run).choice(n_train, N_TRAIN, replace=False)
@@ -174,37 +160,33 @@ def _problem(name: str, run: int, folder: Path | None) -> tuple[Rows, Rows]:
 
 @lru_cache(maxsize=1)
 def _pola(problem: str, run: int, folder: Path | None) -> Metric:
-    """What POLA learns of a problem; kept, as its leading direction is a method of its own."""
+    """Return the metric that POLA learns; cached, because its leading direction is another method."""
     X, y = _problem(problem, run, folder)[0]
     return POLA(n_pairs=N_PAIRS, random_state=run).fit(X, y).metric_
 
 
 @cache
 def _errors(problem: str, method: str, run: int, folder: Path | None) -> dict[int, float]:
-    """Per cent for each k; kept, as the counts of problems won want them again."""
+    """Return the error in per cent for each k; cached, because the counts of problems won need it again."""
     (X, y), (X_test, y_test) = _problem(problem, run, folder)
     if method == "RCA PCA-40":
         pca = PCA(n_components=40, random_state=run).fit(X)
         X, X_test = pca.transform(X), pca.transform(X_test)
+    pairs = partial(Pairs.from_labels, X, y, N_PAIRS, random_state=run)  # those that POLA draws
     metrics: dict[str, Callable[[], Metric | None]] = {
         "Euclidean": lambda: None,
         "POLA": lambda: _pola(problem, run, folder),
-        "RCA": lambda: RCA().fit(_pairs(X, y, run)).metric_,
-        "RCA PCA-40": lambda: RCA().fit(_pairs(X, y, run)).metric_,
+        "RCA": lambda: RCA().fit(pairs()).metric_,
+        "RCA PCA-40": lambda: RCA().fit(pairs()).metric_,
         "FDA": lambda: LDA(n_components=1).fit(X, y).metric_,
         "POLA 1": lambda: _pola(problem, run, folder).truncate(1),
     }
-    found = knn_error(metrics[method](), X, y, X_test, y_test, k=NEIGHBORS)
+    found = knn_error(metrics[method](), X, y, X_test, y_test, n_neighbors=NEIGHBORS)
     return {k: 100.0 * found.at(k) for k in NEIGHBORS}
 
 
-def _pairs(X: RealArray, y: NDArray[np.intp], run: int) -> Pairs:
-    """The pairs that POLA draws itself."""
-    return Pairs.from_labels(X, y, N_PAIRS, random_state=run)
-
-
 def _measure_digits(problems: Sequence[str], dataset: str, method: str, run: int, folder: Folder) -> Numbers:
-    """Errors on a problem or, where the row is a k, the number of problems on which POLA is better than the method."""
+    """Measure errors on a problem or, if the row is a k, count the problems on which POLA beats the method."""
     place = data_folder(folder)
     if dataset in WINS:
         k = WINS[dataset]
@@ -236,7 +218,7 @@ def _draw_digits(cells: Sequence[Cell], folder: Folder) -> Figure:
     return digits(scatters, projections, y_test[chosen] == 0, ("0", "8"))
 
 
-# The paper prints no errors, but on how many problems POLA has the lower one; and no k.
+# The paper does not print errors or k, only the number of problems on which POLA has the lower error.
 CLAIMS = {
     row: {method: Published(44.0 if method == "RCA PCA-40" else 45.0) for method in RIVALS} for row in WINS
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The pictures of the POLA paper, from arrays and cells."""
+"""Figures of the POLA paper."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from mahala.report.plots import COLOURS
-from mahala.support.arrays import RealArray
+from mahala.support.arrays import BoolArray, FloatArray
 
 _BLUE, _ORANGE, _GREEN, _PINK = COLOURS[:4]
 
 
-def images_and_distances(columns: Mapping[str, tuple[RealArray, RealArray]], side: int) -> Figure:
-    """For each name its 64 images, eight in a row, and beneath the distances of all pairs."""
+def images_and_distances(columns: Mapping[str, tuple[FloatArray, FloatArray]], side: int) -> Figure:
+    """Draw 64 images per name, eight in a row, above the distances of all pairs."""
     figure = Figure(figsize=(3.4 * len(columns), 7.0), layout="constrained")
     for at, (name, (images, distances)) in enumerate(columns.items()):
         top, bottom = (figure.add_subplot(2, len(columns), at + 1 + row * len(columns)) for row in (0, 1))
-        # A white line around every image.
+        # Draw a white border around every image.
         tiles = np.pad(images.reshape(8, 8, side, side), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=np.nan)
         top.imshow(tiles.transpose(0, 2, 1, 3).reshape(8 * (side + 2), -1), cmap="gray_r", vmin=-0.75, vmax=1.75)
         top.set_title(name)
@@ -33,7 +32,7 @@ def images_and_distances(columns: Mapping[str, tuple[RealArray, RealArray]], sid
 
 
 def scatter_against(axes: Axes, x: Sequence[float], y: Sequence[float], names: tuple[str, str]) -> None:
-    """Errors in per cent of two methods; below the diagonal the second is better."""
+    """Draw the errors of two methods in per cent; below the diagonal the second is better."""
     top = 1.08 * max(*x, *y)
     axes.plot([0.0, top], [0.0, top], color="#888888", linewidth=0.8)
     axes.plot(x, y, "o", color=_BLUE, markersize=4, alpha=0.7)
@@ -45,11 +44,11 @@ def scatter_against(axes: Axes, x: Sequence[float], y: Sequence[float], names: t
 
 def digits(
     scatters: Sequence[tuple[tuple[str, str], list[float], list[float]]],
-    projections: Mapping[str, RealArray],
-    is_first: NDArray[np.bool_],
+    projections: Mapping[str, FloatArray],
+    is_first: BoolArray,
     classes: tuple[str, str],
 ) -> Figure:
-    """Four scatter plots of errors, and beneath rows of two classes in two directions, by name of the method."""
+    """Draw up to four scatter plots of errors, above projections of two classes by each method."""
     figure = Figure(figsize=(8.0, 11.4), layout="constrained")
     axes = figure.subplots(3, 2)
     for place, (names, x, y) in zip(axes.flat, scatters, strict=False):
@@ -66,7 +65,7 @@ def digits(
 
 
 def filters(errors: Mapping[str, Mapping[str, float]], pair: tuple[str, str]) -> Figure:
-    """Bars of the errors by topic, and the two methods of the pair against each other."""
+    """Draw bars of the errors by topic, and a scatter plot of the two methods of the pair."""
     figure = Figure(figsize=(11.0, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(2.0, 1.0))
     topics = [topic for topic in next(iter(errors.values())) if all(topic in own for own in errors.values())]

@@ -1,7 +1,7 @@
 """Filtering documents in the POLA paper (Shalev-Shwartz, Singer, Ng, 2004): Figure 4.
 
-The 9,603 ModApte training documents of Reuters-21578 as they came, 500 words, tf-idf rows of length one; the 13 most
-frequent topics with 0.01 to 0.1 times as many relevant documents as irrelevant ones.
+The 9,603 ModApte training documents of Reuters-21578 in chronological order, as tf-idf rows of unit length over 500
+words; the 13 most frequent topics with 0.01 to 0.1 times as many relevant documents as irrelevant ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 N_WORDS = 500
-# From the most frequent on; a test holds them against the documents.
+# From the most frequent to the least frequent; a test compares them with the documents.
 TOPICS = (
     "money-fx", "grain", "crude", "trade", "interest", "wheat", "ship", "corn", "money-supply", "dlr", "sugar",
     "oilseed", "coffee",
@@ -37,13 +37,13 @@ TOPICS = (
 
 
 def rare_topics(topics: Sequence[frozenset[str]]) -> list[str]:
-    """Topics with 0.01 to 0.1 times as many relevant documents as irrelevant ones, the most frequent first."""
+    """Return topics with 0.01 to 0.1 times as many relevant documents as irrelevant ones, the most frequent first."""
     counts = Counter(itertools.chain.from_iterable(topics))
     return [topic for topic, n in counts.most_common() if 0.01 <= n / (len(topics) - n) <= 0.1]
 
 
 def word_weights(texts: Sequence[str]) -> Any:
-    """tf-idf of the words that occur most often and are no stop words, as CSR rows of length one."""
+    """Return CSR rows of unit length with the tf-idf of the most frequent words, without stop words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     words = TfidfVectorizer(max_features=N_WORDS, stop_words="english", token_pattern="[a-z]{2,}")

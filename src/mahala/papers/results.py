@@ -1,4 +1,4 @@
-"""What comes of a study's cells: means beside the paper's, ranks over the data sets, and how they were measured."""
+"""Summaries of the cells of a study: means beside the published ones, ranks over data sets, and provenance."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mahala.evaluation.statistics import Comparison, friedman_holm
+from mahala.evaluation.statistics import FriedmanResult, friedman_holm
 from mahala.papers.study import Cell, Numbers, Published, Quantity, Study
+from mahala.support.files import whole_file
 
 _PACKAGES = ("mahala", "numpy", "scipy", "scikit-learn", "numba")
 
 
 class Line(NamedTuple):
-    """A cell of a table: ours, of so many runs, beside the paper's."""
+    """A cell of a table: our mean over the runs, beside the published one."""
 
     dataset: str
     method: str
@@ -31,11 +32,12 @@ class Line(NamedTuple):
 
     @property
     def difference(self) -> float:
+        """Our mean minus the published one; NaN if none was published."""
         return math.nan if self.published is None else self.mean - self.published.mean
 
     @property
     def off(self) -> bool:
-        """Whether the two are more than two standard deviations of a run apart: the larger of ours and theirs."""
+        """Whether the two differ by more than two standard deviations, the larger of ours and the published one."""
         if self.published is None:
             return False
         spread = max(self.sd, self.published.sd or 0.0)
@@ -43,7 +45,7 @@ class Line(NamedTuple):
 
 
 def summarise(study: Study, quantity: Quantity, cells: Iterable[Cell]) -> list[Line]:
-    """The lines of a quantity's table, in the paper's order."""
+    """Return the lines of a table of the quantity, in the order of the paper."""
     groups: dict[tuple[str, str], list[Numbers]] = {}
     for cell in cells:
         groups.setdefault((cell.dataset, cell.method), []).append(cell.numbers)
@@ -59,7 +61,7 @@ def summarise(study: Study, quantity: Quantity, cells: Iterable[Cell]) -> list[L
 
 
 def table(study: Study, quantity: Quantity, lines: Iterable[Line], newline: str) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text, a row for each data set: ours ± sd, and beneath the paper's and the difference."""
+    """Return the header and one row of text per data set: ours ± sd, then the published mean and the difference."""
     by_cell = {(line.dataset, line.method): line for line in lines}
     columns = [method for method in study.methods if any(own == method for _, own in by_cell)]
     rows = [
@@ -78,14 +80,14 @@ def _cell(quantity: Quantity, line: Line | None, newline: str) -> str:
 
 
 def in_words(quantity: Quantity, line: Line) -> tuple[str, str, str]:
-    """Ours ± sd, the paper's and the difference, starred where it is large; the last two empty where there is none."""
+    """Format ours ± sd, the published mean and the difference, starred if large; the last two may be empty."""
     ours = _number(line.mean, quantity.form)
     if quantity.spread and line.runs > 1:
         ours += f" ± {_number(line.sd, quantity.form)}"
     if line.published is None:
         return ours, "", ""
     star = "*" if quantity.spread and line.off else ""
-    # With the digits of ours, unless those are two only.
+    # As many digits as ours, unless those are only two.
     theirs = f"{line.published.mean:{'.8g' if quantity.form == 'g' else quantity.form}}"
     return ours, theirs, f"{_number(line.difference, quantity.form, '+')}{star}"
 
@@ -96,10 +98,10 @@ def _number(value: float, form: str, sign: str = "") -> str:
     return f"{value:{sign}{form}}"
 
 
-def ranks(study: Study, quantity: Quantity, lines: Sequence[Line]) -> Comparison | None:
-    """Friedman's test and Holm's; None where there is nothing to compare.
+def ranks(study: Study, quantity: Quantity, lines: Sequence[Line]) -> FriedmanResult | None:
+    """Run Friedman's and Holm's tests; return None if there are too few methods or data sets.
 
-    Of the methods that at least half of the data sets have, over the data sets that have all of these.
+    The test covers the methods that at least half of the data sets have, and the data sets that have all of these.
     """
     by_cell = {(line.dataset, line.method): line.mean for line in lines}
     there = list(dict.fromkeys(line.dataset for line in lines))
@@ -111,8 +113,8 @@ def ranks(study: Study, quantity: Quantity, lines: Sequence[Line]) -> Comparison
     return friedman_holm([[sign * by_cell[dataset, method] for method in methods] for dataset in whole], methods)
 
 
-def ranks_in_words(comparison: Comparison) -> str:
-    """Who ranks where, and which differences a test sees."""
+def ranks_in_words(comparison: FriedmanResult) -> str:
+    """Describe the mean ranks and the significant differences."""
     order = np.argsort(comparison.ranks, kind="stable")
     places = ", ".join(f"{comparison.methods[i]} {comparison.ranks[i]:.2f}" for i in order)
     apart = [
@@ -128,7 +130,7 @@ def ranks_in_words(comparison: Comparison) -> str:
 
 
 def write_table(path: Path, study: Study, cells: Sequence[Cell]) -> None:
-    """The lines of all quantities as a CSV file."""
+    """Write the lines of all quantities to a CSV file."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["quantity", study.axis, "method", "runs", "ours", "sd", "paper", "paper_sd", "difference"])
@@ -141,34 +143,39 @@ def write_table(path: Path, study: Study, cells: Sequence[Cell]) -> None:
 
 
 class Origin(NamedTuple):
-    """How cells were measured: the last command, the versions, and the seconds of all the runs that it took."""
+    """How cells were measured: the last command, the versions, and the total seconds of all commands."""
 
     command: str
     versions: dict[str, str]
     seconds: float
 
     def in_words(self) -> str:
+        """Format as one line of Markdown."""
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
         minutes, seconds = divmod(round(self.seconds), 60)
         return f"`{self.command}` · {minutes} min {seconds} s · {versions}"
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries."""
+    return {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
 def read_origin(path: Path) -> Origin | None:
+    """Read what `record_origin` wrote; None if there is no such file."""
     return Origin(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def record_origin(path: Path, command: str, seconds: float) -> None:
-    """Add the seconds of a run to those of the runs before it that measured other cells of the file."""
+    """Write how cells were measured, and add the seconds to those of earlier commands."""
     before = read_origin(path)
-    versions = {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
-    origin = Origin(command, versions, seconds + (0.0 if before is None else before.seconds))
-    temporary = path.with_suffix(".json.tmp")
-    temporary.write_text(json.dumps(origin._asdict(), indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    origin = Origin(command, versions(), seconds + (0.0 if before is None else before.seconds))
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(origin._asdict(), indent=1) + "\n", encoding="utf-8")
 
 
 def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, pictures: Sequence[str] = ()) -> str:
-    """The study as a page shows it."""
+    """Return the study as a page of Markdown."""
     text = [f"# {study.title}", ""]
     if origin is not None:
         text += [origin.in_words(), ""]
@@ -191,7 +198,7 @@ def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, picture
 
 
 def _line(cells: Iterable[str]) -> str:
-    # Numbers that belong together stay on one line.
+    # Non-breaking spaces keep a number and its deviation on one line.
     return (
         "| " + " | ".join(cell.replace("*", "\\*").replace("|", "\\|").replace(" ", "\u00a0") for cell in cells) + " |"
     )

@@ -1,12 +1,12 @@
 """Sparse online relative similarity learning (Yao, Zhao, Yu, Jin, Li, 2015): Table II and Figures 1 to 5.
 
 70 % of each class trains, 30 % tests; 100,000 triplets; each test row is a query for the other test rows. Rows are
-scaled to unit length, as is usual; the paper does not say what it did. LEGO and RDML learn from as many pairs, half of
-them similar, ITML from 10,000 such pairs, LMNN from the labelled rows; these two have their default parameters. AROMA
-has full covariances up to 1,000 features. All else is chosen by `tune`, on the training part of the first run, and kept
-for all runs; what was found is in `sors2015_numbers.py`. Several of the paper's data sets are not to be had:
-protein_val is a part of Protein, caltech10_surf stands in for Caltech50, gisette_like for Gisette, rcv1_mc holds ten
-classes of a part of RCV1, news20_counts stands in for Sector.
+scaled to unit length; the paper does not state its scaling. LEGO and RDML learn from as many pairs, half of them
+similar, ITML from 10,000 such pairs, LMNN from the labelled rows; ITML and LMNN have default parameters. AROMA has
+full covariances up to 1,000 features. All other parameters were chosen by `tune` on the training part of the first
+run and are used in all runs; they are in `sors2015_numbers.py`. Several data sets of the paper are not available:
+protein_val is a part of Protein, caltech10_surf replaces Caltech50, gisette_like Gisette and news20_counts Sector, and
+rcv1_mc holds ten classes of a part of RCV1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.preprocessing import normalize
 
 from mahala.batch.itml import ITML
@@ -34,12 +33,11 @@ from mahala.online.oasis import OASIS
 from mahala.online.rdml import RDML
 from mahala.online.sors import SORS, AdaSORS
 from mahala.papers.sors2015_numbers import MAP, METHODS, PARAMETERS, SPARSITY, TIME
-from mahala.papers.study import Cell, Folder, Numbers, Study
+from mahala.papers.study import Cell, Folder, Numbers, Study, timed_fit
+from mahala.support.arrays import IndexArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Integers = NDArray[np.intp]
 
 BATCH = METHODS[1:3]
 SIMILARITIES = METHODS[5:]
@@ -58,17 +56,17 @@ GRIDS: dict[str, dict[str, list[float]]] = {
 N_TRIPLETS = 100_000
 N_ITML_PAIRS = 10_000
 WARM_UP = 50
-# All of M is touched by every triplet of gisette_like: 100,000 would take hours.
+# Every triplet of gisette_like changes all of M: 100,000 would take hours.
 FEWER = {"gisette_like": 2_000}
-HIGH = ("rcv1_mc", "news20_counts")  # no learner that needs all of M
+HIGH = ("rcv1_mc", "news20_counts")  # too many features for learners with a dense M
 TOO_LONG = ("gisette_like", "AROMA")
 SMALL = ("protein_val", "caltech10_surf")
 KS = (1, 2, 5, 10, 15, 20, 30, 40, 50)
 POINTS = 10
 
 
-def _unit_rows(dataset: str, folder: Folder) -> tuple[sp.csr_array, Integers]:
-    """Rows of unit length, and classes; of rcv1_mc the first ten classes, as in the paper."""
+def _unit_rows(dataset: str, folder: Folder) -> tuple[sp.csr_array, IndexArray]:
+    """Return rows of unit length and their classes; of rcv1_mc the first ten classes, as in the paper."""
     X, y, _ = load(dataset, folder)
     X = sp.csr_array(X.astype(np.float64))
     if dataset == "rcv1_mc":
@@ -76,8 +74,8 @@ def _unit_rows(dataset: str, folder: Folder) -> tuple[sp.csr_array, Integers]:
     return normalize(X), y
 
 
-def _split(y: Integers, share: float, seed: int) -> tuple[Integers, Integers]:
-    """A random share of each class, and the rest."""
+def _split(y: IndexArray, share: float, seed: int) -> tuple[IndexArray, IndexArray]:
+    """Return the row numbers of a random share of each class, and of the rest."""
     rng = np.random.default_rng(seed)
     parts = [
         np.array_split(own, [round(share * len(own))])
@@ -101,13 +99,13 @@ def _learner(dataset: str, method: str, n_features: int, parameters: dict[str, f
     return KINDS[family](**own)
 
 
-def _given(method: str, X: sp.csr_array, y: Integers, n: int, seed: int) -> tuple[Any, ...]:
-    """What a learner is fitted to: triplets, pairs of which half are similar, or for LMNN labelled rows."""
+def _given(method: str, X: sp.csr_array, y: IndexArray, n: int, seed: int) -> tuple[Any, ...]:
+    """Return what a learner is fitted to: triplets, pairs (half of them similar), or labelled rows for LMNN."""
     if method == "LMNN":
         return X.toarray(), y
     if method not in ("ITML", "LEGO", "RDML"):
         return (Triplets.from_labels(X, y, n, random_state=seed),)
-    if method == "ITML":  # which projects on each of its pairs many times
+    if method == "ITML":  # it visits every pair many times
         n = min(n, N_ITML_PAIRS)
     sizes = np.unique(y, return_counts=True)[1]
     available = int(sum(size * (size - 1) for size in sizes))  # twice the similar pairs
@@ -116,7 +114,7 @@ def _given(method: str, X: sp.csr_array, y: Integers, n: int, seed: int) -> tupl
 
 
 def tune(dataset: str, family: str, folder: Folder = None, n: int = 10_000) -> dict[str, float]:
-    """The parameters with the highest MAP on a third of the first run's training rows, learned from the others."""
+    """Return the parameters with the highest MAP on a held-out third of the training rows of the first run."""
     X, y = _unit_rows(dataset, folder)
     train, _ = _split(y, 0.7, 0)
     X, y = X[train], y[train]
@@ -132,7 +130,7 @@ def tune(dataset: str, family: str, folder: Folder = None, n: int = 10_000) -> d
 
 
 class _Trial:
-    """Training and test rows of a run, and a learner with what it is to learn from."""
+    """Test rows of a run, and a learner with the data it is fitted to."""
 
     def __init__(self, n: int, dataset: str, method: str, run: int, folder: Folder, **changed: float) -> None:
         X, y = _unit_rows(dataset, folder)
@@ -146,7 +144,7 @@ class _Trial:
             self.given = _given(method, X[train], y[train], n, run)
 
     def map(self) -> float:
-        """The mean average precision of what was learned so far, in per cent."""
+        """Return the mean average precision of the current metric in per cent."""
         return 100.0 * mean_average_precision(self.learner.metric_, self.test, self.test_classes)
 
 
@@ -154,12 +152,9 @@ def _measure(n: int, dataset: str, method: str, run: int, folder: Folder) -> Num
     trial = _Trial(n, dataset, method, run, folder)
     metric, seconds, sparsity = None, 0.0, 1.0 - 1.0 / trial.n_features
     if method != "Euclidean":
-        # A short fit first, so that the time below is not that of compiling.
+        # A short fit first, so that compilation is not measured.
         trial.learner.fit(*(part[:: max(1, len(part) // WARM_UP)] for part in trial.given))
-        start = time.process_time()
-        trial.learner.fit(*trial.given)
-        seconds = time.process_time() - start
-        metric = trial.learner.metric_
+        metric, seconds = timed_fit(trial.learner, *trial.given)
         sparsity = metric.sparsity
     found = precision_at_k(metric, trial.test, trial.test_classes, k=KS)
     return {
@@ -171,7 +166,7 @@ def _measure(n: int, dataset: str, method: str, run: int, folder: Folder) -> Num
 
 
 def _measure_curve(n: int, dataset: str, method: str, run: int, folder: Folder) -> Numbers:
-    """MAP and sparsity after every tenth of the stream."""
+    """Measure MAP and sparsity after every tenth of the stream."""
     trial = _Trial(n, dataset, method, run, folder)
     numbers: Numbers = {}
     (comparisons,) = trial.given
@@ -186,7 +181,7 @@ SIZES = (50, 100, 200, 300, 400, 500, 600)
 
 
 def _measure_queries(n: int, sizes: Sequence[int], dataset: str, method: str, run: int, folder: Folder) -> Numbers:
-    """CPU seconds to compare as many test rows with each other; the least of five times."""
+    """Measure the CPU seconds to compare `size` test rows with each other, the lowest of five times."""
     trial = _Trial(n, dataset, method, run, folder)
     metric = trial.learner.fit(*trial.given).metric_
     numbers: Numbers = {"sparsity": 100.0 * metric.sparsity}
@@ -204,7 +199,7 @@ LAMBDAS = ("0", "1e-05", "0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "
 
 
 def _measure_trade_off(n: int, dataset: str, method: str, run: int, folder: Folder) -> Numbers:
-    """MAP and sparsity on caltech10_surf, the data set being λ, which OASIS and AROMA do not have."""
+    """Measure MAP and sparsity on caltech10_surf; the data set is the value of λ, which OASIS and AROMA lack."""
     changed = {"lam": float(dataset)} if "SORS" in method else {}
     trial = _Trial(n, "caltech10_surf", method, run, folder, **changed)
     trial.learner.fit(*trial.given)
@@ -212,14 +207,14 @@ def _measure_trade_off(n: int, dataset: str, method: str, run: int, folder: Fold
 
 
 def _at(cell: Cell, prefix: str) -> list[tuple[float, float]]:
-    """The numbers of a cell that are a function: "map@1000" and so on."""
+    """Return the numbers of a cell that form a curve: "map@1000" and so on."""
     return sorted(
         (float(name.partition("@")[2]), value) for name, value in cell.numbers.items() if name.startswith(f"{prefix}@")
     )
 
 
 def _panels(prefix: str, x: str, y: str, cells: Sequence[Cell], folder: Folder) -> Figure:
-    """A panel for each data set, a line for each method: the first run's."""
+    """Draw a panel per data set and a line per method, for the first run."""
     from mahala.report.panels import line_panels
 
     shown = [cell for cell in cells if cell.run == 0 and cell.method in SIMILARITIES]
@@ -272,13 +267,10 @@ FIGURE1 = replace(
     draw=partial(_panels, "map", "triplets", "MAP, per cent"),
 )
 FIGURE2 = replace(
-    TABLE2,
+    FIGURE1,
     name="figure2",
     title="SORS 2015, Figure 2: precision among the first k",
-    quantities=(),
-    methods=SIMILARITIES,
-    runs=1,
-    left_out=frozenset({TOO_LONG}),
+    measure=TABLE2.measure,
     draw=partial(_panels, "precision", "k", "precision"),
     cells_of="table2",
 )
@@ -290,25 +282,21 @@ FIGURE3 = replace(
     cells_of="figure1",
 )
 FIGURE4 = replace(
-    TABLE2,
+    FIGURE1,
     name="figure4",
     title="SORS 2015, Figure 4: CPU seconds of as many queries against as many items",
     quantities=(replace(SPARSITY, published={}),),
     datasets=("bbc",),
-    methods=SIMILARITIES,
-    runs=1,
     measure=partial(_measure_queries, N_TRIPLETS, SIZES),
     left_out=frozenset(),
     draw=partial(_panels, "seconds", "queries and items", "CPU seconds"),
 )
 FIGURE5 = replace(
-    TABLE2,
+    FIGURE1,
     name="figure5",
     title="SORS 2015, Figure 5: MAP against zeros in M, caltech10_surf",
     quantities=(replace(MAP, published={}, better=None), replace(SPARSITY, published={})),
     datasets=LAMBDAS,
-    methods=SIMILARITIES,
-    runs=1,
     measure=partial(_measure_trade_off, N_TRIPLETS),
     left_out=frozenset(product(LAMBDAS[1:], ("OASIS", "AROMA"))),
     axis="λ",

@@ -1,4 +1,4 @@
-"""What the study of SORS (2015) rests on: the numbers that the paper prints, and the learners' parameters."""
+"""Published numbers of SORS (2015), and the parameters of the learners."""
 
 from __future__ import annotations
 
@@ -9,53 +9,34 @@ from mahala.papers.study import SECONDS, Quantity, published_table
 METHODS = (
     "Euclidean", "LMNN", "ITML", "LEGO", "RDML", "OASIS", "AROMA", "SORS-I", "SORS-II", "AdaSORS-I", "AdaSORS-II"
 )  # fmt: skip
-# What `sors2015.tune` found; of each pair of methods both have the same, as in the paper. Not tuned: SORS and AdaSORS
-# on gisette_like, SORS, AdaSORS and AROMA on news20_counts, which have those of rcv1_mc or near them.
+# Found by `sors2015.tune`; methods -I and -II share them, as in the paper. SORS and AdaSORS on gisette_like, and SORS,
+# AdaSORS and AROMA on news20_counts were not tuned: they have parameters equal or close to those of rcv1_mc.
 PARAMETERS: dict[str, dict[str, dict[str, float]]] = {
     "protein_val": {
-        "LEGO": {"eta": 0.08},
-        "RDML": {"lam": 0.01},
-        "OASIS": {"C": 0.1},
-        "AROMA": {"r": 10.0},
-        "SORS": {"eta": 0.1, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
+        "LEGO": {"eta": 0.08}, "RDML": {"lam": 0.01}, "OASIS": {"C": 0.1}, "AROMA": {"r": 10.0},
+        "SORS": {"eta": 0.1, "lam": 1e-06}, "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
     },
     "caltech10_surf": {
-        "LEGO": {"eta": 0.08},
-        "RDML": {"lam": 0.1},
-        "OASIS": {"C": 0.1},
-        "AROMA": {"r": 1.0},
-        "SORS": {"eta": 0.1, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
+        "LEGO": {"eta": 0.08}, "RDML": {"lam": 0.1}, "OASIS": {"C": 0.1}, "AROMA": {"r": 1.0},
+        "SORS": {"eta": 0.1, "lam": 1e-06}, "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
     },
     "gisette_like": {
-        "LEGO": {"eta": 0.32},
-        "RDML": {"lam": 0.1},
-        "OASIS": {"C": 1.0},
-        "SORS": {"eta": 1.0, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
+        "LEGO": {"eta": 0.32}, "RDML": {"lam": 0.1}, "OASIS": {"C": 1.0},
+        "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
     },
     "bbc": {
-        "LEGO": {"eta": 0.32},
-        "RDML": {"lam": 0.01},
-        "OASIS": {"C": 1.0},
-        "AROMA": {"r": 0.01},
-        "SORS": {"eta": 1.0, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
+        "LEGO": {"eta": 0.32}, "RDML": {"lam": 0.01}, "OASIS": {"C": 1.0}, "AROMA": {"r": 0.01},
+        "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
     },
     "rcv1_mc": {
-        "OASIS": {"C": 1.0},
-        "AROMA": {"r": 0.01},
-        "SORS": {"eta": 1.0, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
+        "OASIS": {"C": 1.0}, "AROMA": {"r": 0.01},
+        "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
     },
     "news20_counts": {
-        "OASIS": {"C": 1.0},
-        "AROMA": {"r": 1.0},
-        "SORS": {"eta": 1.0, "lam": 1e-06},
-        "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
+        "OASIS": {"C": 1.0}, "AROMA": {"r": 1.0},
+        "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
     },
-}
+}  # fmt: skip
 MAP = Quantity(
     "map",
     "MAP in per cent",
@@ -88,7 +69,7 @@ SPARSITY = Quantity(
         bbc="99.9(0) - 10.86(1.43) 3.44(0.26) 83.75(0.01) "
         "61.62(0.24) 60.83(1.23) 78.67(3.56) 78.41(3.21) 82.15(2.68) 81.24(2.35)",
         rcv1_mc="99.9(0) - - - - 97.14(0.01) 97.11(0.01) 99.84(0.01) 99.84(0.01) 99.64(0.01) 99.64(0.01)",
-        # Of Sector the paper prints 1, which must be a share.
+        # The paper prints 1 for Sector, which must be a share.
         news20_counts="100(0) - - - - 86.98(0.01) 87.91(0.01) 98.12(0.01) 98.12(0.01) 98.2(0.01) 98.2(0.01)",
     ),
     spread=False,

@@ -1,4 +1,4 @@
-"""A study of a paper: data sets × methods × runs, measured cell by cell into a file that a killed run goes on from."""
+"""Studies: a table or figure of a paper, measured cell by cell; an interrupted run resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import csv
 import importlib
 import io
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
+
+from mahala.support.arrays import FloatArray
+from mahala.support.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,14 +30,14 @@ KEYS = ("dataset", "method", "run")
 
 
 class Published(NamedTuple):
-    """A cell of the paper's table: the mean and, where it is printed, the standard deviation."""
+    """A cell of the paper's table: the mean and, if printed, the standard deviation."""
 
     mean: float
     sd: float | None = None
 
 
 def published_table(methods: Sequence[str], **rows: str) -> dict[str, dict[str, Published]]:
-    """The paper's table from lines as it prints them: "mean(sd) mean(sd) ...", with "-" where a cell is empty."""
+    """Parse a printed table, one string per row: "mean(sd) mean(sd) ...", with "-" for an empty cell."""
     result = {}
     for dataset, row in rows.items():
         cells = zip(methods, row.split(), strict=True)
@@ -45,7 +48,7 @@ def published_table(methods: Sequence[str], **rows: str) -> dict[str, dict[str, 
 
 
 class Cell(NamedTuple):
-    """What was measured once."""
+    """Results of one run of a method on a data set."""
 
     dataset: str
     method: str
@@ -55,20 +58,21 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of the cells that a table shows, beside the paper's."""
+    """A measured number that a table shows, beside the published one."""
 
     name: str
     title: str
     published: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)
-    form: str = ".2f"  # as Python formats numbers; "g" for two digits of small ones and all of large ones
-    # Which end is better, where methods are to be ranked by it.
+    form: str = ".2f"  # a format specification; "g" for two digits of small numbers and all digits of large ones
+    # Whether lower or higher is better; None if methods are not ranked by it.
     better: Literal["lower", "higher"] | None = None
-    # Its values in the runs of a cell, where they are more than the number of that name in each.
-    values: Callable[[Sequence[Numbers]], NDArray[np.float64]] | None = None
-    # Whether deviations are shown, and what is far from the paper's starred: not so of seconds on another machine.
+    # Computes the values from the runs of a cell; None for the number called `name` of each run.
+    values: Callable[[Sequence[Numbers]], FloatArray] | None = None
+    # Whether to show deviations and to star large differences; not useful for seconds on another machine.
     spread: bool = True
 
-    def of(self, runs: Sequence[Numbers]) -> NDArray[np.float64]:
+    def of(self, runs: Sequence[Numbers]) -> FloatArray:
+        """Return the values in the runs of a cell."""
         if self.values is not None:
             return self.values(runs)
         return np.array([numbers[self.name] for numbers in runs if self.name in numbers])
@@ -79,10 +83,10 @@ SECONDS = Quantity("seconds", "CPU seconds of a fit", form="g", spread=False)
 
 @dataclass(frozen=True)
 class Study:
-    """A table or a figure of a paper as data.
+    """A table or a figure of a paper.
 
-    `measure(dataset, method, run, folder)` measures one cell, with data from the folder. `draw(cells, folder)` makes
-    the figure, where there is one; it learns anew what a picture needs beyond the cells' numbers.
+    `measure(dataset, method, run, folder)` measures one cell, with data from the folder. `draw(cells, folder)` draws
+    the figure, if there is one; it refits models if the figure needs more than the numbers of the cells.
     """
 
     paper: str
@@ -93,15 +97,15 @@ class Study:
     methods: Sequence[str]
     runs: int
     measure: Measure
-    # Data sets that are run once, and cells that the paper leaves empty and that are not run.
+    # Data sets with a single run, and cells that are not measured.
     once: frozenset[str] = frozenset()
     left_out: frozenset[tuple[str, str]] = frozenset()
-    # What the rows are.
+    # Heading of the rows.
     axis: str = "data set"
     draw: Callable[[Sequence[Cell], Folder], Figure] | None = None
-    # The study whose cells these are: figures are often other views of a table.
+    # The study whose cells are shown, if not its own: figures are often another view of a table.
     cells_of: str | None = None
-    # The same in a minute.
+    # A smaller version that takes about a minute.
     quick: Study | None = None
 
     @property
@@ -109,7 +113,7 @@ class Study:
         return f"{self.cells_of or self.name}-cells.csv"
 
     def cells(self, datasets: Iterable[str], methods: Iterable[str], runs: int) -> list[tuple[str, str, int]]:
-        """The cells of the table, one data set after another, in the order of the runs."""
+        """Return the keys of the cells, by data set and then by run."""
         methods = list(methods)
         return [
             (dataset, method, run)
@@ -121,7 +125,7 @@ class Study:
 
 
 def read_cells(path: Path) -> list[Cell]:
-    """The cells of a CSV file, or none where there is no such file; of a cell that is there twice, the last."""
+    """Read the cells of a CSV file, which may not exist yet; of duplicate cells the last is returned."""
     found = {}
     for row in csv.DictReader(io.StringIO(_whole_lines(path), newline="")):
         key = row.pop("dataset"), row.pop("method"), int(row.pop("run"))
@@ -130,13 +134,13 @@ def read_cells(path: Path) -> list[Cell]:
 
 
 def _whole_lines(path: Path) -> str:
-    """The lines that were written to their ends; one that was cut off, by a kill or a full disk, counts for nothing."""
+    """Return the complete lines of a file; an incomplete last line, after a kill or on a full disk, is ignored."""
     data = path.read_bytes() if path.exists() else b""
     return data[: data.rfind(b"\n") + 1].decode()
 
 
 def append_cell(path: Path, cell: Cell) -> None:
-    """Add a line to the CSV file; where the cell has numbers that those before had not, the file gets new columns."""
+    """Add a line to the CSV file, and new columns if the cell has numbers that earlier cells lack."""
     lines = _whole_lines(path)
     header = next(csv.reader(io.StringIO(lines, newline="")), [])
     new = [name for name in cell.numbers if name not in header]
@@ -147,12 +151,10 @@ def append_cell(path: Path, cell: Cell) -> None:
 
 
 def _write_cells(path: Path, cells: Iterable[Cell], header: Sequence[str]) -> None:
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, header)
         writer.writeheader()
         writer.writerows(map(_row, cells))
-    temporary.replace(path)
 
 
 def _row(cell: Cell) -> dict[str, str | int]:
@@ -167,34 +169,41 @@ def measure_cells(
     datasets: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     runs: int | None = None,
-    jobs: int = 1,
+    n_jobs: int = 1,
     folder: Folder = None,
 ) -> Iterator[tuple[int, int, Cell]]:
-    """Measure the cells that the file does not hold yet, and add each to it as soon as it is there.
+    """Measure the cells that the file does not hold yet, and append each as soon as it is measured.
 
-    Yields how many cells are done, how many there are, and the one just measured; a run that was killed goes on.
+    Yields the number of cells done, their total and the cell just measured.
     """
     wanted = study.cells(datasets or study.datasets, methods or study.methods, study.runs if runs is None else runs)
     known = {(cell.dataset, cell.method, cell.run) for cell in read_cells(path)}
     missing = [key for key in wanted if key not in known]
     done = len(wanted) - len(missing)
-    path.parent.mkdir(parents=True, exist_ok=True)  # at once, so that a folder that cannot be costs no cell
+    path.parent.mkdir(parents=True, exist_ok=True)  # fail before measuring if the folder cannot be created
     tasks = (delayed(_measure)(study, *key, folder) for key in missing)
-    for cell in Parallel(jobs, return_as="generator_unordered")(tasks):
+    for cell in Parallel(n_jobs, return_as="generator_unordered")(tasks):
         append_cell(path, cell)
         done += 1
         yield done, len(wanted), cell
 
 
+def timed_fit(learner: Any, *given: Any) -> tuple[Any, float]:
+    """Fit a learner and return its metric and the CPU seconds; without a learner, return None and 0."""
+    start = time.process_time()
+    metric = None if learner is None else learner.fit(*given).metric_
+    return metric, time.process_time() - start
+
+
 def _measure(study: Study, dataset: str, method: str, run: int, folder: Folder) -> Cell:
-    # One BLAS thread: several are slow on small matrices, and CPU seconds are then those of the work.
+    # One BLAS thread: several are slow on small matrices, and would count CPU seconds spent waiting.
     with threadpool_limits(1):
         return Cell(dataset, method, run, study.measure(dataset, method, run, folder))
 
 
 def studies(paper: str) -> dict[str, Study]:
-    """The studies of a paper by name: "table2", "figure1", ..."""
+    """Return the studies of a paper by name: "table2", "figure1", ..."""
     if paper not in PAPERS:
-        raise ValueError(f"PAPER must be one of {', '.join(PAPERS)}, got {paper!r}")
+        raise ValueError(f"paper must be one of {', '.join(PAPERS)}, got {paper!r}")
     module = importlib.import_module(f"mahala.papers.{paper}")
     return {study.name: study for study in module.STUDIES}

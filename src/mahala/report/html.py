@@ -1,4 +1,4 @@
-"""The report of a comparison: one HTML page that needs nothing but itself."""
+"""Report of a comparison as a single, self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from mahala.data.scaling import divided, feature_scales
 from mahala.evaluation.leaderboard import EUCLIDEAN_SCALED, Entry, Leaderboard, p_text, percent
 from mahala.metric import Metric
 from mahala.report import plots
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import is_sparse
 
-# More points than this are a blur, and more pairs than those of so many rows change no histogram.
+# More points would overlap too much, and pairs of more rows would not change the histograms.
 _MOST_POINTS = 2000
 _MOST_ROWS_OF_PAIRS = 600
 _MOST_FEATURES = 20
@@ -26,16 +27,16 @@ _MOST_LINES = 5
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What the pictures are of: a learner's metric, and rows of which some were held out when it was fitted."""
+    """The learned metric that the figures show, and the rows, some of which were held out when it was fitted."""
 
     name: str
     metric: Metric
-    """Fitted on the rows that are not held out."""
+    """Fitted to the rows that are not held out."""
     final: Metric
-    """Fitted on all rows, for the spectrum and the features."""
+    """Fitted to all rows, for the spectrum and the features."""
     X: Any
-    codes: NDArray[np.intp]
-    held_out: NDArray[np.bool_]
+    codes: IndexArray
+    held_out: BoolArray
 
 
 def report(
@@ -47,15 +48,19 @@ def report(
     commands: Sequence[str],
     measured: Mapping[str, str],
 ) -> str:
-    """The page: the verdict, the leaderboard, pictures of `shown`, and how all was measured.
+    """Return the page: the verdict, the leaderboard, figures of `shown`, and how everything was measured.
 
-    `saved` says in a sentence what the model file holds, `commands` are what to do with it next, and `measured` are
+    `saved` is a sentence on the contents of the model file, `commands` are examples of its use, and `measured` holds
     facts by name, such as versions. All texts are escaped.
     """
     parts = [
         _headline(leaderboard, title, saved),
         _section("Leaderboard", _table(leaderboard), _table_note(leaderboard)),
-        _section("Error against k", _card(_by_k(leaderboard), "by-k"), "Means over all test parts; the band marks k."),
+        _section(
+            "Error by number of neighbours",
+            _card(_by_k(leaderboard), "by-k"),
+            "Means over all test parts; the band marks the ranking's number.",
+        ),
     ]
     if shown is not None:
         parts += _pictures(leaderboard, shown)
@@ -72,7 +77,7 @@ def report(
 
 
 def _headline(board: Leaderboard, title: str, saved: str) -> str:
-    # The heading says the first words of the verdict already, where no learner wins.
+    # If no learner wins, the heading already says the first words of the verdict.
     plainly = "No learner beats Euclidean here"
     word = f"{board.winner.name} beats Euclidean" if board.beats_euclidean else plainly
     verdict = board.verdict().removeprefix(f"{plainly}: ")
@@ -95,27 +100,23 @@ def _card(figure: Any, name: str) -> str:
 
 
 def _table(board: Leaderboard) -> str:
-    # Entries far behind would squeeze the others into a corner: they run out of the frame instead.
-    highs = [entry.high for entry in board.ranked]
-    scale = max(min(max(highs), 2.0 * float(np.median(highs))), 1e-9)
-    lines = [_line(board, entry, scale) for entry in board.entries]
+    lines = [_line(board, entry) for entry in board.entries]
     return (
-        f"<table class=board><thead><tr><th>metric</th><th class=n>{board.k}-NN error</th>"
-        f"<th class=wide>0 <span class=end>{percent(scale)}</span></th>"
+        f"<table class=board><thead><tr><th>metric</th><th class=n>{board.n_neighbors}-NN error</th>"
+        f"<th class=wide>0 <span class=end>{percent(board.axis_end)}</span></th>"
         "<th class=n>to Euclidean</th><th class=n>p</th></tr></thead><tbody>" + "".join(lines) + "</tbody></table>"
     )
 
 
-def _line(board: Leaderboard, entry: Entry, scale: float) -> str:
+def _line(board: Leaderboard, entry: Entry) -> str:
     if entry.failure is not None:
         return (
             f"<tr class=failed><td>{escape(entry.name)}</td><td colspan=4>could not be fitted: "
             f"{escape(entry.failure)}</td></tr>"
         )
     kind = "winner" if entry is board.winner and entry.learned else "" if entry.learned else "plain"
-    places = [min(100.0 * value / scale, 100.0) for value in (entry.low, entry.error, entry.high)]
-    low, middle, high = places
-    dot = f'<i class=dot style="left:{middle:.2f}%"></i>' if entry.error <= scale else "<i class=beyond>›</i>"
+    low, middle, high = (min(100.0 * value / board.axis_end, 100.0) for value in (entry.low, entry.error, entry.high))
+    dot = f'<i class=dot style="left:{middle:.2f}%"></i>' if entry.error <= board.axis_end else "<i class=beyond>›</i>"
     bar = f'<div class=track><i class=reach style="left:{low:.2f}%;width:{high - low:.2f}%"></i>{dot}</div>'
     if entry is board.euclidean:
         difference = "<td class=n>the best</td>"
@@ -131,7 +132,7 @@ def _line(board: Leaderboard, entry: Entry, scale: float) -> str:
 
 
 def _points(difference: float) -> str:
-    """A difference in points, with its sign."""
+    """Format a difference in percentage points, with its sign."""
     shown = f"{100.0 * difference:+.1f}"
     return "0.0" if float(shown) == 0.0 else shown.replace("-", "−")
 
@@ -140,17 +141,17 @@ def _table_note(board: Leaderboard) -> str:
     n = sum(entry.learned for entry in board.ranked)
     adjusted = f", adjusted for {n} learners (Holm)" if n > 1 else ""
     return (
-        "Dot: mean error; line and small numbers: 95 % interval. To Euclidean: points more or less than the best "
-        f"Euclidean distance, and the interval of that. p: of no difference{adjusted}."
+        "Dot: mean error; line and small numbers: 95 % interval. To Euclidean: difference to the best Euclidean "
+        f"distance in percentage points, with its interval. p: p-value of no difference{adjusted}."
     )
 
 
 def _by_k(board: Leaderboard) -> Any:
-    """Lines of the leading learners and of all Euclidean distances."""
+    """Draw the errors of the leading learners and of the Euclidean distances."""
     leading = [entry for entry in board.ranked if entry.learned][:_MOST_LINES]
     plain = [entry for entry in board.ranked if not entry.learned]
     lines = {entry.name: entry.errors.mean(axis=0) for entry in (*leading, *plain)}
-    return plots.errors_by_k(lines, board.ks, board.k, [entry.name for entry in plain])
+    return plots.errors_by_neighbors(lines, board.neighbor_counts, board.n_neighbors, [entry.name for entry in plain])
 
 
 def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
@@ -171,29 +172,29 @@ def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
         own, held_out = shown.codes[points], shown.held_out[points]
         planes.append(_card(plots.plane(where, own, board.classes, held_out, name), f"plane-{number}"))
     many = f" The {len(board.classes)} classes share ten colours and shapes." if len(board.classes) > 10 else ""
-    coincide = " Rows that would hide each other are spread a little." if any(spreads) else ""
+    coincide = " Rows that overlap are spread slightly." if any(spreads) else ""
     names = shown.final.feature_names or [f"x{j}" for j in range(shown.final.n_features_in)]
     return [
         _section(
             "Distances before and after",
             f"<div class=pair>{''.join(histograms)}</div>",
-            f"Pairs of {len(rows):,} held-out rows, which {after_name} was not fitted on. The less the two overlap, "
-            "the better. Distances are divided by their median, as only their proportions matter.",
+            f"Pairs of {len(rows):,} held-out rows, to which {after_name} was not fitted. The less the two overlap, "
+            "the better. Distances are divided by their median, because only their ratios matter.",
         ),
         _section(
             "The rows in a plane",
             f"<div class=pair>{''.join(planes)}</div>",
-            "The two directions in which the rows vary most, as each distance sees them. Strong: held-out rows; faint: "
-            f"rows that {after_name} was fitted on.{coincide}{many}",
+            "The two directions of largest variance under each distance. Strong: held-out rows; faint: "
+            f"rows to which {after_name} was fitted.{coincide}{many}",
         ),
         _section(
             f"Spectrum of {after_name}",
             _card(plots.spectrum(shown.final.spectrum), "spectrum"),
-            f"{shown.final.n_components:,} of {len(shown.final.spectrum):,} directions count. A steep start means that "
-            "few do the work, and that rows can be stored with fewer numbers.",
+            f"The rank is {shown.final.n_components:,} of {len(shown.final.spectrum):,}. If the first few directions "
+            "hold most of the sum, rows can be stored with fewer numbers.",
         ),
         _section(
-            "What the metric looks at",
+            "Weights of the features",
             _bars([(name, 100.0 * share) for name, share in _shares(shown, names)], "{:.1f} %"),
             "The share of each feature's own term in the mean squared distance"
             + (f"; the {_MOST_FEATURES} largest of {len(names)}." if len(names) > _MOST_FEATURES else "."),
@@ -201,12 +202,12 @@ def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
     ]
 
 
-def _some(rows: NDArray[np.intp], most: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _some(rows: IndexArray, most: int, rng: np.random.Generator) -> IndexArray:
     return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))
 
 
-def _distances(rows: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Distances of all pairs of one class, and of all others."""
+def _distances(rows: NDArray[Any], codes: IndexArray) -> tuple[FloatArray, FloatArray]:
+    """Return the distances of all pairs within a class, and of all other pairs."""
     from scipy.spatial.distance import pdist
 
     i, j = np.triu_indices(len(rows), 1)
@@ -216,7 +217,7 @@ def _distances(rows: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[np.
 
 
 def _leading(rows: NDArray[Any]) -> NDArray[Any]:
-    """Rows in the two directions in which they vary most; zeros where they have but one."""
+    """Project rows to the two directions of largest variance; the second is zero if there is only one."""
     centred = rows - rows.mean(axis=0)
     _, vectors = np.linalg.eigh(centred.T @ centred)
     flat = centred @ vectors[:, :-3:-1]
@@ -224,20 +225,20 @@ def _leading(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _spread(points: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], bool]:
-    """Points, and whether they had to be spread, as they are on one line or most of them coincide."""
+    """Return the points, spread if they lie on a line or most of them coincide, and whether they were spread."""
     extent = float(np.ptp(points, axis=0).max()) or 1.0
-    if np.ptp(points[:, 1]) <= 1e-9 * extent:  # one direction only, as of LDA with two classes
+    if np.ptp(points[:, 1]) <= 1e-9 * extent:  # only one direction, as for LDA with two classes
         return points + np.array([0.0, 0.1 * extent]) * rng.uniform(-1.0, 1.0, (len(points), 1)), True
     distinct = len(np.unique((points / extent).round(6), axis=0))
     if 2 * distinct >= len(points):
         return points, False
-    reach = 0.2 * extent / distinct**0.5  # of the cells of a grid less than a half, so that it stays one
+    reach = 0.2 * extent / distinct**0.5  # less than half a cell of a grid, so that the grid stays visible
     return points + rng.uniform(-reach, reach, points.shape), True
 
 
 def _shares(shown: Shown, names: Sequence[str]) -> list[tuple[str, float]]:
     scales = np.ones(len(names)) if shown.final.scales is None else shown.final.scales
-    # A constant feature has a scale of one, but no share.
+    # A constant feature has a scale of 1, but no share.
     constant = np.ptp(shown.X.toarray() if is_sparse(shown.X) else shown.X, axis=0) == 0.0
     variances = np.where(constant, 0.0, feature_scales(shown.X, "standard") ** 2)
     terms = shown.final.matrix.diagonal() * variances / scales**2
@@ -266,16 +267,15 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
         "each feature divided by its standard deviation in the training part" if board.scaling == "standard" else "none"
     )
     facts = {
-        "Protocol": f"{board.folds}-fold cross-validation with the classes' shares kept, "
-        + ("done once" if board.repeats == 1 else f"repeated {board.repeats} times")
-        + ", the same parts for all",
-        "Error": f"share of test rows that the majority of their {board.k} nearest training rows takes for "
-        "another class",
+        "Protocol": f"stratified {board.folds}-fold cross-validation, "
+        + ("once" if board.repeats == 1 else f"repeated {board.repeats} times")
+        + ", with the same folds for all",
+        "Error": f"share of test rows misclassified by the vote of their {board.n_neighbors} nearest training rows",
         "Scaling": scaling,
-        "Intervals, p": "corrected resampled t-test (Nadeau, Bengio, 2003), since training parts overlap; p-values "
+        "Intervals, p": "corrected resampled t-test (Nadeau, Bengio, 2003), because training parts overlap; p-values "
         "adjusted by Holm's method",
-        "Caution": "the winner was picked on the same test parts, so its error is a little optimistic; the adjusted "
-        "p-value allows for the picking",
+        "Caution": "the winner was selected on the same test parts, so its error is slightly optimistic; the adjusted "
+        "p-value accounts for the selection",
         "Seed": str(board.random_state),
         **measured,
     }
@@ -283,7 +283,7 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
     return f"<dl>{rows}</dl>"
 
 
-# Nothing may be loaded, and nothing runs: names in the user's table cannot do more than look odd.
+# The policy forbids loading and running anything, so names in the user's table are harmless.
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">

@@ -1,4 +1,4 @@
-"""Several small pictures of one kind beside each other."""
+"""Line plots in several panels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Lines = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def line_panels(panels: Mapping[str, Lines], x: str, y: str) -> Figure:
-    """A panel for each name, with a line through the points of each of its lines; one legend for all of them.
+    """Draw a panel per name with its lines, and one legend for all panels.
 
-    Lines whose names differ in a last "-I" and "-II" share a colour, the second is dashed. Through a single point goes
-    a dotted line, by which others can be compared with it.
+    Lines whose names differ only in the suffix "-I" or "-II" share a colour, and the second is dashed. A single point
+    gets a horizontal dotted line.
     """
     columns = min(3, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))

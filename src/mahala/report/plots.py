@@ -1,4 +1,4 @@
-"""Pictures of results: each takes rows of numbers and returns a Matplotlib figure."""
+"""Matplotlib figures of results."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from numpy.typing import NDArray
 
 from mahala.online.history import History
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 
-# Colours that stay apart for colour-blind readers (Okabe and Ito).
+# Colours that colour-blind readers can tell apart (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# Ten such colours for classes (Tol, "muted"), and shapes that tell them apart without colours.
+# Ten such colours for classes (Tol, "muted"), and markers that differ without colours.
 _CLASS_COLOURS = (
     "#332288", "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#666666",
 )  # fmt: skip
 _MARKERS = "osD^vPXp*h"
 _GREY = "#888888"
 _PERCENT = FuncFormatter(lambda share, _: f"{100.0 * share:.3g} %")
-# More points than this add nothing to a picture.
+# More points would not be visible in a figure.
 _MOST_POINTS = 1000
 
 
 def error_curves(histories: Mapping[str, History], title: str = "Predictive error of the stream") -> Figure:
-    """Predictive 0-1 error against steps, a line for each history; "-" versions are dashed."""
+    """Draw the predictive 0-1 error by step, one line per history; "-" versions are dashed."""
     figure = Figure(figsize=(8.0, 4.8), layout="constrained")
     axes = figure.subplots()
     names = list(histories)
@@ -55,7 +55,7 @@ def error_curves(histories: Mapping[str, History], title: str = "Predictive erro
 
 
 def curves(points: Mapping[str, Sequence[tuple[float, float, float]]], title: str, x: str, y: str) -> Figure:
-    """A line for each name through its points (x, mean, deviation), with bars of the deviations."""
+    """Draw one line per name through its points (x, mean, deviation), with error bars."""
     figure = Figure(figsize=(7.0, 4.4), layout="constrained")
     axes = figure.subplots()
     for number, (name, own) in enumerate(points.items()):
@@ -69,17 +69,17 @@ def curves(points: Mapping[str, Sequence[tuple[float, float, float]]], title: st
     return figure
 
 
-def errors_by_k(lines: Mapping[str, NDArray[np.float64]], ks: NDArray[np.intp], k: int, plain: Sequence[str]) -> Figure:
-    """The mean error against the number of neighbours, a line for each name; those of `plain` are grey and dashed.
+def errors_by_neighbors(lines: Mapping[str, FloatArray], counts: IndexArray, at: int, plain: Sequence[str]) -> Figure:
+    """Draw the mean error by number of neighbours, one line per name; those in `plain` are grey and dashed.
 
-    Of these the first is within the frame; others may run out of it, and are then named so.
+    The first of `plain` is always visible; others may lie above the axes, and the legend says so.
     """
     with _user_text():
         figure, axes = _card(5.8, 4.2)
-        # A line far above the others would flatten them.
+        # A line far above the others would compress them.
         framed = [float(errors.max()) for name, errors in lines.items() if name not in plain[1:]]
         top = 1.5 * max(framed) or 0.01
-        axes.axvline(k, color="#dddddd", linewidth=6.0, zorder=0)
+        axes.axvline(at, color="#dddddd", linewidth=6.0, zorder=0)
         learned = [name for name in lines if name not in plain]
         for name, errors in lines.items():
             if name in plain:
@@ -87,18 +87,18 @@ def errors_by_k(lines: Mapping[str, NDArray[np.float64]], ks: NDArray[np.intp], 
             else:
                 style = {"color": COLOURS[learned.index(name) % len(COLOURS)]}
             above = " (above)" if errors.min() > top else ""
-            axes.plot(ks, errors, label=_shown(name) + above, linewidth=2.0, **style)
+            axes.plot(counts, errors, label=_shown(name) + above, linewidth=2.0, **style)
         axes.set_ylim(0.0, min(top, 1.05 * max(float(errors.max()) for errors in lines.values())) or 0.01)
-        axes.set_xlim(ks[0] - 0.5, ks[-1] + 0.5)
+        axes.set_xlim(counts[0] - 0.5, counts[-1] + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_formatter(_PERCENT)
-        axes.set(xlabel="neighbours k", ylabel="wrong test rows")
+        axes.set(xlabel="number of neighbours", ylabel="misclassified test rows")
         figure.legend(frameon=False, loc="outside lower center", ncols=3)
     return figure
 
 
-def distances_of_pairs(similar: NDArray[np.float64], dissimilar: NDArray[np.float64], title: str) -> Figure:
-    """Histograms of the distances of similar and of dissimilar pairs, in units of the median of all."""
+def distances_of_pairs(similar: FloatArray, dissimilar: FloatArray, title: str) -> Figure:
+    """Draw histograms of the distances of similar and dissimilar pairs, divided by the median of all."""
     with _user_text():
         figure, axes = _card(4.6, 3.2)
         both = np.concatenate([similar, dissimilar])
@@ -108,26 +108,26 @@ def distances_of_pairs(similar: NDArray[np.float64], dissimilar: NDArray[np.floa
             style: dict[str, Any] = {"bins": edges, "density": True, "color": colour}
             inside = np.minimum(distances / median, edges[-1])
             if not len(inside):
-                continue  # with a held-out row of each class there are no pairs of one
+                continue  # one held-out row per class gives no similar pairs
             axes.hist(inside, histtype="stepfilled", alpha=0.25, **style)
             axes.hist(inside, histtype="step", linewidth=1.8, label=name, **style)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.set(xlabel="distance / median", title=_shown(title, 40))
-        # Room above the data, so that the legend is over none.
+        # Leave room for the legend above the data.
         axes.set_ylim(top=1.28 * axes.get_ylim()[1])
         axes.legend(frameon=False, loc="upper center", ncols=2)
     return figure
 
 
 def plane(
-    points: NDArray[np.float64],
-    codes: NDArray[np.intp],
+    points: FloatArray,
+    codes: IndexArray,
     classes: Sequence[str],
-    held_out: NDArray[np.bool_],
+    held_out: BoolArray,
     title: str,
 ) -> Figure:
-    """Points of the plane by class, those not held out faint; up to ten classes have a legend."""
+    """Draw points of the plane by class, faint unless held out; up to ten classes get a legend."""
     with _user_text():
         figure, axes = _card(4.6, 4.4)
         size = float(np.interp(len(points), [100, 1000], [30.0, 11.0]))
@@ -135,7 +135,7 @@ def plane(
             style: dict[str, Any] = {"color": _CLASS_COLOURS[code % 10], "marker": _MARKERS[code % 10], "linewidth": 0}
             for own, alpha in ((~held_out, 0.25), (held_out, 0.9)):
                 chosen = points[(codes == code) & own]
-                # A whole picture of faint points is made of few elements when they are one line.
+                # Points drawn as one line need fewer SVG elements.
                 axes.plot(*chosen.T, linestyle="none", markeredgewidth=0, alpha=alpha, markersize=size**0.5, **style)
             axes.plot([], [], linestyle="none", label=_shown(name, 18), **style)
         axes.set_xticks([])
@@ -149,17 +149,16 @@ def plane(
     return figure
 
 
-def spectrum(values: NDArray[np.float64]) -> Figure:
-    """The share of each eigenvalue in their sum, largest first, and how much the first of them hold together."""
+def spectrum(values: FloatArray) -> Figure:
+    """Draw the share of each eigenvalue in their sum, largest first, and the cumulative shares."""
     with _user_text():
         figure, axes = _card(5.8, 3.4)
         shares = np.maximum(values, 0.0) / (float(np.maximum(values, 0.0).sum()) or 1.0)
         numbers = np.arange(1, len(shares) + 1)
-        # Steps and lines, as hundreds of bars would be a blur.
-        axes.bar(numbers, shares, width=0.8 if len(shares) <= 60 else 1.0, color=COLOURS[0], label="one direction")
+        axes.bar(numbers, shares, width=0.8 if len(shares) <= 60 else 1.0, color=COLOURS[0], label="each direction")
         axes.plot(
             numbers, np.cumsum(shares), color=COLOURS[1], linewidth=2.0, marker="o" if len(shares) <= 30 else "",
-            markersize=4, label="up to this one",
+            markersize=4, label="cumulative",
         )  # fmt: skip
         axes.set_ylim(0.0, 1.03)
         axes.set_xlim(0.4, len(shares) + 0.6)
@@ -171,7 +170,7 @@ def spectrum(values: NDArray[np.float64]) -> Figure:
 
 
 def svg(figure: Figure, name: str) -> str:
-    """The figure as an <svg> element for a page; `name` keeps its ids apart from those of other figures there."""
+    """Return the figure as an <svg> element; `name` keeps its ids distinct from those of other figures."""
     file = StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with _user_text(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
@@ -182,7 +181,7 @@ def svg(figure: Figure, name: str) -> str:
 
 @contextmanager
 def _user_text() -> Iterator[None]:
-    """Names are text, not formulas; and where Matplotlib's font lacks a letter, the browser's will have it."""
+    """Treat names as text, not formulas, and ignore glyphs that only the browser's font has."""
     with matplotlib.rc_context({"text.parse_math": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
         yield
@@ -197,7 +196,7 @@ def _card(width: float, height: float) -> tuple[Figure, Any]:
 
 
 def _shown(name: str, most: int = 24) -> str:
-    """A name in one short line. A legend leaves out names that begin with an underscore, so a space goes first."""
+    """Shorten a name to one line; a leading space keeps names with an underscore in the legend."""
     line = " ".join("".join(mark if mark.isprintable() else " " for mark in name).split())
     line = line if len(line) <= most else f"{line[: most - 1]}…"
     return f" {line}" if line.startswith("_") else line

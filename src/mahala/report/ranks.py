@@ -1,16 +1,16 @@
-"""The picture of a comparison over several data sets."""
+"""Critical difference diagrams."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from mahala.evaluation.statistics import Comparison
+from mahala.evaluation.statistics import FriedmanResult
 from mahala.report.plots import COLOURS
 
 
-def critical_difference(comparison: Comparison) -> Figure:
-    """Mean ranks on a line, the best at the left; bars join methods that Nemenyi's test does not tell apart."""
+def critical_difference(comparison: FriedmanResult) -> Figure:
+    """Draw mean ranks on an axis, the best at the left; bars join methods that Nemenyi's test cannot distinguish."""
     order = np.argsort(comparison.ranks, kind="stable")
     ranks = comparison.ranks[order]
     k = len(order)
@@ -41,11 +41,8 @@ def critical_difference(comparison: Comparison) -> Figure:
         height = depth + (at if left else k - 1 - at)
         edge = 0.7 if left else k + 0.3
         axes.plot([ranks[at], ranks[at], edge], [0, height, height], color="#888888", linewidth=0.9)
-        text = (
-            f"{comparison.methods[method]}  {ranks[at]:.2f}"
-            if left
-            else f"{ranks[at]:.2f}  {comparison.methods[method]}"
-        )
+        parts = [comparison.methods[method], f"{ranks[at]:.2f}"]
+        text = "  ".join(parts if left else reversed(parts))
         axes.text(edge - 0.05 if left else edge + 0.05, height, text, ha="right" if left else "left", va="center")
     for number, (first, last) in enumerate(groups):
         height = 0.45 + 0.28 * number
@@ -54,7 +51,7 @@ def critical_difference(comparison: Comparison) -> Figure:
 
 
 def _groups(ranks: np.ndarray, difference: float) -> list[tuple[int, int]]:
-    """First and last of each widest run of sorted ranks that lie within the difference, runs of one left out.
+    """Return the first and last index of each maximal run of sorted ranks within the difference, except single ranks.
 
     >>> _groups(np.array([1.0, 1.5, 2.2, 4.0]), 1.0)
     [(0, 1), (1, 2)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -13,6 +12,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from safetensors import safe_open
 from safetensors.numpy import save
+
+from mahala.support.files import whole_file
 
 FORMAT_VERSION = 1
 
@@ -47,18 +48,8 @@ def write_model(
         {name: _storable(array, name) for name, array in arrays.items()},
         {_METADATA_KEY: json.dumps(document, allow_nan=False)},
     )
-    target = os.path.realpath(path)  # a symbolic link stays one
-    temporary = f"{target}.{secrets.token_hex(8)}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        raise
+    with whole_file(path) as temporary:
+        temporary.write_bytes(data)
 
 
 def read_model(

@@ -1,4 +1,4 @@
-"""A line on the terminal while long work runs."""
+"""Progress bars on stderr."""
 
 from __future__ import annotations
 
@@ -11,27 +11,24 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class _Bars:
-    """Bars that are on the terminal, and those of streams by the object that feeds them."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.streams: dict[int, TaskID] = {}
-
-
-_shown: ContextVar[_Bars | None] = ContextVar("_shown", default=None)
+# Redraws a bar: the number done, a short text and the total.
+Update = Callable[[int, str, int], None]
+# The bars on the terminal, and those of online learners by the learner's id.
+_shown: ContextVar[tuple[Progress, dict[int, TaskID]] | None] = ContextVar("_shown", default=None)
 
 
 @contextmanager
 def show_progress() -> Iterator[None]:
-    """Draw a bar on stderr for every fit inside, of any learner: iterations and objective, or steps and mistakes.
+    """Show a progress bar on stderr for every fit in the block.
+
+    Batch learners show iterations and the objective, online learners show steps and the share of wrong predictions.
 
     >>> import mahala
     >>> with mahala.show_progress():
     ...     pass  # learner.fit(X, y)
     """
     with _bars() as bars:
-        token = _shown.set(bars)
+        token = _shown.set((bars, {}))
         try:
             yield
         finally:
@@ -39,31 +36,46 @@ def show_progress() -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[int, float], None]]:
-    """A function of (iterations done, objective) that draws them, where `shown` or inside `show_progress`."""
-    bars = _shown.get()
-    if bars is None and shown:
-        with _bars() as own:
-            yield _objective_bar(own, name, total)
-    else:
-        yield (lambda done, objective: None) if bars is None else _objective_bar(bars, name, total)
-
-
-def tell_stream(stream: object, done: int, mistakes: int) -> None:
-    """Inside `show_progress`, the bar of a stream: how many comparisons it has seen, and predicted wrongly."""
-    bars = _shown.get()
-    if bars is None:
+def task_bar(name: str, shown: bool) -> Iterator[Update]:
+    """Yield a function that draws a progress bar, or does nothing unless `shown`."""
+    if not shown:
+        yield lambda done, text, total: None
         return
-    task = bars.streams.get(id(stream))
-    if task is None:
-        task = bars.streams[id(stream)] = bars.progress.add_task(type(stream).__name__, total=None, text="")
-    bars.progress.update(task, completed=done, text=f"{mistakes / max(done, 1):.2%} predicted wrongly")
+    with _bars() as bars:
+        yield _update(bars, name)
 
 
 @contextmanager
-def _bars() -> Iterator[_Bars]:
+def progress_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[int, float], None]]:
+    """Yield a function of (iterations done, objective) that draws a bar if `shown` or inside `show_progress`."""
+    outer = _shown.get()
+    with task_bar(name, shown and outer is None) as update:
+        draw = update if outer is None else _update(outer[0], name)
+        yield lambda done, objective: draw(done, f"objective {objective:.6g}", total)
+
+
+def tell_stream(stream: object, done: int, mistakes: int) -> None:
+    """Inside `show_progress`, update the bar of an online learner: comparisons seen and predicted wrongly."""
+    outer = _shown.get()
+    if outer is None:
+        return
+    bars, tasks = outer
+    if id(stream) not in tasks:
+        tasks[id(stream)] = bars.add_task(type(stream).__name__, total=None, text="")
+    bars.update(tasks[id(stream)], completed=done, text=f"{mistakes / max(done, 1):.2%} predicted wrongly")
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}"),
@@ -71,11 +83,12 @@ def _bars() -> Iterator[_Bars]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
+        TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield _Bars(progress)
+        yield progress
 
 
-def _objective_bar(bars: _Bars, name: str, total: int) -> Callable[[int, float], None]:
-    task = bars.progress.add_task(name, total=total, text="")
-    return lambda done, objective: bars.progress.update(task, completed=done, text=f"objective {objective:.6g}")
+def _update(bars: Progress, name: str) -> Update:
+    task = bars.add_task(name, total=None, text="")
+    return lambda done, text, total: bars.update(task, completed=done, text=text, total=total)

@@ -155,13 +155,13 @@ def check_flag(value: Any, name: str) -> None:
         raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
-def check_counts(k: Any, default: range, available: int, what: str) -> NDArray[np.intp]:
-    """One or several numbers from 1 to `available`, different and ascending; of the default as many as there are."""
-    if isinstance(k, range) and k == default:
-        k = range(1, min(default[-1], available) + 1)
-    values = list(k) if isinstance(k, Iterable) else [k]
+def check_counts(counts: Any, default: range, available: int, name: str, what: str) -> NDArray[np.intp]:
+    """Return one or several numbers from 1 to `available`, sorted and distinct; the default is cut to `available`."""
+    if isinstance(counts, range) and counts == default:
+        counts = range(1, min(default[-1], available) + 1)
+    values = list(counts) if isinstance(counts, Iterable) else [counts]
     if not values or not all(is_count(value) for value in values):
-        raise ValueError(f"k must be one or several integers of at least 1, got {values}")
+        raise ValueError(f"{name} must be one or several integers of at least 1, got {values}")
     if max(values) > available:
-        raise ValueError(f"k must be at most {available}, {what}, got {max(values)}")
+        raise ValueError(f"{name} must be at most {available}, {what}, got {max(values)}")
     return np.unique(np.array(values, dtype=np.intp))

@@ -1,0 +1,114 @@
+"""Tables from .npy, .npz and svmlight files."""
+
+from __future__ import annotations
+
+import gzip
+import io
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+
+from mahala.data.tables import read_table
+
+
+def test_npy(tmp_path):
+    path = tmp_path / "t.npy"
+    for dtype, kept in ((np.float32, np.float32), (np.float64, np.float64), (np.int16, np.float64), (bool, np.float64)):
+        X = np.array([[1, 0], [0, 1], [1, 1]], dtype=dtype)
+        np.save(path, X)
+        table = read_table(path, n_features=2)
+        np.testing.assert_array_equal(table.X, X)
+        assert table.X.dtype == kept
+        assert table[1:] == (None, None)
+    assert read_table(path, features=("a", "b")).X.shape == (3, 2)
+    for options, words in (
+        ({"n_features": 3}, "rows of 2 features, but the model compares rows of 3"),
+        ({"features": ("a",)}, "rows of 2 features, but the model compares rows of 1"),
+        ({"label": "y"}, "has no column names; it holds rows only"),
+        ({"drop": ["y"]}, "no column names"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            read_table(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros(3), r"2-D array of numbers, got float64 of shape \(3,\)"),
+        (np.array([["a"]]), "2-D array of numbers"),
+        (np.zeros((0, 3)), "no rows or no features"),
+        (np.array([[1.0], [np.nan], [2.0], [np.inf]]), "missing or infinite values in rows 1, 3"),
+        (np.array([[None]]), "not a readable NumPy file"),
+    ],
+)
+def test_npy_refusals(tmp_path, array, words):
+    np.save(tmp_path / "t.npy", array, allow_pickle=True)
+    with pytest.raises(ValueError, match=words):
+        read_table(tmp_path / "t.npy")
+
+
+def test_npz(tmp_path):
+    path = tmp_path / "t.npz"
+    X, y = np.arange(6, dtype=np.float32).reshape(3, 2), np.array(["a", "b", "a"])
+    np.savez(path, X=X, y=y, other=[1, 2, 3])
+    table = read_table(path)
+    np.testing.assert_array_equal(table.X, X)
+    assert table.X.dtype == np.float32
+    assert table.labels.tolist() == ["a", "b", "a"]
+    assert read_table(path, label="other").labels.tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match=r"label names the array 'z', but .* holds X, y, other"):
+        read_table(path, label="z")
+    np.savez(path, X)  # the only array, whatever its name
+    assert read_table(path).labels is None
+    for arrays, words in (
+        ({"X": X, "y": y[:2]}, r"3 rows, but labels of shape \(2,\)"),
+        ({"X": X, "y": [0.0, np.nan, 1.0]}, "missing labels in row 1: drop"),
+        ({"X": X, "y": np.array([None] * 3)}, r"save them as text, with y\.astype"),
+        ({"Z": X, "y": y}, "must hold X, or data, indices, indptr and shape, but holds Z, y"),
+        ({"data": [1.0], "indices": [7], "indptr": [0, 1], "shape": [1, 2]}, "cannot be read"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match=words):
+            read_table(path)
+
+
+def test_sparse_npz(tmp_path):
+    path = tmp_path / "t.npz"
+    X = sp.random_array((5, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+    np.savez(path, **parts, y=np.arange(5))
+    table = read_table(path, n_features=4)
+    assert isinstance(table.X, sp.csr_array)
+    np.testing.assert_array_equal(table.X.toarray(), X.toarray())
+    assert table.labels.tolist() == [0, 1, 2, 3, 4]
+    sp.save_npz(path, X.tocsc())
+    np.testing.assert_array_equal(read_table(path).X.toarray(), X.toarray())
+    parts["data"] = np.where(np.arange(X.nnz) == X.indptr[2], np.nan, X.data)
+    np.savez(path, **parts)
+    with pytest.raises(ValueError, match="infinite values in row 2"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("name", ["t.svm", "t.svmlight", "t.libsvm.gz"])
+@pytest.mark.parametrize("zero_based", [True, False])
+def test_svmlight(tmp_path, name, zero_based):
+    X = np.array([[1.0, 0.0, 2.5], [0.0, 3.0, 0.0]])
+    text = io.BytesIO()
+    dump_svmlight_file(X, [1, -1], text, zero_based=zero_based)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.getvalue()) if name.endswith("gz") else text.getvalue())
+    table = read_table(path)
+    assert isinstance(table.X, sp.csr_array)
+    np.testing.assert_array_equal(table.X.toarray(), X)
+    assert table.labels.tolist() == [1, -1]
+    assert table.labels.dtype == np.int64
+    wide = read_table(path, n_features=5).X
+    np.testing.assert_array_equal(wide.toarray(), np.hstack([X, np.zeros((2, 2))]))
+    for options, words in (
+        ({"n_features": 2}, "but the model compares rows of 2"),
+        ({"label": "y"}, "its labels at the start"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            read_table(path, **options)
