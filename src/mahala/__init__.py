@@ -11,6 +11,8 @@ _HOME = {
     "Pairs": "mahala.comparisons",
     "Triplets": "mahala.comparisons",
     "Metric": "mahala.metric",
+    "MahalanobisMetric": "mahala.metric",
+    "BilinearMetric": "mahala.metric",
     "Explanation": "mahala.metric",
     "PA": "mahala.online.passive_aggressive",
     "POLA": "mahala.online.pola",

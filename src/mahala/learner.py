@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import mahala
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import check_seed
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.rollback import Rollback
 from mahala.support.validation import check_scale, class_codes
@@ -67,7 +67,7 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     @property
     def _n_features_out(self) -> int:
         metric = self.metric_
-        return metric.n_components if metric.kind == "mahalanobis" else int(metric.matrix.shape[1])
+        return metric.n_components if isinstance(metric, MahalanobisMetric) else metric.n_item_features
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

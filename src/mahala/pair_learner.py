@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,10 +12,16 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import draw_pairs
 from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.learner import CHUNK_ELEMENTS, SCORE_NEIGHBORS, Learner, n_axes
+from mahala.metric import MahalanobisMetric
 
 
 class PairLearner(Learner):
     """A learner of a Mahalanobis metric and a threshold from pairs, or from labels by way of pairs."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def metric_(self) -> MahalanobisMetric: ...
 
     n_pairs: Any
     balance: float | None

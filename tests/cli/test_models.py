@@ -50,7 +50,7 @@ def test_both_kinds_of_files(tmp_path, labelled):
 
 
 def test_rows_for_a_bilinear_metric(tmp_path):
-    metric = mahala.Metric(np.ones((2, 3)), kind="bilinear", feature_names=["a", "b"])
+    metric = mahala.BilinearMetric(np.ones((2, 3)), feature_names=["a", "b"])
     (tmp_path / "q.csv").write_text("b,z,a\n1,2,3\n4,5,6\n")
     (tmp_path / "i.csv").write_text("u,v,w\n1,2,3\n")
     assert read_rows(tmp_path / "q.csv", metric).X.tolist() == [[3, 1], [6, 4]]

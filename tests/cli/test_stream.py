@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_refused(run, tmp_path):
     run(*PA, text=pairs(3))
     assert "holds a PA, not a OASIS" in run("--learner", "OASIS", text=pairs(3), code=2).stderr
     assert "C=0.1, not 0.2" in run("--learner", "PA", "--set", "variant=I", "--set", "C=0.2", text="", code=2).stderr
-    mahala.Metric.euclidean(2).save(tmp_path / "m")
+    mahala.MahalanobisMetric.euclidean(2).save(tmp_path / "m")
     assert "holds a metric, not a learner" in run(text="", code=2).stderr
 
 

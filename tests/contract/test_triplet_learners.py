@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 
 import mahala
 from contract.learners import TRIPLET_LEARNERS, case, dense, models_agree, parametrize, rewritten, tolerance
-from mahala import Metric, Triplets
+from mahala import BilinearMetric, MahalanobisMetric, Triplets
 from mahala.online.storage.similarity_model import SimilarityModel
 from mahala.support.model_files import ModelFileError, read_model
 
@@ -103,7 +103,7 @@ def test_grid_search(learner, labelled, triplets):
     assert search.best_score_ > np.mean(mahala.OASIS(C=1e-300).fit(triplets).predict(triplets) == 1)
     by_labels = GridSearchCV(learner, {name: [1e-9, 0.1]}, cv=3).fit(X, y)
     assert by_labels.best_params_ == {name: 0.1}
-    euclidean = mahala.mean_average_precision(Metric(np.eye(5), kind="bilinear"), X, y)
+    euclidean = mahala.mean_average_precision(BilinearMetric(np.eye(5)), X, y)
     assert euclidean < by_labels.best_score_ <= 1.0
     np.testing.assert_array_equal(by_labels.predict(triplets), by_labels.best_estimator_.predict(triplets))
 
@@ -338,7 +338,7 @@ def test_aroma_knows_its_rounding_errors():
             (kind, name, values, message)
             for kind in (mahala.OASIS, mahala.OGD, mahala.SORS, mahala.AdaSORS, mahala.AROMA)
             for name, values, message in (
-                ("init", ("random", None, 1.0, np.eye(5), Metric.euclidean(5)), "init must be"),
+                ("init", ("random", None, 1.0, np.eye(5), MahalanobisMetric.euclidean(5)), "init must be"),
                 ("average", ("no", None, 1), "average must be True or False"),
                 ("storage", ("full", None, 1), "storage must be 'auto', 'dense', 'sparse' or 'gram'"),
                 (
@@ -369,9 +369,9 @@ def test_bad_parameters(triplets, kind, name, values, message):
         (mahala.AROMA(covariance="diagonal", storage="gram"), "AROMA as it is set needs storage 'dense' or 'sparse'"),
         (mahala.AROMA(storage="sparse"), "covariance='full' fills the whole matrix"),
         (mahala.OASIS(storage="gram", dtype="float32"), "storage='gram' is for"),
-        (mahala.OASIS(storage="gram", init=Metric(np.eye(5), kind="bilinear")), "storage='gram' is for"),
-        (mahala.OASIS(init=Metric(np.eye(4), kind="bilinear")), r"init must be a bilinear Metric of shape \(5, 5\)"),
-        (mahala.OASIS(init=Metric(1e50 * np.eye(5), kind="bilinear")), r"init must have entries up to 1e\+25"),
+        (mahala.OASIS(storage="gram", init=BilinearMetric(np.eye(5))), "storage='gram' is for"),
+        (mahala.OASIS(init=BilinearMetric(np.eye(4))), r"init must be a bilinear Metric of shape \(5, 5\)"),
+        (mahala.OASIS(init=BilinearMetric(1e50 * np.eye(5))), r"init must have entries up to 1e\+25"),
     ],
 )
 def test_parameters_that_do_not_go_together(triplets, learner, message):
@@ -448,7 +448,7 @@ def test_a_metric_can_start_a_learner_and_is_saved_with_it(learner, triplets, tm
     for each in (stream, resumed):
         each.partial_fit(triplets[5:])
     np.testing.assert_array_equal(dense(resumed.metric_.matrix), dense(stream.metric_.matrix))
-    far = Metric(dense(start.matrix) + 5.0, kind="bilinear")
+    far = BilinearMetric(dense(start.matrix) + 5.0)
     other = clone(learner).set_params(init=far).partial_fit(triplets[:5])
     assert not np.allclose(dense(other.metric_.matrix), dense(stream.metric_.matrix))
 

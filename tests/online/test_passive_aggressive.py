@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import rbf_kernel
 
-from mahala import PA, Metric, Pairs, knn_error
+from mahala import PA, BilinearMetric, MahalanobisMetric, Pairs, knn_error
 from mahala.online.passive_aggressive import C_GRID
 from reference.online_pairs import RULES, passive_aggressive
 
@@ -149,8 +149,8 @@ def test_rbf_solves_what_no_linear_metric_can():
         ({"psd": True}, "psd"),
         ({"tolerance": -1}, "tolerance"),
         ({"init": "ones"}, "init"),
-        ({"init": Metric(np.eye(3))}, "init has 3 features"),
-        ({"init": Metric(np.eye(5), kind="bilinear")}, "Mahalanobis"),
+        ({"init": MahalanobisMetric(np.eye(3))}, "init has 3 features"),
+        ({"init": BilinearMetric(np.eye(5))}, "Mahalanobis"),
         ({"init": "identity", "kernel": "rbf"}, "init must be 'zero'"),
         ({"n_steps": 0}, "n_steps"),
         ({"n_steps": 2.5}, "n_steps"),
@@ -196,7 +196,7 @@ def test_effective_dimension_of_an_indefinite_stream():
 
 
 def test_a_large_initial_metric_is_kept():
-    start = Metric(1e170 * np.eye(4))
+    start = MahalanobisMetric(1e170 * np.eye(4))
     learner = PA(psd="end", init=start).partial_fit(Pairs(np.eye(4), [0], [1], [False]))
     np.testing.assert_allclose(learner.metric_.matrix, start.matrix)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from mahala import PA, POLA, Metric, Pairs
+from mahala import PA, POLA, MahalanobisMetric, Pairs
 from reference.online_pairs import passive_aggressive
 
 
@@ -38,7 +38,7 @@ def separable(seed, n=150, d=4):
     M = np.zeros((d, d))
     M[0, 0] = 4.0
     X = np.vstack([V, np.zeros((1, d))])
-    return Pairs(X, np.arange(n), np.full(n, n), similar), Metric(M, 2.0)
+    return Pairs(X, np.arange(n), np.full(n, n), similar), MahalanobisMetric(M, 2.0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -52,9 +52,9 @@ def test_loss_stays_below_its_bound(seed, gamma, passes):
     assert learner.squared_loss_ == pytest.approx(learner.history_.cumulated_loss(squared=True)[-1])
     assert learner.squared_loss_ <= learner.loss_bound(comparator)
     assert learner.n_mistakes_ <= learner.loss_bound(comparator)  # a mistake costs at least 1
-    assert learner.loss_bound(Metric(comparator.matrix), threshold=2.0) == learner.loss_bound(comparator)
+    assert learner.loss_bound(MahalanobisMetric(comparator.matrix), threshold=2.0) == learner.loss_bound(comparator)
     with pytest.raises(ValueError, match="threshold"):
-        learner.loss_bound(Metric(comparator.matrix))
+        learner.loss_bound(MahalanobisMetric(comparator.matrix))
 
 
 @settings(max_examples=30, deadline=None)
@@ -66,14 +66,14 @@ def test_loss_stays_below_its_bound_where_nothing_separates(seed, gamma):
     pairs = Pairs(X, left, right, rng.random(200) < 0.5)
     learner = POLA(gamma).fit(pairs)
     A = rng.normal(size=(3, 2)) * rng.choice([0.1, 1.0])
-    comparator = Metric(A @ A.T, 1.0 + rng.random())
+    comparator = MahalanobisMetric(A @ A.T, 1.0 + rng.random())
     distances = comparator.distance(X[left], X[right], squared=True)
     losses = np.maximum(0.0, 1.0 - pairs.y * (comparator.threshold - distances))
     assert learner.squared_loss_ <= learner.loss_bound(comparator, squared_loss=np.sum(losses**2))
     with pytest.raises(ValueError, match="squared_loss"):
         POLA().fit(pairs).loss_bound(comparator, squared_loss=1.0)
     with pytest.raises(ValueError, match="3 features"):
-        learner.loss_bound(Metric(np.eye(9), 1.0))
+        learner.loss_bound(MahalanobisMetric(np.eye(9), 1.0))
 
 
 def test_a_saved_batch_conversion_knows_how_it_ended(tmp_path):

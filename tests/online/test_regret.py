@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import mahala
-from mahala import Metric, Pairs, Triplets
+from mahala import BilinearMetric, Metric, Pairs, Triplets
 
 ROUNDING = 1.0 + 1e-9
 each_seed = pytest.mark.parametrize("seed", [0, 1])
@@ -246,7 +246,7 @@ def test_mistakes_of_short_steps():
     """From -1 to 1 by steps of C, half of the way on the wrong side of zero: a quarter of the bound."""
     C = 0.002
     rows, U = one_direction(1000, length=1.0)
-    learner = mahala.OASIS(C, init=Metric([[-1.0]], kind="bilinear"))
+    learner = mahala.OASIS(C, init=BilinearMetric([[-1.0]]))
     gained, bound, largest = pa_sums(learner, rows, U)
     assert 0.99 * bound < gained <= bound * ROUNDING
     assert 0.99 * bound / 4 < learner.n_mistakes_ / max(largest, 1 / C) <= bound

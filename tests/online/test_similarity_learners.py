@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mahala
-from mahala import Metric, Triplets
+from mahala import BilinearMetric, Triplets
 from mahala.online.storage.gram import fit_gram
 from mahala.online.storage.similarity_model import SimilarityModel
 from mahala.online.storage.sparse_model import SparseModel
@@ -141,7 +141,7 @@ def test_starts_from_any_metric(name, storage, average, sparse_start):
     X = rng.normal(size=(15, 70)) * (rng.random((15, 70)) < 0.3)
     start = rng.normal(size=(70, 70)) * (rng.random((70, 70)) < 0.2)
     triplets = Triplets(X, *rng.integers(0, 15, (3, 50)))
-    metric = Metric(sp.csr_array(start) if sparse_start else start, kind="bilinear")
+    metric = BilinearMetric(sp.csr_array(start) if sparse_start else start)
     learner = type(learner)(**learner.get_params() | {"storage": storage, "average": average, "init": metric})
     agree(learner.fit(triplets), expected(spelled_out(triplets), start), average)
 
@@ -382,6 +382,6 @@ def test_max_memory_counts_for_streams_and_starts_too():
     triplets = Triplets.from_labels(X, y, 50, random_state=0)
     learner = mahala.SORS(max_memory=1e8).partial_fit(triplets)  # a full matrix would take more
     assert sp.issparse(learner.metric_.matrix)
-    start = Metric(np.ones((300, 300)), kind="bilinear")
+    start = BilinearMetric(np.ones((300, 300)))
     with pytest.raises(MemoryError, match="max_memory"):
         mahala.OASIS(init=start, storage="sparse", max_memory=10_000).fit(Triplets(X[:, :300], [0], [1], [2]))

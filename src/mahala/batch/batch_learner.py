@@ -15,7 +15,7 @@ from mahala.batch.run import Callback, Floats, Model, Run, matrix_of
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.learner import CHUNK_ELEMENTS, SCORE_NEIGHBORS, Arrays, Learner, n_axes
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import map_rows
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value, number_value
@@ -56,7 +56,7 @@ class BatchLearner(Learner):
     verbose: bool
 
     _model: Model
-    _metric: Metric
+    _metric: MahalanobisMetric
     objective_: float
     objectives_: NDArray[np.float64]
     n_iter_: int
@@ -144,10 +144,10 @@ class BatchLearner(Learner):
     def _set_model(self, model: Model) -> None:
         self._model = model
         names = getattr(self, "feature_names_in_", None)
-        self._metric = Metric(matrix_of(model), feature_names=names, origin=self._origin())
+        self._metric = MahalanobisMetric(matrix_of(model), feature_names=names, origin=self._origin())
 
     @property
-    def metric_(self) -> Metric:
+    def metric_(self) -> MahalanobisMetric:
         """What has been learned."""
         check_is_fitted(self, "_metric")
         return self._metric

@@ -14,7 +14,7 @@ from mahala.batch.run import Callback, Model, Run
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
 from mahala.compiled.edges import best_step, log_loss, weights
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.support.params import is_count, is_number
 from mahala.support.validation import check_count, check_positive
 
@@ -212,7 +212,7 @@ class BoostMetric(BatchLearner):
             raise AttributeError("validation_errors_ are there after a fit with validation_fraction")
         return self._model["validation_errors"]
 
-    def metric_at(self, n_iter: int) -> Metric:
+    def metric_at(self, n_iter: int) -> MahalanobisMetric:
         """The metric after the first `n_iter` iterations, those before a warm start counted."""
         check_is_fitted(self, "_model")
         L = self._model["L"]
@@ -220,7 +220,7 @@ class BoostMetric(BatchLearner):
             raise ValueError(f"n_iter must be an integer from 1 to {len(L)}, the number of iterations, got {n_iter!r}")
         return self._staged(L[:n_iter].T @ L[:n_iter])
 
-    def staged_metrics(self) -> Iterator[Metric]:
+    def staged_metrics(self) -> Iterator[MahalanobisMetric]:
         """The metrics after 1, 2, ... iterations."""
         check_is_fitted(self, "_model")
         M = np.zeros((self.n_features_in_, self.n_features_in_))
@@ -228,8 +228,8 @@ class BoostMetric(BatchLearner):
             M += np.outer(row, row)
             yield self._staged(M)
 
-    def _staged(self, M: NDArray[np.float64]) -> Metric:
-        return Metric(M, feature_names=self.metric_.feature_names, origin=self._origin())
+    def _staged(self, M: NDArray[np.float64]) -> MahalanobisMetric:
+        return MahalanobisMetric(M, feature_names=self.metric_.feature_names, origin=self._origin())
 
 
 def _share_wrong(margins: NDArray[np.float64]) -> float:

@@ -19,7 +19,7 @@ from mahala.comparisons.sampling import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, squared_distances, targets_for
 from mahala.compiled.itml import sweep
 from mahala.learner import CHUNK_ELEMENTS, Arrays
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.model_files import ModelFileError, array_value
 from mahala.support.params import is_count
 from mahala.support.validation import check_positive
@@ -162,7 +162,7 @@ class ITML(BatchLearner):
             warm = self._warm_model()
             state = self._state(given, self._prior_components(given))
             if warm is not None and not state.resume(warm):
-                state = self._state(given, Metric(warm["M"]).components)
+                state = self._state(given, MahalanobisMetric(warm["M"]).components)
             return self._sweeps(state, run)
 
     def _state(self, pairs: Pairs, L: Floats | None) -> _State:
@@ -174,7 +174,7 @@ class ITML(BatchLearner):
         X, prior = pairs.X, self.prior
         if isinstance(prior, Metric):
             d = X.shape[1]
-            if prior.kind != "mahalanobis" or prior.kernel_map is not None or prior.matrix.shape != (d, d):
+            if not isinstance(prior, MahalanobisMetric) or prior.kernel_map is not None or prior.matrix.shape != (d, d):
                 raise ValueError(f"prior must be a Mahalanobis metric of {d} features without a kernel, got {prior!r}")
             if prior.n_components == 0 or not prior.is_psd:
                 raise ValueError("prior must be a metric with positive eigenvalues and no negative ones")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 
 Floats = NDArray[Any]  # of float32 or float64
 # What is learned: "L" with M = LᵀL, "M" itself, or the weights "w" of a diagonal M; beside it what a warm start needs.
@@ -26,8 +26,8 @@ class Iteration:
     model: Model
 
     @cached_property
-    def metric(self) -> Metric:
-        return Metric(matrix_of(self.model))
+    def metric(self) -> MahalanobisMetric:
+        return MahalanobisMetric(matrix_of(self.model))
 
 
 Callback = Callable[[Iteration], object]

@@ -11,7 +11,7 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.batch.run import Floats, Model
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.params import is_count
 
 Init = Literal["auto", "identity", "pca", "lda", "random"] | Metric
@@ -55,7 +55,7 @@ def first_components(
     if isinstance(init, str) and init == "auto":
         init = "identity" if m == d else "lda" if m <= n_separating else "pca"
     if isinstance(init, Metric):
-        if init.kind != "mahalanobis" or init.kernel_map is not None or init.matrix.shape != (d, d):
+        if not isinstance(init, MahalanobisMetric) or init.kernel_map is not None or init.matrix.shape != (d, d):
             raise ValueError(f"init must be a Mahalanobis metric of {d} features without a kernel, got {init!r}")
         L = init.components[:m]
         # A row of zeros would never move: the gradient of a row is a multiple of it.

@@ -67,7 +67,9 @@ def _dense(row: Any) -> Any:
 
 def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:
     """The distance or the similarity of two rows, and the plain one."""
-    if metric.kind == "bilinear":
+    from mahala.metric import MahalanobisMetric
+
+    if not isinstance(metric, MahalanobisMetric):
         plain = float(x @ x2) if metric.matrix.shape[0] == metric.matrix.shape[1] else None
         return {"kind": metric.kind, "similarity": metric.similarity(x, x2), "inner_product": plain}
     squared = metric.distance(x, x2, squared=True)

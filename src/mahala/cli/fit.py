@@ -56,6 +56,7 @@ def fit(
 
     from mahala.data.scaling import divided, feature_scales
     from mahala.data.tables import read_table
+    from mahala.metric import MahalanobisMetric
     from mahala.support.progress import show_progress
 
     check_output(output)
@@ -82,7 +83,9 @@ def fit(
             chosen.feature_names_in_ = _names(table)
         chosen.save(output)
     else:
-        replace(metric, scales=None if how == "none" else scales).save(output)
+        if isinstance(metric, MahalanobisMetric) and how != "none":
+            metric = replace(metric, scales=scales)
+        metric.save(output)
     if as_json:
         print_json(told)
     else:
@@ -137,18 +140,19 @@ def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
 
     from mahala.evaluation.knn import knn_error
     from mahala.evaluation.ranking import mean_average_precision
+    from mahala.metric import MahalanobisMetric
 
     n_rows = X.shape[0]
     if n_rows > _MOST_MEASURED:
         chosen = np.sort(np.random.default_rng(0).permutation(n_rows)[:_MOST_MEASURED])
         X, y, n_rows = X[chosen], y[chosen], _MOST_MEASURED
-    if metric.kind == "bilinear":
-        measure = "mean average precision"
-        before, after = (mean_average_precision(m, X, y) for m in (None, metric))
-    else:
+    if isinstance(metric, MahalanobisMetric):
         k = min(3, n_rows - 1)
         measure = f"{k}-NN error"
         before, after = (knn_error(m, X, y, k=k).at(k) for m in (None, metric.projected()))
+    else:
+        measure = "mean average precision"
+        before, after = (mean_average_precision(m, X, y) for m in (None, metric))
     return {"measure": measure, "rows_measured": n_rows, "before": before, "after": after}
 
 

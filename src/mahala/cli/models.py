@@ -77,7 +77,7 @@ def read_rows(path: Path, metric: Metric, label: str | None = None, *, items: bo
     """The rows of a table that a metric can compare: as queries, or as items of a bilinear one."""
     from mahala.data.tables import read_table
 
-    n_features = metric.matrix.shape[1] if items and metric.kind == "bilinear" else metric.n_features_in
+    n_features = metric.n_item_features if items else metric.n_features_in
     # The names are those of the queries; items of other features have none.
     names = metric.feature_names if n_features == metric.n_features_in else None
     return read_table(path, label=label, features=names, n_features=n_features)
@@ -85,9 +85,12 @@ def read_rows(path: Path, metric: Metric, label: str | None = None, *, items: bo
 
 def spectrum(metric: Metric) -> Any:
     """The eigenvalues (bilinear: singular values), or None where they are not to be had in reasonable time."""
+    from mahala.metric import BilinearMetric
     from mahala.support.validation import is_sparse
 
-    if is_sparse(metric.matrix) or (metric.kind == "bilinear" and max(metric.matrix.shape) > _LARGEST_DECOMPOSED):
+    if is_sparse(metric.matrix) or (
+        isinstance(metric, BilinearMetric) and max(metric.matrix.shape) > _LARGEST_DECOMPOSED
+    ):
         return None
     return metric.spectrum
 

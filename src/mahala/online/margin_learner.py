@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from mahala.comparisons import Pairs
 from mahala.compiled.psd import SIGMA
 from mahala.learner import CHUNK_ELEMENTS, Arrays
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.online.online_learner import OnlinePairLearner, Signs, signs
 from mahala.online.storage.pair_model import (
@@ -140,12 +140,12 @@ class MarginLearner(OnlinePairLearner):
         if self.rank_every and self.n_steps_ % self.rank_every == 0:
             self._recorder.add_rank(self.n_steps_, self._model.effective_dimension())
 
-    def _current_metric(self) -> Metric:
+    def _current_metric(self) -> MahalanobisMetric:
         """Under psd="end" the projection of the state at this moment."""
         M, b = self._model.constrained()
         names = getattr(self, "feature_names_in_", None)
         kernel_map = None if self._map is None else self._map.freeze()
-        return Metric(M, b, feature_names=names, kernel_map=kernel_map, origin=self._origin())
+        return MahalanobisMetric(M, b, feature_names=names, kernel_map=kernel_map, origin=self._origin())
 
     @property
     def threshold_(self) -> float:
@@ -160,12 +160,12 @@ class MarginLearner(OnlinePairLearner):
         return self._model.radius
 
     @property
-    def raw_metric_(self) -> Metric:
+    def raw_metric_(self) -> MahalanobisMetric:
         """The stream's own model as it stands: under psd="end" it may be indefinite, and b below 1."""
         check_is_fitted(self, "n_steps_")
         # Symmetric up to rounding of what it was made of, which a projection may leave next to nothing of.
         M = 0.5 * (self._model.M + self._model.M.T)
-        return Metric(M, self._model.b, kernel_map=None if self._map is None else self._map.freeze())
+        return MahalanobisMetric(M, self._model.b, kernel_map=None if self._map is None else self._map.freeze())
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()

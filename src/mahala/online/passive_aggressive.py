@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from mahala.comparisons import Pairs
 from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.learner import Arrays
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric, Metric
 from mahala.online.margin_learner import MarginLearner
 from mahala.online.storage.pair_model import PairModel, Rule
 from mahala.support.model_files import header_value, number_value
@@ -187,7 +187,7 @@ class PA(MarginLearner):
     def _first_model(self, d: int) -> PairModel:
         psd = self._psd_steps
         if isinstance(self.init, Metric):
-            if self.init.kind != "mahalanobis" or self.init.kernel_map is not None:
+            if not isinstance(self.init, MahalanobisMetric) or self.init.kernel_map is not None:
                 raise ValueError("init must be a Mahalanobis Metric without a kernel")
             if self.init.n_features_in != d:
                 raise ValueError(f"init has {self.init.n_features_in} features, the data have {d}")

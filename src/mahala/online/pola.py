@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs
 from mahala.learner import Arrays
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.online.margin_learner import MarginLearner
 from mahala.online.online_learner import signs
 from mahala.online.storage.pair_model import PairModel, Rule
@@ -116,7 +116,7 @@ class POLA(MarginLearner):
             )
         return self
 
-    def loss_bound(self, metric: Metric, threshold: float | None = None, squared_loss: float = 0.0) -> float:
+    def loss_bound(self, metric: MahalanobisMetric, threshold: float | None = None, squared_loss: float = 0.0) -> float:
         """The most that `squared_loss_` can be, given any model to compare with.
 
         For a model (M*, b*) without loss on the pairs seen it is (R + γ) (‖M*‖² + b*²), where R ≥ ‖v‖⁴ + 1 for every
@@ -130,11 +130,11 @@ class POLA(MarginLearner):
         squared_loss : hinge losses of (M*, b*) on the pairs seen, squared and summed
         """
         check_is_fitted(self, "n_steps_")
+        if not isinstance(metric, MahalanobisMetric) or metric.n_features_in != self.n_features_in_:
+            raise ValueError(f"metric must be a Mahalanobis metric of {self.n_features_in_} features, got {metric!r}")
         b = metric.threshold if threshold is None else threshold
         if b is None:
             raise ValueError("threshold is needed: this metric has none of its own")
-        if metric.kind != "mahalanobis" or metric.n_features_in != self.n_features_in_:
-            raise ValueError(f"metric must be a Mahalanobis metric of {self.n_features_in_} features, got {metric!r}")
         if not 0.0 <= squared_loss < np.inf or (squared_loss > 0.0 and self.gamma == 0.0):
             raise ValueError(
                 f"squared_loss={squared_loss} must be 0 with gamma=0 (the bound of the separable case), else from 0 up"

@@ -63,7 +63,7 @@ class RDML(DefiniteLearner):
     >>> X, y = load_wine(return_X_y=True)
     >>> X = MinMaxScaler().fit_transform(X)
     >>> pairs = mahala.Pairs.from_labels(X, y, 1000, random_state=1)
-    >>> before = mahala.Metric.euclidean(13).distance(X[pairs.left], X[pairs.right], squared=True)
+    >>> before = mahala.MahalanobisMetric.euclidean(13).distance(X[pairs.left], X[pairs.right], squared=True)
     >>> learner = mahala.RDML(n_pairs=2000, random_state=0).fit(X, y)
     >>> bool(learner.score(pairs) > 0.1 + ((before <= 1) == pairs.similar).mean())
     True

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from mahala.comparisons import Triplets
 from mahala.compiled.triplets import LARGEST_CHANGE
 from mahala.learner import CHUNK_ELEMENTS, Arrays
-from mahala.metric import Metric
+from mahala.metric import BilinearMetric, Metric
 from mahala.online.online_learner import OnlineLearner
 from mahala.online.storage.dense_model import DenseModel, dense_bytes
 from mahala.online.storage.gram import fit_gram, gram_is_cheaper
@@ -176,7 +176,7 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
         self._model = self._make_model(storage)
         if isinstance(self.init, Metric):
             shape = self.n_features_in_, self.n_item_features_
-            if self.init.kind != "bilinear" or self.init.matrix.shape != shape:
+            if not isinstance(self.init, BilinearMetric) or self.init.matrix.shape != shape:
                 raise ValueError(f"init must be a bilinear Metric of shape {shape}, got {self.init!r}")
             if abs(self.init.matrix).max() > LARGEST_CHANGE:
                 raise ValueError(f"init must have entries up to {LARGEST_CHANGE:g}: products with larger ones overflow")
@@ -242,11 +242,11 @@ class SimilarityLearner(TripletLearner, OnlineLearner):
         positive, negative = numbers.reshape(2, -1)
         return rows, self._model.translate(triplets.items[used]), (anchor, positive, negative)
 
-    def _current_metric(self) -> Metric:
+    def _current_metric(self) -> BilinearMetric:
         M = self._model.matrix()
         if M.size > SMALL and not sp.issparse(M) and np.count_nonzero(M) <= (1.0 - SPARSE_SHARE) * M.size:
             M = sp.csr_array(M)
-        return Metric(M, kind="bilinear", feature_names=getattr(self, "feature_names_in_", None), origin=self._origin())
+        return BilinearMetric(M, feature_names=getattr(self, "feature_names_in_", None), origin=self._origin())
 
     @property
     def sparsity_(self) -> float:

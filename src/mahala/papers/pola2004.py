@@ -28,7 +28,7 @@ from mahala.batch.run import Floats
 from mahala.comparisons import Pairs
 from mahala.data.datasets import Dataset, data_folder, load
 from mahala.evaluation.knn import knn_error
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.online.pola import POLA
 from mahala.papers.pola2004_filtering import FIGURE4
 from mahala.papers.study import Cell, Folder, Numbers, Published, Quantity, Study
@@ -109,7 +109,7 @@ def reconstruct(X: Floats, y: NDArray[np.intp], method: str, run: int) -> Floats
 def _measure_images(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
     X, y = noisy_images(run)
     seen = reconstruct(X, y, method, run)
-    distances = Metric.euclidean(X.shape[1]).pairwise(seen)
+    distances = MahalanobisMetric.euclidean(X.shape[1]).pairwise(seen)
     same = y[:, None] == y
     within = distances[same].sum() / (same.sum() - len(y))  # a row is no company to itself
     error = knn_error(None, seen, y, k=1).at(1)
@@ -123,7 +123,7 @@ def _draw_images(cells: Sequence[Cell], folder: Folder) -> Figure:
     columns = {}
     for method, title in {"Euclidean": "noisy", "PCA": "PCA, 1 direction", "POLA": "POLA, 1 direction"}.items():
         seen = reconstruct(X, y, method, 0)
-        columns[title] = seen, Metric.euclidean(X.shape[1]).pairwise(seen)
+        columns[title] = seen, MahalanobisMetric.euclidean(X.shape[1]).pairwise(seen)
     return images_and_distances(columns, SIDE)
 
 
@@ -173,7 +173,7 @@ def _problem(name: str, run: int, folder: Path | None) -> tuple[Rows, Rows]:
 
 
 @lru_cache(maxsize=1)
-def _pola(problem: str, run: int, folder: Path | None) -> Metric:
+def _pola(problem: str, run: int, folder: Path | None) -> MahalanobisMetric:
     """What POLA learns of a problem; kept, as its leading direction is a method of its own."""
     X, y = _problem(problem, run, folder)[0]
     return POLA(n_pairs=N_PAIRS, random_state=run).fit(X, y).metric_
@@ -186,7 +186,7 @@ def _errors(problem: str, method: str, run: int, folder: Path | None) -> dict[in
     if method == "RCA PCA-40":
         pca = PCA(n_components=40, random_state=run).fit(X)
         X, X_test = pca.transform(X), pca.transform(X_test)
-    metrics: dict[str, Callable[[], Metric | None]] = {
+    metrics: dict[str, Callable[[], MahalanobisMetric | None]] = {
         "Euclidean": lambda: None,
         "POLA": lambda: _pola(problem, run, folder),
         "RCA": lambda: RCA().fit(_pairs(X, y, run)).metric_,

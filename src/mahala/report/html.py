@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mahala.data.scaling import divided, feature_scales
 from mahala.evaluation.leaderboard import EUCLIDEAN_SCALED, Entry, Leaderboard, p_text, percent
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.report import plots
 from mahala.support.validation import is_sparse
 
@@ -29,9 +29,9 @@ class Shown:
     """What the pictures are of: a learner's metric, and rows of which some were held out when it was fitted."""
 
     name: str
-    metric: Metric
+    metric: MahalanobisMetric
     """Fitted on the rows that are not held out."""
-    final: Metric
+    final: MahalanobisMetric
     """Fitted on all rows, for the spectrum and the features."""
     X: Any
     codes: NDArray[np.intp]
