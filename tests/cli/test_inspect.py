@@ -109,7 +109,7 @@ def test_a_zero_matrix(tmp_path):
 
 
 def test_what_is_wrong_is_said(tmp_path):
-    for content, words in ((None, "No such file or directory"), ("nonsense", "no readable model file")):
+    for content, words in ((None, "No such file or directory"), ("nonsense", "not a readable model file")):
         if content:
             (tmp_path / "m.safetensors").write_text(content)
         result = CliRunner().invoke(app, ["inspect", str(tmp_path / "m.safetensors")])

@@ -43,7 +43,7 @@ def test_both_kinds_of_files(tmp_path, labelled):
     for name in ("state", "metric"):
         np.testing.assert_array_equal(load_metric(tmp_path / f"{name}.safetensors").matrix, learner.metric_.matrix)
     (tmp_path / "bad.safetensors").write_text("no model")
-    with pytest.raises(mahala.ModelFileError, match="no readable model file"):
+    with pytest.raises(mahala.ModelFileError, match="not a readable model file"):
         load_metric(tmp_path / "bad.safetensors")
     with pytest.raises(FileNotFoundError):
         load_metric(tmp_path / "none.safetensors")

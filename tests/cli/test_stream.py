@@ -120,7 +120,7 @@ def test_items_that_are_none(run, tmp_path):
 
 def test_sparse_points(run):
     line = '{"x": {"1": 2}, "x2": {}, "similar": true}\n'
-    assert "--features" in run(*PA, text=line, code=3).stderr
+    assert "n_features" in run(*PA, text=line, code=3).stderr
     assert printed(run(*PA, "--features", "3", text=line)) == [
         {"line": 1, "similar": True, "predicted": True, "margin": 0.0}
     ]
@@ -131,7 +131,7 @@ def test_malformed_lines_are_named_counted_and_skipped(run, tmp_path):
     result = run(*PA, text="".join([good[0], "?\n", good[1], "\n", '{"x": 1}\n', good[2]]), code=3)
     assert [answer["line"] for answer in printed(result)] == [1, 3, 6]
     errors = result.stderr.splitlines()
-    assert errors[0].startswith("line 2: no JSON")
+    assert errors[0].startswith("line 2: not JSON")
     assert errors[1].startswith("line 5: x2 is missing")
     assert "3 learned, 2 malformed" in errors[2]
     clean = run(*PA, "--model", str(tmp_path / "clean"), text="".join(good[:3]))

@@ -96,4 +96,4 @@ def test_what_is_wrong_is_said(files):
         assert not (folder / output).exists()
     (folder / "m.safetensors").write_text("nonsense")
     result = run(folder, "t.csv", "o.csv")
-    assert (result.exit_code, "no readable model file" in result.stderr) == (2, True)
+    assert (result.exit_code, "not a readable model file" in result.stderr) == (2, True)

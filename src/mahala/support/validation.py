@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, SignArray
 from mahala.support.params import is_count, is_number
 
 # The update rules need ‖v‖⁴, which overflows for larger values; no metric can be learned at such a scale.
@@ -43,8 +43,12 @@ def _is_valid(X: Any, ndim: int) -> bool:
         if not (X.flags.c_contiguous or X.flags.f_contiguous):
             return False  # its values could not be read as one vector without a copy
         X = X.ravel(order="K")
-    # The sum of squares is NaN or infinite if a value is. Unlike `@`, dot does not warn of that.
-    return float(X.dot(X)) <= _LARGEST_SQUARE
+    return _sum_of_squares(X) <= _LARGEST_SQUARE  # it is NaN or infinite if a value is
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _sum_of_squares(x: RealArray) -> float:
+    return float(x.dot(x))
 
 
 def check_scale(X: Any, name: str = "X") -> Any:
