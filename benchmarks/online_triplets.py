@@ -29,7 +29,7 @@ from rich.table import Table
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
-from mahala import AROMA, OASIS, SORS, AdaSORS, Metric, Triplets
+from mahala import AROMA, OASIS, SORS, AdaSORS, BilinearMetric, Triplets
 
 DATA = Path(os.environ.get("MAHALA_DATA", Path(__file__).parents[2] / "shared" / "data"))
 MOST_PLAIN = 10_000  # features for which the plain code's matrices fit
@@ -220,12 +220,12 @@ def queries(console: Console) -> None:
         ("λ = 1e-2", 1e-2),
     ):
         if lam is None:
-            metric = Metric(OASIS(0.1, n_triplets=20_000, random_state=0).fit(X, y).metric_.matrix, kind="bilinear")
+            metric = BilinearMetric(OASIS(0.1, n_triplets=20_000, random_state=0).fit(X, y).metric_.matrix)
             matrix = metric.matrix.toarray() if sp.issparse(metric.matrix) else metric.matrix
-            metric = Metric(matrix, kind="bilinear")
+            metric = BilinearMetric(matrix)
         else:
             learner = SORS(0.1, lam=lam, n_triplets=20_000, random_state=0).fit(X, y)
-            metric = Metric(sp.csr_array(learner.metric_.matrix), kind="bilinear")
+            metric = BilinearMetric(sp.csr_array(learner.metric_.matrix))
         times = []
         for n in (667, 5_000, 20_000):
             rows = X[rng.integers(0, X.shape[0], n)]

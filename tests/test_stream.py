@@ -346,35 +346,35 @@ def test_a_damaged_position_is_refused(wrong, path):
 
 
 BAD_PAIRS = {
-    b'{"x": [1, 2]': "no JSON: Expecting ',' delimiter at character 13",
+    b'{"x": [1, 2]': "not JSON: Expecting ',' delimiter at character 13",
     b"[1]": "must be an object {...}, got [1]",
     b'{"x": [1, 2]}': 'x2 is missing: a pair is {"x": ..., "x2": ..., "similar": ...}',
     b'{"query": [1], "positive": [1], "negative": [2]}': "a triplet, but the model learns from pairs",
     b'{"x": [1, 2], "x2": [1], "similar": true}': "x must have 5 numbers, got 2",
     b'{"x": [], "x2": [], "similar": true}': "x must have 5 numbers, got 0",
-    b'{"x": [1, NaN], "x2": [1, 2], "similar": true}': "NaN is no JSON: every number must be finite",
-    b'{"x": [1, 2, 3, 4, -Infinity], "x2": [1, 2, 3, 4, 5], "similar": true}': "-Infinity is no JSON",
+    b'{"x": [1, NaN], "x2": [1, 2], "similar": true}': "NaN is not JSON: every number must be finite",
+    b'{"x": [1, 2, 3, 4, -Infinity], "x2": [1, 2, 3, 4, 5], "similar": true}': "-Infinity is not JSON",
     b'{"x": [1, 2, 3, 4, 1e999], "x2": [1, 2, 3, 4, 5], "similar": true}': "x must have finite numbers up to 1e+60",
     b'{"x": [1, 2, 3, 4, 1e61], "x2": [1, 2, 3, 4, 5], "similar": true}': "x must have finite numbers up to 1e+60",
     b'{"x": [1, 2, 3, 4, 1' + b"0" * 400 + b'], "x2": [1, 2, 3, 4, 5], "similar": true}': "x must have finite numbers",
-    b'{"x": [1, 2, 3, 4, 1' + b"0" * 5000 + b'], "x2": [1, 2, 3, 4, 5], "similar": true}': "no number: ",
+    b'{"x": [1, 2, 3, 4, 1' + b"0" * 5000 + b'], "x2": [1, 2, 3, 4, 5], "similar": true}': "not a number: ",
     b'{"x": [1, 2, 3, 4, "5"], "x2": [1, 2, 3, 4, 5], "similar": true}': 'x[4] must be a number, got "5"',
     b'{"x": [1, 2, true, 4, 5], "x2": [1, 2, 3, 4, 5], "similar": true}': "x[2] must be a number, got true",
     b'{"x": [1, 2, [3], 4, 5], "x2": [1, 2, 3, 4, 5], "similar": true}': "x[2] must be a number, got [3]",
     b'{"x": [1, 2, 3, 4, null], "x2": [1, 2, 3, 4, 5], "similar": true}': "x[4] must be a number, got null",
-    b'{"x": "1", "x2": [1, 2, 3, 4, 5], "similar": true}': '(with items) a row number, got "1"',
-    b'{"x": 7, "x2": [1, 2, 3, 4, 5], "similar": true}': "(with items) a row number, got 7",
+    b'{"x": "1", "x2": [1, 2, 3, 4, 5], "similar": true}': '(if items are given) a row number, got "1"',
+    b'{"x": 7, "x2": [1, 2, 3, 4, 5], "similar": true}': "(if items are given) a row number, got 7",
     b'{"x": [1, 2, 3, 4, 5], "x2": [1, 2, 3, 4, 5], "similar": 1}': "similar must be true or false, got 1",
-    b'{"x": [1], "x": [2], "similar": true}': 'the key "x" must not stand twice',
-    b'{"x": {"1": 1, "1": 2}, "x2": {}, "similar": true}': 'the key "1" must not stand twice',
+    b'{"x": [1], "x": [2], "similar": true}': 'the key "x" must not occur twice',
+    b'{"x": {"1": 1, "1": 2}, "x2": {}, "similar": true}': 'the key "1" must not occur twice',
     b'{"x": {"1": 1, "01": 2}, "x2": {}, "similar": true}': "x must have each feature once, got feature 1 twice",
     b'{"x": {"5": 1}, "x2": {}, "similar": true}': 'features of x must be numbers from 0 to 4, got "5"',
     b'{"x": {"-1": 1}, "x2": {}, "similar": true}': 'must be numbers from 0 to 4, got "-1"',
     b'{"x": {"1": "a"}, "x2": {}, "similar": true}': 'x["1"] must be a number, got "a"',
-    b'{"x": {}, "x2": {}, "similar": true, "line": 3}': "line is what the answer has to say",
+    b'{"x": {}, "x2": {}, "similar": true, "line": 3}': "the key line is reserved for the answer",
     b'{"x": {}, "x2": {}, "similar": true, "id": [1e999]}': "every number must be finite",
-    b'{"x": {}, "x2": {}, "similar": true, "id": ' + b"[" * 100_000 + b"}": "brackets in brackets",
-    b'{"x": {}, "x2": {}, "similar": true, "id": "\xff"}': "no UTF-8: invalid start byte at byte 45",
+    b'{"x": {}, "x2": {}, "similar": true, "id": ' + b"[" * 100_000 + b"}": "nested too deeply",
+    b'{"x": {}, "x2": {}, "similar": true, "id": "\xff"}': "not UTF-8: invalid start byte at byte 45",
 }
 
 
@@ -407,7 +407,7 @@ def test_the_first_line_says_how_many_features_there_are(path):
     _, results = learn_all(path, [bad, unknown, good, longer, unknown], fresh("PA-"))
     assert [getattr(result, "problem", None) for result in results] == [
         "x has 2 numbers and x2 3; they must have the same number",
-        "x names its features, but not how many there are: give their number (n_features)",
+        "x is an object, so the number of features must be known: give n_features",
         None,
         "x must have 2 numbers, got 3",
         None,
@@ -471,7 +471,7 @@ def test_features_by_name():
     reader = LineReader(PAIR, (3, 3), names=["width", "height", "2nd"])
     rows = reader.read(b'{"x": {"height": 4, "0": 5}, "x2": {"2nd": 1}, "similar": true}')[0].X.toarray()
     assert rows.tolist() == [[5, 4, 0], [0, 0, 1]]
-    with pytest.raises(LineError, match="must be names that the model knows or numbers from 0 to 2"):
+    with pytest.raises(LineError, match="must be feature names of the model or numbers from 0 to 2"):
         reader.read(b'{"x": {"depth": 4}, "x2": {}, "similar": true}')
     reader = LineReader(PAIR, (2, 2), names=["1", "0"])  # names first, and only they
     assert reader.read(b'{"x": {"1": 4}, "x2": {}, "similar": true}')[0].X.toarray().tolist() == [[4, 0], [0, 0]]

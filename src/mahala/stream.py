@@ -17,7 +17,8 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
 from mahala.learner import load_learner
 from mahala.online.lego import LEGO
-from mahala.online.online_learner import OnlineLearner, OnlinePairLearner
+from mahala.online.online_mixin import OnlineMixin
+from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
 from mahala.support.model_files import ModelFileError, header_value, number_value, read_model, write_model
 from mahala.support.validation import check_count, check_tolerance
@@ -184,7 +185,7 @@ class Stream:
         self._progress = _Progress()
         self.learner: Any = _check_online(self._open(learner))
         self._saved_steps = getattr(self.learner, "n_steps_", 0)
-        is_pair = isinstance(self.learner, OnlinePairLearner)
+        is_pair = isinstance(self.learner, PairLearner)
         self._reader = LineReader(
             PAIR if is_pair else TRIPLET,
             self._widths() if hasattr(self.learner, "n_steps_") else (n_features, n_features),
@@ -324,8 +325,8 @@ class Stream:
         return n_features, getattr(self.learner, "n_item_features_", n_features)
 
 
-def _check_online(learner: Any) -> OnlineLearner:
-    if not isinstance(learner, OnlineLearner):
+def _check_online(learner: Any) -> OnlineMixin:
+    if not isinstance(learner, OnlineMixin):
         raise TypeError(
             f"{type(learner).__name__} does not learn from one comparison at a time; give an online learner, "
             "such as PA for pairs or OASIS for triplets"

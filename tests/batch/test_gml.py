@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from mahala import GML, Metric, Pairs
+from mahala import GML, MahalanobisMetric, Pairs
 from mahala.compiled.vsgd import N_MEANS, vsgd
 from reference.pair_objectives import gml, gml_pair_gradient, unordered_pairs, vsgd_step
 from strategies import labelled_rows
@@ -141,7 +141,7 @@ def test_a_metric_is_a_start(labelled):
         again = GML(diagonal=diagonal, init=first.metric_, max_iter=1).fit(X, y)
         assert again.objective_ == pytest.approx(first.objective_, rel=1e-9)
     with pytest.raises(ValueError, match="init must be a Mahalanobis metric of 5 features"):
-        GML(diagonal=True, init=Metric.euclidean(3)).fit(X, y)
+        GML(diagonal=True, init=MahalanobisMetric.euclidean(3)).fit(X, y)
 
 
 def test_classes_that_coincide():

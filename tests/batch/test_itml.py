@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from mahala import ITML, Metric, Pairs
+from mahala import ITML, BilinearMetric, MahalanobisMetric, Pairs
 from mahala.compiled.rank_one import LARGEST_CONDITION, LEAST_SHARE
 from mahala.support.model_files import ModelFileError, read_model, write_model
 from reference.itml import divergence, itml, objective
@@ -103,7 +103,7 @@ def test_it_converges_to_what_another_solver_finds(gamma, seed):
     prior = np.diag([0.5, 1.0, 2.0]) + 0.2
     pairs = as_pairs(V, similar)
     learner = ITML(
-        gamma, similar_target=0.7, dissimilar_target=6.0, prior=Metric(prior), max_iter=100_000, tol=1e-12
+        gamma, similar_target=0.7, dissimilar_target=6.0, prior=MahalanobisMetric(prior), max_iter=100_000, tol=1e-12
     ).fit(pairs)
     rows, columns = np.tril_indices(d)
 
@@ -142,7 +142,7 @@ def test_any_prior_is_the_identity_in_other_coordinates(labelled):
     A = np.random.default_rng(1).normal(size=(5, 5)) + 3 * np.eye(5)
     mapped = pairs.over(pairs.X @ A.T)
     plain = ITML(max_iter=30, tol=0.0).fit(mapped)
-    learner = ITML(prior=Metric(A.T @ A), max_iter=30, tol=0.0).fit(pairs)
+    learner = ITML(prior=MahalanobisMetric(A.T @ A), max_iter=30, tol=0.0).fit(pairs)
     np.testing.assert_allclose(learner.metric_.matrix, A.T @ plain.metric_.matrix @ A, rtol=1e-9, atol=1e-9)
     assert learner.objective_ == pytest.approx(plain.objective_, rel=1e-9)
     assert learner.similar_target_ == pytest.approx(plain.similar_target_, rel=1e-12)
@@ -155,7 +155,7 @@ def test_any_prior_is_the_identity_in_other_coordinates(labelled):
 
 def test_the_covariance_is_a_prior(labelled):
     X, y = labelled
-    prior = Metric(np.linalg.inv(np.cov(X.T, bias=True)))
+    prior = MahalanobisMetric(np.linalg.inv(np.cov(X.T, bias=True)))
     expected = ITML(prior=prior, random_state=0).fit(X, y)
     learner = ITML(prior="covariance", random_state=0).fit(X, y)
     np.testing.assert_allclose(learner.metric_.matrix, expected.metric_.matrix, rtol=1e-8, atol=1e-8)
@@ -172,7 +172,7 @@ def test_the_covariance_is_a_prior(labelled):
 
 def test_a_singular_prior_keeps_its_null_space(labelled):
     pairs = drawn(labelled, 100)
-    learner = ITML(prior=Metric(np.diag([1.0, 2.0, 0.0, 0.0, 0.0]))).fit(pairs)
+    learner = ITML(prior=MahalanobisMetric(np.diag([1.0, 2.0, 0.0, 0.0, 0.0]))).fit(pairs)
     assert learner.metric_.n_components == 2
     np.testing.assert_array_equal(learner.metric_.matrix[2:], 0.0)
     assert divergence(learner.metric_.matrix[:2, :2], np.diag([1.0, 2.0])) > 0.1
@@ -295,10 +295,10 @@ def test_equal_rows_are_left_out(labelled):
         ({"n_pairs": 0}, "n_pairs"),
         ({"n_pairs": 10**9}, "n_pairs"),
         ({"prior": "random"}, "prior"),
-        ({"prior": Metric(np.eye(4))}, "prior"),
-        ({"prior": Metric(np.zeros((5, 5)))}, "prior"),
-        ({"prior": Metric(-np.eye(5))}, "prior"),
-        ({"prior": Metric(np.eye(5), kind="bilinear")}, "prior"),
+        ({"prior": MahalanobisMetric(np.eye(4))}, "prior"),
+        ({"prior": MahalanobisMetric(np.zeros((5, 5)))}, "prior"),
+        ({"prior": MahalanobisMetric(-np.eye(5))}, "prior"),
+        ({"prior": BilinearMetric(np.eye(5))}, "prior"),
         ({"max_iter": 0}, "max_iter"),
         ({"tol": -1.0}, "tol"),
     ],
@@ -311,7 +311,8 @@ def test_nonsense_is_refused_by_name(labelled, params, name):
 def test_a_file_holds_what_a_warm_start_needs(labelled, tmp_path):
     X, y = labelled
     path = tmp_path / "itml.safetensors"
-    learner = ITML(prior=Metric(2 * np.eye(5)), max_iter=10, tol=0.0, warm_start=True, random_state=0).fit(X, y)
+    prior = MahalanobisMetric(2 * np.eye(5))
+    learner = ITML(prior=prior, max_iter=10, tol=0.0, warm_start=True, random_state=0).fit(X, y)
     learner.save(path)
     loaded = ITML.load(path)
     assert (loaded.similar_target_, loaded.dissimilar_target_) == (learner.similar_target_, learner.dissimilar_target_)

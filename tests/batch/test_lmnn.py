@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits, load_iris, load_wine
 
-from mahala import Metric, Pairs, Triplets
+from mahala import MahalanobisMetric, Pairs, Triplets
 from mahala.batch.label_neighbors import target_neighbors
 from mahala.batch.lmnn import LMNN, SMOOTHINGS
 from reference import lmnn as reference
@@ -198,7 +198,7 @@ def test_float32_and_sparse_rows(labelled):
 def test_the_metric_helps_neighbours():
     X, y = load_wine(return_X_y=True)
     learner = LMNN().fit(X[::2], y[::2])
-    plain = LMNN(init=Metric.euclidean(13), max_iter=1).fit(X[::2], y[::2])
+    plain = LMNN(init=MahalanobisMetric.euclidean(13), max_iter=1).fit(X[::2], y[::2])
     assert learner.score(X[1::2], y[1::2]) > 0.9 > 0.8 > plain.score(X[1::2], y[1::2])
 
 

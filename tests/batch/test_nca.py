@@ -9,7 +9,7 @@ from scipy.optimize import approx_fprime, minimize
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
-from mahala import NCA, Metric
+from mahala import NCA, MahalanobisMetric
 from reference.pair_objectives import nca
 from strategies import labelled_rows
 
@@ -73,11 +73,11 @@ def test_a_metric_is_a_start(labelled):
     assert again.n_iter_ <= 3
     assert again.objective_ == pytest.approx(first.objective_, abs=1e-3)
     # Of fewer directions than are wanted: the others start small, not at zero, where they would stay.
-    flat = NCA(init=Metric(np.diag([1.0, 0, 0, 0, 0])), random_state=0).fit(X, y)
+    flat = NCA(init=MahalanobisMetric(np.diag([1.0, 0, 0, 0, 0])), random_state=0).fit(X, y)
     assert flat.metric_.n_components == 5
     assert flat.objective_ < nca(np.eye(1, 5), X, y) - 1.0
     with pytest.raises(ValueError, match="init must be a Mahalanobis metric of 5 features"):
-        NCA(init=Metric.euclidean(4)).fit(X, y)
+        NCA(init=MahalanobisMetric.euclidean(4)).fit(X, y)
 
 
 @pytest.mark.parametrize(

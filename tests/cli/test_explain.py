@@ -20,7 +20,9 @@ X = np.array([[1.0, 20.0, 3.0], [4.0, 50.0, 3.0]])
 def files(tmp_path):
     names = ["u", "v", "w[1]"]
     (tmp_path / "t.csv").write_text("w[1],v,u\n3,20,1\n3,50,4\n")
-    mahala.Metric(M, feature_names=names, scales=[1.0, 10.0, 1.0], threshold=20.0).save(tmp_path / "m.safetensors")
+    mahala.MahalanobisMetric(M, feature_names=names, scales=[1.0, 10.0, 1.0], threshold=20.0).save(
+        tmp_path / "m.safetensors"
+    )
     return tmp_path
 
 
@@ -71,7 +73,7 @@ def test_no_number_is_lost_in_a_narrow_terminal(files, monkeypatch, width):
 
 
 def test_bilinear_sparse(tmp_path):
-    mahala.Metric(sp.csr_array(M), kind="bilinear").save(tmp_path / "m.safetensors")
+    mahala.BilinearMetric(sp.csr_array(M)).save(tmp_path / "m.safetensors")
     S = sp.csr_array(X)
     np.savez(tmp_path / "t.npz", data=S.data, indices=S.indices, indptr=S.indptr, shape=S.shape)
     told = json.loads(run(tmp_path, "t.npz", 0, 1, "--json").stdout)

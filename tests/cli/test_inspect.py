@@ -21,7 +21,7 @@ def run(path, *more):
 
 def test_a_metric(tmp_path):
     path = tmp_path / "m.safetensors"
-    metric = mahala.Metric(
+    metric = mahala.MahalanobisMetric(
         np.diag([1.0, 4.0, 0.0]),
         threshold=2.0,
         feature_names=["a", "b[0]", "c"],
@@ -60,7 +60,7 @@ def test_a_metric(tmp_path):
 
 
 def test_no_number_is_lost_in_a_narrow_terminal(tmp_path, monkeypatch):
-    mahala.Metric(np.diag([1.25, 4.5]), feature_names=["sugar", "milk"]).save(tmp_path / "m.safetensors")
+    mahala.MahalanobisMetric(np.diag([1.25, 4.5]), feature_names=["sugar", "milk"]).save(tmp_path / "m.safetensors")
     monkeypatch.setenv("COLUMNS", "40")
     shown = run(tmp_path / "m.safetensors")
     assert "1 4.5 2 1.25" in shown
@@ -89,12 +89,12 @@ def test_batch_state(tmp_path, labelled):
 
 def test_sparse_bilinear_and_kernel(tmp_path, labelled):
     path = tmp_path / "m.safetensors"
-    mahala.Metric(sp.csr_array(np.diag([0.0, -3.0, 1.0])), kind="bilinear").save(path)
+    mahala.BilinearMetric(sp.csr_array(np.diag([0.0, -3.0, 1.0]))).save(path)
     told = run(path, "--json")
     assert (told["kind"], told["rank"], told["spectrum"]) == ("bilinear", None, None)
     assert told["weights"][0] == {"feature": "x1", "weight": -3.0}
     assert "x1 -3 ▒▒▒▒" in run(path)
-    mahala.Metric(np.ones((2, 3)), kind="bilinear").save(path)
+    mahala.BilinearMetric(np.ones((2, 3))).save(path)
     assert run(path, "--json")["weights"] is None
     mahala.PA(kernel="rbf", n_pairs=20, random_state=0).fit(*labelled).metric_.save(path)
     told = run(path, "--json")
@@ -103,13 +103,13 @@ def test_sparse_bilinear_and_kernel(tmp_path, labelled):
 
 
 def test_a_zero_matrix(tmp_path):
-    mahala.Metric(np.zeros((2, 2))).save(tmp_path / "m.safetensors")
+    mahala.MahalanobisMetric(np.zeros((2, 2))).save(tmp_path / "m.safetensors")
     assert run(tmp_path / "m.safetensors", "--json")["rank"] == 0
     assert "Leading eigenvalues" in run(tmp_path / "m.safetensors")
 
 
 def test_what_is_wrong_is_said(tmp_path):
-    for content, words in ((None, "No such file or directory"), ("nonsense", "no readable model file")):
+    for content, words in ((None, "No such file or directory"), ("nonsense", "not a readable model file")):
         if content:
             (tmp_path / "m.safetensors").write_text(content)
         result = CliRunner().invoke(app, ["inspect", str(tmp_path / "m.safetensors")])

@@ -43,14 +43,14 @@ def test_both_kinds_of_files(tmp_path, labelled):
     for name in ("state", "metric"):
         np.testing.assert_array_equal(load_metric(tmp_path / f"{name}.safetensors").matrix, learner.metric_.matrix)
     (tmp_path / "bad.safetensors").write_text("no model")
-    with pytest.raises(mahala.ModelFileError, match="no readable model file"):
+    with pytest.raises(mahala.ModelFileError, match="not a readable model file"):
         load_metric(tmp_path / "bad.safetensors")
     with pytest.raises(FileNotFoundError):
         load_metric(tmp_path / "none.safetensors")
 
 
 def test_rows_for_a_bilinear_metric(tmp_path):
-    metric = mahala.Metric(np.ones((2, 3)), kind="bilinear", feature_names=["a", "b"])
+    metric = mahala.BilinearMetric(np.ones((2, 3)), feature_names=["a", "b"])
     (tmp_path / "q.csv").write_text("b,z,a\n1,2,3\n4,5,6\n")
     (tmp_path / "i.csv").write_text("u,v,w\n1,2,3\n")
     assert read_rows(tmp_path / "q.csv", metric).X.tolist() == [[3, 1], [6, 4]]

@@ -30,7 +30,7 @@ def files(tmp_path):
     (tmp_path / "items.csv").write_text("\n".join(lines))
     np.save(tmp_path / "queries.npy", queries)
     root = rng.normal(size=(3, 3))
-    metric = mahala.Metric(root @ root.T, feature_names=names, scales=[1.0, 2.0, 3.0])
+    metric = mahala.MahalanobisMetric(root @ root.T, feature_names=names, scales=[1.0, 2.0, 3.0])
     metric.save(tmp_path / "m.safetensors")
     return tmp_path, metric, items, queries
 
@@ -70,7 +70,7 @@ def test_ties_and_duplicates(values, k, sparse, data):
     X = np.array(values, dtype=float)[:, None]
     rows = data.draw(st.lists(st.integers(0, len(values) - 1), min_size=1, max_size=4))
     items = sp.csr_array(X) if sparse else X
-    for found in _find(mahala.Metric(np.eye(1)), items[rows], rows, items, np.array(values), k, True):
+    for found in _find(mahala.MahalanobisMetric(np.eye(1)), items[rows], rows, items, np.array(values), k, True):
         distances = np.abs(X[:, 0] - X[found.query, 0])
         others = [i for i in np.argsort(distances, kind="stable") if i != found.query]
         assert len(found.rows) == min(k, len(others))
@@ -101,7 +101,7 @@ def test_table_and_csv(files):
 def test_bilinear(tmp_path):
     rng = np.random.default_rng(0)
     M, queries, items = rng.normal(size=(2, 3)), rng.normal(size=(3, 2)), rng.normal(size=(9, 3))
-    mahala.Metric(M, kind="bilinear").save(tmp_path / "m.safetensors")
+    mahala.BilinearMetric(M).save(tmp_path / "m.safetensors")
     np.save(tmp_path / "q.npy", queries)
     np.savez(tmp_path / "i.npz", X=items, y=np.arange(9))
     base = (tmp_path / "i.npz", "--model", tmp_path / "m.safetensors", "-k", 4, "--json")

@@ -120,7 +120,7 @@ def test_items_that_are_none(run, tmp_path):
 
 def test_sparse_points(run):
     line = '{"x": {"1": 2}, "x2": {}, "similar": true}\n'
-    assert "--features" in run(*PA, text=line, code=3).stderr
+    assert "n_features" in run(*PA, text=line, code=3).stderr
     assert printed(run(*PA, "--features", "3", text=line)) == [
         {"line": 1, "similar": True, "predicted": True, "margin": 0.0}
     ]
@@ -131,7 +131,7 @@ def test_malformed_lines_are_named_counted_and_skipped(run, tmp_path):
     result = run(*PA, text="".join([good[0], "?\n", good[1], "\n", '{"x": 1}\n', good[2]]), code=3)
     assert [answer["line"] for answer in printed(result)] == [1, 3, 6]
     errors = result.stderr.splitlines()
-    assert errors[0].startswith("line 2: no JSON")
+    assert errors[0].startswith("line 2: not JSON")
     assert errors[1].startswith("line 5: x2 is missing")
     assert "3 learned, 2 malformed" in errors[2]
     clean = run(*PA, "--model", str(tmp_path / "clean"), text="".join(good[:3]))
@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_refused(run, tmp_path):
     run(*PA, text=pairs(3))
     assert "holds a PA, not a OASIS" in run("--learner", "OASIS", text=pairs(3), code=2).stderr
     assert "C=0.1, not 0.2" in run("--learner", "PA", "--set", "variant=I", "--set", "C=0.2", text="", code=2).stderr
-    mahala.Metric.euclidean(2).save(tmp_path / "m")
+    mahala.MahalanobisMetric.euclidean(2).save(tmp_path / "m")
     assert "holds a metric, not a learner" in run(text="", code=2).stderr
 
 

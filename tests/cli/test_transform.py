@@ -22,7 +22,7 @@ ROWS = np.array([[1, 10], [0.5, 25], [2, -3]])
 def files(tmp_path):
     """A table whose columns are in another order than the model's, and a model with scales."""
     (tmp_path / "t.csv").write_text(TEXT)
-    metric = mahala.Metric([[2.0, 0.5], [0.5, 1.0]], feature_names=["a", "b"], scales=[1.0, 10.0])
+    metric = mahala.MahalanobisMetric([[2.0, 0.5], [0.5, 1.0]], feature_names=["a", "b"], scales=[1.0, 10.0])
     metric.save(tmp_path / "m.safetensors")
     return tmp_path, metric
 
@@ -61,7 +61,7 @@ def test_components(files):
 @pytest.mark.parametrize("output", ["o.npz", "o.npy"])
 def test_sparse_queries(tmp_path, output):
     M = sp.random_array((6, 6), density=0.3, format="csr", rng=np.random.default_rng(0))
-    mahala.Metric(M, kind="bilinear").save(tmp_path / "m.safetensors")
+    mahala.BilinearMetric(M).save(tmp_path / "m.safetensors")
     X = sp.random_array((4, 6), density=0.5, format="csr", rng=np.random.default_rng(1))
     np.savez(tmp_path / "t.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape)
     result = run(tmp_path, "t.npz", output)
@@ -72,7 +72,7 @@ def test_sparse_queries(tmp_path, output):
 
 
 def test_float32_stays(tmp_path):
-    mahala.Metric(np.eye(2)).save(tmp_path / "m.safetensors")
+    mahala.MahalanobisMetric(np.eye(2)).save(tmp_path / "m.safetensors")
     np.save(tmp_path / "t.npy", ROWS.astype(np.float32))
     assert run(tmp_path, "t.npy", "o.npy").exit_code == 0
     assert np.load(tmp_path / "o.npy").dtype == np.float32
@@ -96,4 +96,4 @@ def test_what_is_wrong_is_said(files):
         assert not (folder / output).exists()
     (folder / "m.safetensors").write_text("nonsense")
     result = run(folder, "t.csv", "o.csv")
-    assert (result.exit_code, "no readable model file" in result.stderr) == (2, True)
+    assert (result.exit_code, "not a readable model file" in result.stderr) == (2, True)

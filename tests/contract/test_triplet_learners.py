@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 
 import mahala
 from contract.learners import TRIPLET_LEARNERS, case, dense, models_agree, parametrize, rewritten, tolerance
-from mahala import BilinearMetric, Metric, Triplets
+from mahala import BilinearMetric, MahalanobisMetric, Triplets
 from mahala.online.storage.similarity_model import SimilarityModel
 from mahala.support.model_files import ModelFileError, read_model
 
@@ -338,7 +338,7 @@ def test_aroma_knows_its_rounding_errors():
             (kind, name, values, message)
             for kind in (mahala.OASIS, mahala.OGD, mahala.SORS, mahala.AdaSORS, mahala.AROMA)
             for name, values, message in (
-                ("init", ("random", None, 1.0, np.eye(5), Metric.euclidean(5)), "init must be"),
+                ("init", ("random", None, 1.0, np.eye(5), MahalanobisMetric.euclidean(5)), "init must be"),
                 ("average", ("no", None, 1), "average must be True or False"),
                 ("storage", ("full", None, 1), "storage must be 'auto', 'dense', 'sparse' or 'gram'"),
                 (

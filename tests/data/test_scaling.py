@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mahala import PA, Metric
+from mahala import PA, MahalanobisMetric, Metric
 from mahala.data.scaling import divided, feature_scales
 
 
@@ -34,7 +34,7 @@ def test_a_metric_with_scales_is_the_metric_of_scaled_points(seed, sparse):
     X, L = rng.normal(size=(6, 4)) * [1.0, 1e9, 1e-9, 1.0], rng.normal(size=(4, 4))
     given_rows = sp.csr_array(X) if sparse else X
     scales = feature_scales(given_rows, "standard")
-    plain = Metric(L.T @ L, threshold=1.5)
+    plain = MahalanobisMetric(L.T @ L, threshold=1.5)
     scaled = replace(plain, scales=scales)
     np.testing.assert_allclose(scaled.pairwise(given_rows), plain.pairwise(divided(given_rows, scales)), rtol=1e-12)
     assert scaled.distance(X[0], X[1]) == pytest.approx(plain.distance(X[0] / scales, X[1] / scales))
@@ -44,7 +44,7 @@ def test_a_metric_with_scales_is_the_metric_of_scaled_points(seed, sparse):
 
 
 def test_scales_go_into_the_file_and_the_copy(tmp_path):
-    metric = Metric(np.eye(2), feature_names=["a", "b"], scales=np.array([2.0, 1.0]))
+    metric = MahalanobisMetric(np.eye(2), feature_names=["a", "b"], scales=np.array([2.0, 1.0]))
     metric.save(tmp_path / "m.safetensors")
     for copy in (Metric.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(metric)), metric.truncate(2)):
         assert copy.distance([2.0, 0.0], [0.0, 0.0]) == 1.0
@@ -68,9 +68,7 @@ def test_refusals():
         feature_scales(np.array([[1.0]]), "huge")
     for wrong, message in (([1.0], "scales must be 2 numbers"), ([1.0, 0.0], "positive"), ([1.0, np.inf], "finite")):
         with pytest.raises(ValueError, match=message):
-            Metric(np.eye(2), scales=np.array(wrong))
-    with pytest.raises(ValueError, match="scales go with kind='mahalanobis' only"):
-        Metric(np.eye(2), kind="bilinear", scales=np.ones(2))
+            MahalanobisMetric(np.eye(2), scales=np.array(wrong))
 
 
 def test_none_changes_nothing():

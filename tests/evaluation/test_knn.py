@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as hnp
 from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
+from mahala import BilinearMetric, MahalanobisMetric
 from mahala.evaluation.knn import knn_error
-from mahala.metric import Metric
 
 
 def slow_predictions(train, y_train, test, k, leave_one_out):
@@ -86,29 +86,29 @@ def test_metric_against_scikit_learn(random_data):
     train, y_train, test, y_test = random_data
     A = np.random.default_rng(1).normal(size=(5, 5))
     M = A @ A.T
-    errors = knn_error(Metric(M), train, y_train, test, y_test)
+    errors = knn_error(MahalanobisMetric(M), train, y_train, test, y_test)
     for k in (1, 2, 5, 25):
         classifier = KNeighborsClassifier(k, algorithm="brute", metric="mahalanobis", metric_params={"VI": M})
         assert errors.at(k) == pytest.approx(1 - classifier.fit(train, y_train).score(test, y_test))
 
 
 def test_euclidean_metric_is_no_metric(random_data):
-    given_metric = knn_error(Metric.euclidean(5), *random_data)
+    given_metric = knn_error(MahalanobisMetric.euclidean(5), *random_data)
     np.testing.assert_array_equal(given_metric.error, knn_error(None, *random_data).error)
 
 
 def test_singular_metric_sees_its_range_only(random_data):
     train, y_train, test, y_test = random_data
-    errors = knn_error(Metric(np.diag([1.0, 0, 4, 0, 0])), train, y_train, test, y_test)
+    errors = knn_error(MahalanobisMetric(np.diag([1.0, 0, 4, 0, 0])), train, y_train, test, y_test)
     by_hand = knn_error(None, train[:, [0, 2]] * [1, 2], y_train, test[:, [0, 2]] * [1, 2], y_test)
     np.testing.assert_array_equal(errors.error, by_hand.error)
 
 
 def test_zero_metric_takes_the_first_rows():
     # All distances are 0, so the neighbours are the first rows whatever the query.
-    errors = knn_error(Metric(np.zeros((2, 2))), np.eye(2)[[0, 1, 1]], [2, 1, 1], np.eye(2), [1, 2])
+    errors = knn_error(MahalanobisMetric(np.zeros((2, 2))), np.eye(2)[[0, 1, 1]], [2, 1, 1], np.eye(2), [1, 2])
     np.testing.assert_array_equal(errors.error, [0.5, 0.5, 0.5])
-    errors = knn_error(Metric(np.zeros((2, 2))), np.eye(2)[[0, 1, 1]], [2, 1, 1], [[0, 0]], [1])
+    errors = knn_error(MahalanobisMetric(np.zeros((2, 2))), np.eye(2)[[0, 1, 1]], [2, 1, 1], [[0, 0]], [1])
     np.testing.assert_array_equal(errors.error, [1, 0, 0])
 
 
@@ -117,7 +117,7 @@ def test_zero_metric_takes_the_first_rows():
 def test_layouts_and_dtypes(with_metric, convert):
     rng = np.random.default_rng(3)
     X, y = rng.integers(0, 4, size=(90, 6)), rng.integers(0, 3, size=90)
-    metric = Metric.euclidean(6) if with_metric else None
+    metric = MahalanobisMetric.euclidean(6) if with_metric else None
     for arguments in ((X, y), (X[:60], y[:60], X[60:], y[60:])):
         converted = [convert(a) if a.ndim == 2 else a for a in arguments]
         expected = knn_error(None, *arguments, average="class").error
@@ -128,7 +128,7 @@ def test_known_answer_on_wine():
     # The proline column alone, unscaled, decides the Euclidean distance; scaled features classify nearly all.
     X, y = load_wine(return_X_y=True)
     assert knn_error(None, X, y).best_error > 0.2
-    scale = Metric(np.diag(1 / X.var(axis=0)))
+    scale = MahalanobisMetric(np.diag(1 / X.var(axis=0)))
     assert knn_error(scale, X, y).best_error < 0.05
 
 
@@ -198,6 +198,6 @@ def test_wrong_input(arguments, options, message):
 
 def test_wrong_metric():
     with pytest.raises(ValueError, match=r"metric must be positive semi-definite, .* use metric.projected\(\)"):
-        knn_error(Metric(np.diag([1.0, -1.0])), X, Y)
+        knn_error(MahalanobisMetric(np.diag([1.0, -1.0])), X, Y)
     with pytest.raises(ValueError, match="metric must be a Mahalanobis metric, got a bilinear similarity"):
-        knn_error(Metric(np.eye(2), kind="bilinear"), X, Y)
+        knn_error(BilinearMetric(np.eye(2)), X, Y)

@@ -405,7 +405,7 @@ def test_parameters_must_be_a_dict(params):
 
 def test_bad_points_are_refused():
     points = grown("linear", None, np.eye(3))
-    with pytest.raises(ValueError, match="X has 2 features, but this kernel map is of points of 3"):
+    with pytest.raises(ValueError, match="X has 2 features, but this kernel map maps points of 3"):
         points.grow(np.eye(2))
     with pytest.raises(ValueError, match="X has 2 features"):
         points.coordinates(np.eye(2))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mahala.metric.matrices
-from mahala import Metric
+from mahala import BilinearMetric, MahalanobisMetric, Metric
 from mahala.support.model_files import ModelFileError, read_model, write_model
 
 
@@ -52,7 +52,7 @@ def sparse_matrices(draw):
 def test_a_sparse_matrix_measures_as_the_dense_one(case, seed, forms):
     matrix, M = case
     rng = np.random.default_rng(seed)
-    metric = Metric(matrix, kind="bilinear")
+    metric = BilinearMetric(matrix)
     d, e = M.shape
     X, Y = rng.integers(-2, 3, size=(4, d)), rng.integers(-2, 3, size=(4, e))
     rows, items = (sp.csr_array(A) if sparse else A for A, sparse in zip((X, Y), forms, strict=True))
@@ -89,7 +89,7 @@ def test_the_size_of_blocks_does_not_matter(size, monkeypatch):
     rng = np.random.default_rng(0)
     M = rng.normal(size=(8, 5)) * (rng.random((8, 5)) < 0.5)
     X, Y = rng.normal(size=(21, 8)), rng.normal(size=(21, 5))
-    for metric in (Metric(M, kind="bilinear"), Metric(sp.csr_array(M), kind="bilinear")):
+    for metric in (BilinearMetric(M), BilinearMetric(sp.csr_array(M))):
         for rows, items in ((X, Y), (sp.csr_array(X), sp.csr_array(Y))):
             np.testing.assert_allclose(metric.pairwise(rows, items), X @ M @ Y.T, atol=1e-12)
             np.testing.assert_allclose(metric.similarity(rows, items), np.diag(X @ M @ Y.T), atol=1e-12)
@@ -100,7 +100,7 @@ def test_the_size_of_blocks_does_not_matter(size, monkeypatch):
 def test_what_is_not_canonical_is_left_as_it_is():
     matrix = sp.csr_array((np.array([1.0, 2.0, 0.0]), np.array([1, 1, 0]), np.array([0, 3])), shape=(1, 2))
     before = matrix.data.copy(), matrix.indices.copy()
-    metric = Metric(matrix, kind="bilinear")
+    metric = BilinearMetric(matrix)
     np.testing.assert_array_equal(metric.matrix.toarray(), [[0.0, 3.0]])
     np.testing.assert_array_equal(matrix.data, before[0])
     np.testing.assert_array_equal(matrix.indices, before[1])
@@ -110,7 +110,7 @@ def test_what_is_not_canonical_is_left_as_it_is():
 
 def test_zeros_are_not_kept():
     matrix = sp.csr_array((np.array([1.0, 0.0, 2.0]), np.array([0, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
-    metric = Metric(matrix, kind="bilinear")
+    metric = BilinearMetric(matrix)
     np.testing.assert_array_equal(metric.matrix.data, [1.0, 2.0])
     np.testing.assert_array_equal(metric.matrix.toarray(), [[1.0, 0.0], [2.0, 0.0]])
     assert matrix.nnz == 3
@@ -120,9 +120,9 @@ def test_zeros_are_not_kept():
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix])
 def test_what_is_canonical_is_not_copied_and_never_changes(number, form):
     matrix = form(np.array([[0.0, 1.5, 2.0], [0.5, 0.0, 0.0]], dtype=number))
-    metric = Metric(matrix, kind="bilinear")
+    metric = BilinearMetric(matrix)
     assert metric.matrix is not matrix
-    again = Metric(metric.matrix, kind="bilinear", threshold=1.0)
+    again = BilinearMetric(metric.matrix, origin={"learner": "OASIS"})
     for other in (metric, again, copy.copy(metric)):
         for name in ("data", "indices", "indptr"):
             assert np.shares_memory(getattr(other.matrix, name), getattr(matrix, name))
@@ -157,7 +157,7 @@ def test_neither_the_matrix_nor_its_products_are_made_dense(traced, number, monk
     rng = np.random.default_rng(1)
     n = 20_000
     data, indices = rng.normal(size=100 * n).astype(number), np.tile(np.arange(0, n, n // 100), n)
-    metric = Metric(sp.csr_array((data, indices, np.arange(0, 100 * n + 1, 100)), shape=(n, n)), kind="bilinear")
+    metric = BilinearMetric(sp.csr_array((data, indices, np.arange(0, 100 * n + 1, 100)), shape=(n, n)))
     X = sp.random_array((300, n), density=0.001, format="csr", rng=rng)
     dense = X[:1].toarray()[0]
     for function in (
@@ -169,38 +169,36 @@ def test_neither_the_matrix_nor_its_products_are_made_dense(traced, number, monk
         lambda: metric.rank(X, X, k=3),
         lambda: metric.embed(X[:30]),
         lambda: metric.explain(dense, dense),
-        lambda: Metric(metric.matrix, kind="bilinear"),
+        lambda: BilinearMetric(metric.matrix),
         lambda: repr(metric),
     ):
         assert traced(function) < 8_000_000
 
 
 def test_mahalanobis_matrices_are_dense():
-    with pytest.raises(ValueError, match=r"matrix must be square .* got shape \(2, 1000000000000\)"):
-        Metric(sp.csr_array((2, 10**12)))
-    metric = Metric(sp.csr_array(np.diag([4.0, 1.0]).astype(np.float32)))
+    with pytest.raises(ValueError, match=r"matrix must be square, got shape \(2, 1000000000000\)"):
+        MahalanobisMetric(sp.csr_array((2, 10**12)))
+    metric = MahalanobisMetric(sp.csr_array(np.diag([4.0, 1.0]).astype(np.float32)))
     assert type(metric.matrix) is np.ndarray
     assert metric.matrix.dtype == np.float64
     assert metric.distance([1.0, 0.0], [0.0, 0.0]) == 2.0
 
 
 def test_sparsity_of_dense_matrices_too():
-    assert Metric.euclidean(4).sparsity == 0.75
-    assert Metric(np.ones((2, 3)), kind="bilinear").sparsity == 0.0
-    assert Metric(sp.csr_array((3, 4)), kind="bilinear").sparsity == 1.0
-    assert repr(Metric(sp.eye_array(4), kind="bilinear", threshold=2)) == (
-        "Metric('bilinear', 4×4, sparsity=0.75, threshold=2)"
-    )
-    assert repr(Metric(np.eye(4), kind="bilinear")) == "Metric('bilinear', 4×4)"
+    assert MahalanobisMetric.euclidean(4).sparsity == 0.75
+    assert BilinearMetric(np.ones((2, 3))).sparsity == 0.0
+    assert BilinearMetric(sp.csr_array((3, 4))).sparsity == 1.0
+    assert repr(BilinearMetric(sp.eye_array(4))) == "BilinearMetric(4×4, sparsity=0.75)"
+    assert repr(BilinearMetric(np.eye(4))) == "BilinearMetric(4×4)"
 
 
 def test_explanations_name_the_features_of_the_query():
-    metric = Metric(sp.csr_array([[0.0, 2.0], [0.0, 0.0], [3.0, 0.0]]), kind="bilinear", feature_names=["a", "b", "c"])
+    metric = BilinearMetric(sp.csr_array([[0.0, 2.0], [0.0, 0.0], [3.0, 0.0]]), feature_names=["a", "b", "c"])
     explanation = metric.explain([1.0, 5.0, -1.0], [2.0, 1.0])
     assert explanation.distance == -4.0
     assert explanation.top() == [("c", -6.0), ("a", 2.0), ("b", 0.0)]
     with pytest.raises(ValueError, match="feature_names must have 3 names"):
-        Metric(metric.matrix, kind="bilinear", feature_names=["a", "b"])
+        BilinearMetric(metric.matrix, feature_names=["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -212,12 +210,12 @@ def test_explanations_name_the_features_of_the_query():
         (sp.csr_array([[1j, 1.0]]), TypeError, "matrix must hold real numbers, got dtype complex128"),
         (sp.csr_array((0, 3)), ValueError, r"at least one row and one column, got shape \(0, 3\)"),
         (sp.csr_array((3, 0)), ValueError, r"at least one row and one column, got shape \(3, 0\)"),
-        (sp.coo_array([1.0, 2.0]), ValueError, r"matrix must be 2-D where kind='bilinear', got shape \(2,\)"),
+        (sp.coo_array([1.0, 2.0]), ValueError, r"matrix must be 2-D, got shape \(2,\)"),
     ],
 )
 def test_bad_matrices_are_named(matrix, error, match):
     with pytest.raises(error, match=match):
-        Metric(matrix, kind="bilinear")
+        BilinearMetric(matrix)
 
 
 @pytest.mark.parametrize("indices", [[0, 7], [-1, 0]])
@@ -225,35 +223,32 @@ def test_indices_out_of_range_are_refused(indices):
     matrix = sp.csr_array(np.ones((1, 2)))
     matrix.indices = np.array(indices, dtype=np.int32)
     with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
-        Metric(matrix, kind="bilinear")
+        BilinearMetric(matrix)
 
 
 def test_what_a_matrix_says_of_itself_is_not_believed():
     matrix = sp.csr_array((np.array([1.0, 2.0]), np.array([1, 0]), np.array([0, 2])), shape=(1, 2))
     matrix.has_canonical_format = True
-    np.testing.assert_array_equal(Metric(matrix, kind="bilinear").matrix.indices, [0, 1])
+    np.testing.assert_array_equal(BilinearMetric(matrix).matrix.indices, [0, 1])
     matrix = sp.csr_array(np.ones((2, 2)))
     matrix.indptr = np.array([0, 9, 4], dtype=np.int32)
     with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
-        Metric(matrix, kind="bilinear")
+        BilinearMetric(matrix)
     matrix.indptr = np.array([0, 2, 9], dtype=np.int32)
     with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
-        Metric(matrix, kind="bilinear")
+        BilinearMetric(matrix)
 
 
 def test_what_needs_a_dense_matrix_says_how_to_get_one():
-    metric = Metric(sp.eye_array(3), kind="bilinear")
+    metric = BilinearMetric(sp.eye_array(3))
     for use in (
         lambda: metric.spectrum,
         lambda: metric.n_components,
         lambda: metric.truncate(1),
     ):
-        with pytest.raises(ValueError, match=r"sparse: use Metric\(metric.matrix.toarray\(\), kind='bilinear'\)"):
+        with pytest.raises(ValueError, match=r"sparse: use BilinearMetric\(metric.matrix.toarray\(\)\)"):
             use()
-    assert Metric(metric.matrix.toarray(), kind="bilinear").n_components == 3
-    for use in (metric.projected, lambda: metric.transform(np.eye(3)), lambda: metric.is_psd):
-        with pytest.raises(ValueError, match="bilinear: use similarity or embed"):
-            use()
+    assert BilinearMetric(metric.matrix.toarray()).n_components == 3
     with pytest.raises(ValueError, match="X has 2 features, but this metric compares points of 3"):
         metric.embed(np.eye(2))
 
@@ -263,7 +258,7 @@ def test_what_needs_a_dense_matrix_says_how_to_get_one():
 def test_files_keep_a_sparse_metric_exactly(tmp_path_factory, case):
     path = tmp_path_factory.mktemp("files") / "m"
     names = [f"word {i}" for i in range(case[1].shape[0])]
-    metric = Metric(case[0], kind="bilinear", threshold=0.5, feature_names=names, origin={"learner": "OASIS"})
+    metric = BilinearMetric(case[0], feature_names=names, origin={"learner": "OASIS"})
     metric.save(path)
     read = Metric.load(path)
     assert type(read.matrix) is sp.csr_array
@@ -271,12 +266,12 @@ def test_files_keep_a_sparse_metric_exactly(tmp_path_factory, case):
     for name in ("data", "indices", "indptr"):
         np.testing.assert_array_equal(getattr(read.matrix, name), getattr(metric.matrix, name))
         assert not getattr(read.matrix, name).flags.writeable
-    assert (read.kind, read.threshold, read.feature_names) == ("bilinear", 0.5, tuple(names))
+    assert (type(read), read.feature_names) == (BilinearMetric, tuple(names))
     assert (read.origin, repr(read)) == (metric.origin, repr(metric))
 
 
 def test_parts_fit_inside_another_file(tmp_path):
-    metric = Metric(sp.csr_array([[0.0, 1.0, 2.0]]), kind="bilinear")
+    metric = BilinearMetric(sp.csr_array([[0.0, 1.0, 2.0]]))
     header, arrays = metric.to_parts()
     assert set(arrays) == {"matrix.data", "matrix.indices", "matrix.indptr"}
     assert json.loads(json.dumps(header))["shape"] == [1, 3]
@@ -304,9 +299,9 @@ INDICES, INDPTR = np.array([1, 2, 0, 2]), np.array([0, 2, 2, 4])
         ({"shape": [3, 2]}, {}, "sparse matrix is damaged"),
         ({"shape": [2, 3]}, {}, "'matrix.indptr' should be int64 of shape 3"),
         ({"shape": [10**17, 3]}, {}, "'matrix.indptr' should be int64 of shape 100000000000000001"),
-        ({"kind": "cosine"}, {}, "'kind' should be 'bilinear' with a sparse matrix, found 'cosine'"),
-        ({"kind": "mahalanobis"}, {}, "'kind' should be 'bilinear' with a sparse matrix"),
-        ({"kind": "mahalanobis", "shape": [3, 10**12]}, {}, "'kind' should be 'bilinear' with a sparse matrix"),
+        ({"kind": "cosine"}, {}, "'kind' should be 'bilinear' or 'mahalanobis', found 'cosine'"),
+        ({"kind": "mahalanobis"}, {}, "'matrix' is missing"),
+        ({"kind": "mahalanobis", "shape": [3, 10**12]}, {}, "'matrix' is missing"),
         ({"feature_names": ["a"]}, {}, "must have 3 names"),
         ({}, {"matrix.data": np.ones(3)}, "'matrix.indices' should be int64 of shape 3"),
         ({}, {"matrix.data": np.ones((4, 1))}, "'matrix.data' should be float64"),
@@ -332,7 +327,7 @@ INDICES, INDPTR = np.array([1, 2, 0, 2]), np.array([0, 2, 2, 4])
     ],
 )
 def test_hostile_files_are_named(tmp_path, header_change, array_change, match):
-    header, arrays = Metric(sp.csr_array([[0.0, 1, 2], [0, 0, 0], [3, 0, 4]]), kind="bilinear").to_parts()
+    header, arrays = BilinearMetric(sp.csr_array([[0.0, 1, 2], [0, 0, 0], [3, 0, 4]])).to_parts()
     arrays = arrays | {"matrix.indices": INDICES, "matrix.indptr": INDPTR}
     write_model(tmp_path / "m", "metric", arrays, header)
     np.testing.assert_array_equal(Metric.load(tmp_path / "m").matrix.toarray(), [[0, 1, 2], [0, 0, 0], [3, 0, 4]])
@@ -343,7 +338,7 @@ def test_hostile_files_are_named(tmp_path, header_change, array_change, match):
 
 @pytest.mark.parametrize("name", ["matrix.data", "matrix.indices", "matrix.indptr"])
 def test_missing_arrays_are_named(tmp_path, name):
-    header, arrays = Metric(sp.eye_array(3), kind="bilinear").to_parts()
+    header, arrays = BilinearMetric(sp.eye_array(3)).to_parts()
     del arrays[name]
     write_model(tmp_path / "m", "metric", arrays, header)
     with pytest.raises(ModelFileError, match="is missing"):
@@ -354,7 +349,7 @@ def test_missing_arrays_are_named(tmp_path, name):
 @settings(deadline=None, max_examples=150)
 def test_no_bytes_of_the_arrays_do_harm(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("files") / "m"
-    header, arrays = Metric(sp.csr_array([[0.0, 1, 2], [0, 0, 0], [3, 0, 4]]), kind="bilinear").to_parts()
+    header, arrays = BilinearMetric(sp.csr_array([[0.0, 1, 2], [0, 0, 0], [3, 0, 4]])).to_parts()
     name = data.draw(st.sampled_from(sorted(arrays)))
     changed = bytearray(arrays[name].tobytes())
     changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))

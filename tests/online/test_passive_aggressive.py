@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import rbf_kernel
 
-from mahala import PA, MahalanobisMetric, Pairs, knn_error
+from mahala import PA, BilinearMetric, MahalanobisMetric, Pairs, knn_error
 from mahala.online.passive_aggressive import C_GRID
 from reference.online_pairs import RULES, passive_aggressive
 
@@ -150,7 +150,7 @@ def test_rbf_solves_what_no_linear_metric_can():
         ({"tol": -1}, "tol"),
         ({"init": "ones"}, "init"),
         ({"init": MahalanobisMetric(np.eye(3))}, "init has 3 features"),
-        ({"init": MahalanobisMetric(np.eye(5), kind="bilinear")}, "Mahalanobis"),
+        ({"init": BilinearMetric(np.eye(5))}, "Mahalanobis"),
         ({"init": "identity", "kernel": "rbf"}, "init must be 'zero'"),
         ({"n_steps": 0}, "n_steps"),
         ({"n_steps": 2.5}, "n_steps"),

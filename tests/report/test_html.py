@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from mahala import LDA, RCA, Metric
+from mahala import LDA, RCA, MahalanobisMetric
 from mahala.evaluation.cross_validation import compare, held_out, refit
 from mahala.report.html import Shown, _distances, _leading, _shares, _spread, report
 
@@ -198,7 +198,7 @@ def _without_seconds(text):
 def test_shares_are_those_of_the_mean_squared_distance():
     X, y = table()
     X = X * [1.0, 10.0, 0.1, 3.0]
-    metric = Metric(np.diag([1.0, 2.0, 0.0, 4.0]), scales=[1.0, 5.0, 1.0, 2.0])
+    metric = MahalanobisMetric(np.diag([1.0, 2.0, 0.0, 4.0]), scales=[1.0, 5.0, 1.0, 2.0])
     terms = [
         np.mean((X[:, None, j] - X[None, :, j]) ** 2) * metric.matrix[j, j] / metric.scales[j] ** 2 for j in range(4)
     ]

@@ -16,7 +16,7 @@ from mahala.batch.triplet_edges import TripletEdges
 from mahala.comparisons import Triplets
 from mahala.compiled.edges import best_step, log_loss, weights
 from mahala.learner import LabelledRows
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
 from mahala.support.params import Count, Fraction, NonNegative, Seed, Where, between, is_count
 
@@ -200,14 +200,14 @@ class BoostMetric(IterationParams, BatchLearner):
             raise AttributeError("validation_errors_ needs a fit with validation_fraction")
         return self._model["validation_errors"]
 
-    def metric_at(self, n_iter: int) -> Metric:
+    def metric_at(self, n_iter: int) -> MahalanobisMetric:
         """Return the metric after the first `n_iter` iterations, including those before a warm start."""
         L = self._learned("L")
         if not (is_count(n_iter) and n_iter <= len(L)):
             raise ValueError(f"n_iter must be an integer from 1 to {len(L)}, the number of iterations, got {n_iter!r}")
         return self._staged(L[:n_iter].T @ L[:n_iter])
 
-    def staged_metrics(self) -> Iterator[Metric]:
+    def staged_metrics(self) -> Iterator[MahalanobisMetric]:
         """Yield the metrics after 1, 2, ... iterations."""
         L = self._learned("L")
         M = np.zeros((self.n_features_in_, self.n_features_in_))
@@ -215,8 +215,8 @@ class BoostMetric(IterationParams, BatchLearner):
             M += np.outer(row, row)
             yield self._staged(M)
 
-    def _staged(self, M: FloatArray) -> Metric:
-        return Metric(M, feature_names=self.metric_.feature_names, origin=self._origin())
+    def _staged(self, M: FloatArray) -> MahalanobisMetric:
+        return MahalanobisMetric(M, **self._about())
 
 
 def _share_wrong(margins: FloatArray) -> float:

@@ -19,7 +19,7 @@ from mahala.comparisons.sampling import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, squared_distances, targets_for
 from mahala.compiled.itml import sweep
 from mahala.learner import Arrays, LabelledRows
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, array_value
 from mahala.support.params import Count, NonNegative, Positive, Seed
@@ -105,7 +105,7 @@ class ITML(IterationParams, BatchLearner):
     similar_target: Literal["auto"] | Positive = "auto"
     dissimilar_target: Literal["auto"] | Positive = "auto"
     n_pairs: Literal["auto"] | Count = "auto"
-    prior: Literal["identity", "covariance"] | Metric = "identity"
+    prior: Literal["identity", "covariance"] | MahalanobisMetric = "identity"
     max_iter: Count = 1000
     tol: NonNegative = 1e-3
     random_state: Seed = None
@@ -133,7 +133,7 @@ class ITML(IterationParams, BatchLearner):
             warm = self._warm_model()
             state = self._state(data, self._prior_components(data))
             if warm is not None and not state.resume(warm):
-                state = self._state(data, Metric(warm["M"]).components)
+                state = self._state(data, MahalanobisMetric(warm["M"]).components)
             return self._sweeps(state, run)
 
     def _state(self, pairs: Pairs, L: FloatArray | None) -> _State:
@@ -143,9 +143,9 @@ class ITML(IterationParams, BatchLearner):
     def _prior_components(self, pairs: Pairs) -> FloatArray | None:
         """Return L₀ with M₀ = L₀ᵀL₀, or None for the identity."""
         X, prior = pairs.X, self.prior
-        if isinstance(prior, Metric):
+        if isinstance(prior, MahalanobisMetric):
             d = X.shape[1]
-            if prior.kind != "mahalanobis" or prior.kernel_map is not None or prior.matrix.shape != (d, d):
+            if not isinstance(prior, MahalanobisMetric) or prior.kernel_map is not None or prior.matrix.shape != (d, d):
                 raise ValueError(f"prior must be a Mahalanobis metric of {d} features without a kernel, got {prior!r}")
             if prior.n_components == 0 or not prior.is_psd:
                 raise ValueError("prior must be a metric with positive eigenvalues and no negative ones")

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.params import Count, NonNegative
 
@@ -35,8 +35,8 @@ class Iteration:
     model: Model
 
     @cached_property
-    def metric(self) -> Metric:
-        return Metric(matrix_of(self.model))
+    def metric(self) -> MahalanobisMetric:
+        return MahalanobisMetric(matrix_of(self.model))
 
 
 # A function that is called after each iteration of a fit and ends the fit by returning a true value.

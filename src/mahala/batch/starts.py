@@ -11,10 +11,10 @@ from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.batch.run import Model
 from mahala.batch.whitening import Coordinates
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
-Init = Literal["auto", "identity", "pca", "lda", "random"] | Metric
+Init = Literal["auto", "identity", "pca", "lda", "random"] | MahalanobisMetric
 
 
 def first_components(
@@ -29,8 +29,8 @@ def first_components(
 
     "identity" takes the first features, "pca" the directions of most variance, "lda" those that separate the classes,
     followed by those of "pca", and "random" normal numbers of variance 1/d. "auto" is "identity" if L is square, else
-    "lda" if it finds enough directions, else "pca". A Metric gives its leading components. If there is a `warm` model,
-    its L is returned.
+    "lda" if it finds enough directions, else "pca". A MahalanobisMetric gives its leading components. If there is a
+    `warm` model, its L is returned.
     """
     d = X.shape[1]
     m = d if n_components is None else int(n_components)
@@ -45,9 +45,9 @@ def first_components(
     n_separating = 0 if codes is None else int(codes.max())
     if isinstance(init, str) and init == "auto":
         init = "identity" if m == d else "lda" if m <= n_separating else "pca"
-    if isinstance(init, Metric):
-        if init.kind != "mahalanobis" or init.kernel_map is not None or init.matrix.shape != (d, d):
-            raise ValueError(f"init must be a Mahalanobis metric of {d} features without a kernel, got {init!r}")
+    if isinstance(init, MahalanobisMetric):
+        if init.kernel_map is not None or init.matrix.shape != (d, d):
+            raise ValueError(f"init must be a MahalanobisMetric of {d} features without a kernel, got {init!r}")
         L = init.components[:m]
         # A row of zeros would never change, because the gradient of a row is a multiple of it.
         missing = m - len(L)
@@ -80,11 +80,11 @@ def first_variables(
     X, inverse = coordinates.X, coordinates.inverse
     if not coordinates.diagonal:
         L = first_components(init, n_components, X, codes, rng, warm)
-        scaled = isinstance(init, Metric) or warm is not None
+        scaled = isinstance(init, MahalanobisMetric) or warm is not None
         return (L @ inverse if scaled else L), scaled
     if warm is not None:
         return np.sqrt(warm["w"]).astype(X.dtype) * inverse, True
-    if isinstance(init, Metric):
+    if isinstance(init, MahalanobisMetric):
         first_components(init, None, X, codes, rng)  # raises if the metric does not fit
         return (np.maximum(init.matrix.diagonal(), 0.0) ** 0.5).astype(X.dtype) * inverse, True
     if init == "random":

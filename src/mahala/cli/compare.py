@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mahala.data.tables import Table
     from mahala.evaluation.leaderboard import Leaderboard
     from mahala.learner import Learner
-    from mahala.metric import Metric
+    from mahala.metric import MahalanobisMetric
 
 
 def compare(
@@ -132,7 +132,7 @@ def _page(
     board: Leaderboard,
     chosen: dict[str, Learner],
     table: Table,
-    model: Metric,
+    model: MahalanobisMetric,
     name: str,
     data: str,
     label: str | None,
@@ -180,7 +180,7 @@ def _saved(board: Leaderboard) -> str:
     return f"model.safetensors holds {what}{why}; it takes raw features."
 
 
-def _write(paths: list[Path], page: str | None, model: Metric, board: Leaderboard) -> None:
+def _write(paths: list[Path], page: str | None, model: MahalanobisMetric, board: Leaderboard) -> None:
     """Write all files or none."""
     with ExitStack() as stack:
         places = {path.name: stack.enter_context(whole_file(path)) for path in paths}

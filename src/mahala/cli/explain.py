@@ -64,7 +64,9 @@ def _dense(row: Any) -> Any:
 
 def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:
     """Return the learned and the plain distance or similarity of two rows."""
-    if metric.kind == "bilinear":
+    from mahala.metric import MahalanobisMetric
+
+    if not isinstance(metric, MahalanobisMetric):
         plain = float(x @ x2) if metric.matrix.shape[0] == metric.matrix.shape[1] else None
         return {"kind": metric.kind, "similarity": metric.similarity(x, x2), "inner_product": plain}
     squared = metric.distance(x, x2, squared=True)

@@ -57,6 +57,7 @@ def fit(
 
     from mahala.data.datasets import read_data
     from mahala.data.scaling import divided, feature_scales
+    from mahala.metric import MahalanobisMetric
     from mahala.support.progress import show_progress
 
     check_output(output)
@@ -83,7 +84,9 @@ def fit(
             chosen.feature_names_in_ = np.array(table.feature_names, dtype=object)
         chosen.save(output)
     else:
-        replace(metric, scales=None if how == "none" else scales).save(output)
+        if isinstance(metric, MahalanobisMetric) and how != "none":
+            metric = replace(metric, scales=scales)
+        metric.save(output)
     if as_json:
         print_json(told)
     else:
@@ -93,10 +96,10 @@ def fit(
 def _scaling(
     asked: Literal["standard", "none"] | None, learner: Learner, table: Table, state: bool
 ) -> Literal["standard", "none"]:
+    from mahala.online.similarity_learner import SimilarityLearner
     from mahala.support.validation import is_sparse
-    from mahala.triplet_learner import TripletLearner
 
-    bilinear = isinstance(learner, TripletLearner)
+    bilinear = isinstance(learner, SimilarityLearner)
     if asked == "standard" and (bilinear or state):
         why = (
             f"{type(learner).__name__} learns a bilinear similarity, whose items are not scaled"
@@ -132,18 +135,19 @@ def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
 
     from mahala.evaluation.knn import knn_error
     from mahala.evaluation.ranking import mean_average_precision
+    from mahala.metric import MahalanobisMetric
 
     n_rows = X.shape[0]
     if n_rows > _MOST_MEASURED:
         chosen = np.sort(np.random.default_rng(0).permutation(n_rows)[:_MOST_MEASURED])
         X, y, n_rows = X[chosen], y[chosen], _MOST_MEASURED
-    if metric.kind == "bilinear":
-        measure = "mean average precision"
-        before, after = (mean_average_precision(m, X, y) for m in (None, metric))
-    else:
+    if isinstance(metric, MahalanobisMetric):
         k = min(3, n_rows - 1)
         measure = f"{k}-NN error"
         before, after = (knn_error(m, X, y, n_neighbors=k).at(k) for m in (None, metric.projected()))
+    else:
+        measure = "mean average precision"
+        before, after = (mean_average_precision(m, X, y) for m in (None, metric))
     return {"measure": measure, "rows_measured": n_rows, "before": before, "after": after}
 
 

@@ -46,6 +46,7 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
 
     origin = metric.origin or {}
     values = spectrum(metric)
+    kernel_map = getattr(metric, "kernel_map", None)
     told: dict[str, Any] = {
         "holds": "metric" if learner is None else "learner",
         "learner": origin.get("learner"),
@@ -53,9 +54,9 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
         "kind": metric.kind,
         "shape": list(metric.matrix.shape),
         "features": metric.n_features_in,
-        "kernel": None if metric.kernel_map is None else metric.kernel_map.kernel,
-        "scaled": metric.scales is not None,
-        "threshold": metric.threshold,
+        "kernel": None if kernel_map is None else kernel_map.kernel,
+        "scaled": getattr(metric, "scales", None) is not None,
+        "threshold": getattr(metric, "threshold", None),
         "sparsity": metric.sparsity,
         "rank": None if values is None else metric.n_components,
         "spectrum": None if values is None else values[:top].tolist(),
@@ -67,7 +68,7 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
         "objective": getattr(learner, "objective_", None),
         "stopped": getattr(learner, "stop_reason_", None),
     }
-    if metric.kernel_map is None and metric.matrix.shape[0] == metric.matrix.shape[1]:
+    if kernel_map is None and metric.matrix.shape[0] == metric.matrix.shape[1]:
         weights = np.asarray(metric.matrix.diagonal())
         names = metric.feature_names or [f"x{i}" for i in range(len(weights))]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]

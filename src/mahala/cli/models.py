@@ -82,7 +82,7 @@ def read_rows(data: str, metric: Metric, label: str | None = None, *, items: boo
     """Read the rows that a metric compares: queries, or items of a bilinear similarity."""
     from mahala.data.datasets import read_data
 
-    n_features = metric.matrix.shape[1] if items and metric.kind == "bilinear" else metric.n_features_in
+    n_features = metric.n_item_features if items else metric.n_features_in
     # The model names the features of queries; items with other features have no names.
     names = metric.feature_names if n_features == metric.n_features_in else None
     return read_data(data, label=label, features=names, n_features=n_features)
@@ -90,9 +90,12 @@ def read_rows(data: str, metric: Metric, label: str | None = None, *, items: boo
 
 def spectrum(metric: Metric) -> Any:
     """Return the eigenvalues (bilinear: singular values), or None if computing them would take too long."""
+    from mahala.metric import BilinearMetric
     from mahala.support.validation import is_sparse
 
-    if is_sparse(metric.matrix) or (metric.kind == "bilinear" and max(metric.matrix.shape) > _LARGEST_DECOMPOSED):
+    if is_sparse(metric.matrix) or (
+        isinstance(metric, BilinearMetric) and max(metric.matrix.shape) > _LARGEST_DECOMPOSED
+    ):
         return None
     return metric.spectrum
 

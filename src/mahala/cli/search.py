@@ -50,6 +50,8 @@ def search(
 
         mahala search items.npy --queries queries.npy --model m.safetensors -k 5 --json
     """
+    from mahala.metric import MahalanobisMetric
+
     if (queries is None) == (not row):
         raise ValueError("give either --queries (a table) or --row (a row number of ITEMS)")
     if output is not None:
@@ -65,7 +67,7 @@ def search(
         assert queries is not None, "either is given"
         asked = read_rows(queries, metric).X
         numbers, own = list(range(asked.shape[0])), False
-    score = "similarity" if metric.kind == "bilinear" else "distance"
+    score = "distance" if isinstance(metric, MahalanobisMetric) else "similarity"
     found = _find(metric, asked, numbers, table.X, table.labels, k, own)
     if output is not None:
         _write(output, found, score)
@@ -86,6 +88,8 @@ def _find(
 ) -> Iterator[Found]:
     import numpy as np
 
+    from mahala.metric import MahalanobisMetric
+
     n_items = items.shape[0]
     k = min(k, n_items - own)
     if k == 0:
@@ -99,7 +103,7 @@ def _find(
             mine[~mine.any(axis=1), -1] = True
             order = order[~mine].reshape(len(order), k)
         left, right = block[np.repeat(np.arange(len(names)), k)], items[order.ravel()]
-        compare = metric.similarity if metric.kind == "bilinear" else metric.distance
+        compare = metric.distance if isinstance(metric, MahalanobisMetric) else metric.similarity
         scores = compare(left, right).reshape(order.shape)
         for name, rows, values in zip(names.tolist(), order, scores, strict=True):
             yield Found(name, rows.tolist(), None if labels is None else labels[rows].tolist(), values.tolist())

@@ -32,6 +32,8 @@ def transform(
 
         mahala transform wine.csv --model wine.safetensors --components 2 --label maker --output plane.csv
     """
+    from mahala.metric import BilinearMetric
+
     check_output(output, ".npy", ".npz", ".csv", ".parquet")
     if label is not None and output.suffix.lower() == ".npy":
         raise ValueError("--label cannot be used with .npy, which holds rows only: write .npz, .csv or .parquet")
@@ -45,7 +47,7 @@ def transform(
     if as_json:
         print_json({"rows": rows.shape[0], "columns": rows.shape[1], "kind": metric.kind, "file": str(output)})
     else:
-        what = "queries" if metric.kind == "bilinear" else "rows"
+        what = "queries" if isinstance(metric, BilinearMetric) else "rows"
         typer.echo(f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns to {output}")
 
 

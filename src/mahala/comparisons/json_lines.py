@@ -1,4 +1,4 @@
-"""Lines of JSON, one comparison each: bytes in, checked Pairs and Triplets out."""
+"""Read comparisons from lines of JSON, one per line, as Pairs and Triplets of length 1."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs, Triplets
+from mahala.support.arrays import FloatArray, IntArray
 from mahala.support.validation import LARGEST_VALUE, is_sparse
 
 PAIR = ("x", "x2", "similar")
@@ -21,21 +21,21 @@ _ABBREVIATION = 40
 
 
 class LineError(ValueError):
-    """Nothing can be learned from a line: what was wrong with it and what would be right."""
+    """A line does not hold a comparison; the message says what is wrong and what would be right."""
 
 
 class _Point(NamedTuple):
-    values: NDArray[np.float64]
-    columns: NDArray[np.int64] | None  # in order, of a sparse point
+    values: FloatArray
+    columns: IntArray | None  # in order, of a sparse point
     width: int
 
 
 class LineReader:
-    """Reads pairs or triplets, which is what the keys say: PAIR or TRIPLET.
+    """Read pairs if `keys` is PAIR, or triplets if it is TRIPLET.
 
-    `widths` are the numbers of features of queries and items, None where they are not known: lists may then have any
-    length. A point may be a list, an object of features by number (or by name, where there are `names`), or the
-    number of a row of `items`.
+    `widths` are the numbers of features of queries and items; if they are None, lists may have any length. A point is
+    a list, an object of features by number (or by name, if there are `names`), or the number of a row of `items`. A
+    line must not have the keys `taken`.
 
     >>> comparison, others = LineReader(PAIR).read(b'{"x": [1, 2], "x2": [0, 1], "similar": true, "id": 7}')
     >>> comparison, comparison.similar, others
@@ -56,17 +56,17 @@ class LineReader:
         self.keys = keys
         self.widths = widths
         self.items: Any = None if items is None else _check_items(items)
-        self.taken = taken  # keys that a line must not have
+        self.taken = taken
         self._columns = {name: column for column, name in enumerate(names)}
-        # Where names look like numbers, numbers are names.
+        # If a name looks like a number, numbers are read as names.
         self._by_number = not any(name.isdecimal() for name in names)
 
     def read(self, line: bytes) -> tuple[Pairs | Triplets, dict[str, Any]]:
-        """The comparison, and what else the line holds; a LineError where it holds none."""
+        """Return the comparison and the other entries of a line; raise LineError if it does not hold a comparison."""
         try:
             return self._read(_decode(line))
         except RecursionError:
-            raise LineError("it has brackets in brackets, deeper than any comparison") from None
+            raise LineError("its brackets are nested too deeply for a comparison") from None
 
     def _read(self, given: dict[str, Any]) -> tuple[Pairs | Triplets, dict[str, Any]]:
         for key in self.keys:
@@ -74,15 +74,15 @@ class LineReader:
                 raise LineError(self._missing(key, given))
         for key in self.taken:
             if key in given:
-                raise LineError(f"{key} is what the answer has to say: give yours another name")
+                raise LineError(f"the key {key} is reserved for the answer: use another name")
         if self.keys == PAIR and not isinstance(given["similar"], bool):
             raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
         comparison = self._pair(given) if self.keys == PAIR else self._triplet(given)
         others = {key: value for key, value in given.items() if key not in self.keys}
         try:
-            json.dumps(others, allow_nan=False)  # Python reads 1e999 as an infinity, which cannot be passed on
+            json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express
         except ValueError:
-            raise LineError("every number must be finite, got one that is larger than a float can be") from None
+            raise LineError("every number must be finite, got one that is too large for a float") from None
         return comparison, others
 
     def _missing(self, key: str, given: dict[str, Any]) -> str:
@@ -107,7 +107,7 @@ class LineReader:
         return Triplets._build(_rows(query), _NUMBERS[0], _NUMBERS[0], _NUMBERS[1], items=_rows(positive, negative))
 
     def _point(self, value: Any, name: str, width: int | None) -> _Point:
-        # A type, not isinstance: true is an int to Python.
+        # Exact types: isinstance would accept true as an int.
         if type(value) is list:
             point = _Point(_numbers(value, range(len(value)), name), None, len(value))
         elif type(value) is dict:
@@ -115,7 +115,7 @@ class LineReader:
         elif type(value) is int and self.items is not None:
             point = self._item(value, name)
         else:
-            row = "a row number" if self.items is not None else "(with items) a row number"
+            row = "a row number" if self.items is not None else "(if items are given) a row number"
             raise LineError(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}")
         if point.width == 0 or width not in (None, point.width):
             raise LineError(f"{name} must have {width or 'at least 1'} numbers, got {point.width}")
@@ -126,7 +126,7 @@ class LineReader:
 
     def _sparse_point(self, value: dict[str, Any], name: str, width: int | None) -> _Point:
         if width is None:
-            raise LineError(f"{name} names its features, but not how many there are: give their number (n_features)")
+            raise LineError(f"{name} is an object, so the number of features must be known: give n_features")
         columns = np.array([self._column(key, name, width) for key in value], dtype=np.int64)
         values = _numbers(list(value.values()), list(value), name)
         order = np.argsort(columns)
@@ -141,7 +141,7 @@ class LineReader:
             return self._columns[key]
         if self._by_number and key.isascii() and key.isdecimal() and len(key) < 20 and int(key) < width:
             return int(key)
-        known = ["names that the model knows"] if self._columns else []
+        known = ["feature names of the model"] if self._columns else []
         known += [f"numbers from 0 to {width - 1}"] if self._by_number else []
         raise LineError(f"the features of {name} must be {' or '.join(known)}, got {_shown(key)}")
 
@@ -160,36 +160,36 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for at, key in enumerate(keys) if key in keys[:at])
-        raise LineError(f"the key {_shown(twice)} must not stand twice in one object")
+        raise LineError(f"the key {_shown(twice)} must not occur twice in one object")
     return result
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise LineError(f"{constant} is no JSON: every number must be finite")
+def _reject(constant: str) -> NoReturn:
+    raise LineError(f"{constant} is not JSON: every number must be finite")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_reject)
 
 
 def _decode(line: bytes) -> dict[str, Any]:
     try:
-        # Some editors begin a file with a mark of its encoding.
+        # Some editors begin a file with a byte order mark.
         given = _DECODER.decode(line.rstrip().decode("utf-8-sig"))
     except LineError:
         raise
     except json.JSONDecodeError as error:
-        raise LineError(f"no JSON: {error.msg} at character {error.pos + 1}; one object a line is right") from None
+        raise LineError(f"not JSON: {error.msg} at character {error.pos + 1}; a line must be one object") from None
     except UnicodeDecodeError as error:
-        raise LineError(f"no UTF-8: {error.reason} at byte {error.start + 1}") from None
+        raise LineError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from None
     except ValueError as error:  # an integer of thousands of digits
-        raise LineError(f"no number: {error}") from None
+        raise LineError(f"not a number: {error}") from None
     if not isinstance(given, dict):
         raise LineError(f"it must be an object {{...}}, got {_shown(given)}")
     return given
 
 
-def _numbers(values: list[Any], keys: Sequence[Any], name: str) -> NDArray[np.float64]:
-    # NumPy would take "1" and true for numbers.
+def _numbers(values: list[Any], keys: Sequence[Any], name: str) -> FloatArray:
+    # NumPy would convert "1" and true to numbers.
     if not set(map(type, values)) <= {int, float}:
         key, value = next((k, v) for k, v in zip(keys, values, strict=True) if type(v) not in (int, float))
         raise LineError(f"{name}[{_shown(key)}] must be a number, got {_shown(value)}")
@@ -208,7 +208,7 @@ def _check_widths(points: dict[str, _Point]) -> None:
 
 
 def _rows(*points: _Point) -> Any:
-    """The points as rows: CSR where all of them are sparse."""
+    """The points as rows: CSR if all of them are sparse."""
     width = points[0].width
     columns = [point.columns for point in points if point.columns is not None]
     if len(columns) == len(points):

@@ -1,36 +1,34 @@
-"""Class labels as a source of comparisons: which rows to compare, drawn at random."""
+"""Draw pairs and triplets of rows at random from class labels."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-Rows = NDArray[np.intp]
-Seed = int | np.random.RandomState | np.random.Generator | None
+from mahala.support.arrays import BoolArray, IndexArray
+from mahala.support.params import Seed, between, is_count
 
 
 def draw_pairs(
-    codes: Rows,
+    codes: IndexArray,
     n: int | Literal["auto"],
     balance: float | None,
     random_state: Seed,
     *,
     name: str = "n",
     at_most: bool = False,
-) -> tuple[Rows, Rows, NDArray[np.bool_]]:
-    """Distinct pairs of rows in random order, left < right, and whether they are of one class.
+) -> tuple[IndexArray, IndexArray, BoolArray]:
+    """Return distinct pairs of rows in random order, left < right, and whether the two are of one class.
 
-    `name` is what the caller calls n; with `at_most` fewer pairs than n are fine where there are no more.
+    `name` is the caller's name for n; with `at_most`, n is cut down to the number of pairs available.
     """
     order, _, own_stop = _sort_by_class(codes)
     balance = _check_balance(balance)
-    # Each row is paired with rows that follow it when they are sorted by class: those of its own class come first,
-    # those of later classes after them. So its partners of a kind are a range of positions.
+    # Each row is paired with rows that follow it when they are sorted by class: those of its own class first, then
+    # those of later classes. So its partners of each kind are a range of positions.
     following, end = np.arange(1, len(order) + 1), np.full(len(order), len(order))
     if balance is None:
         kinds = {"pairs": (following, end)}
@@ -45,8 +43,10 @@ def draw_pairs(
     return np.minimum(i, j), np.maximum(i, j), codes[i] == codes[j]
 
 
-def draw_triplets(codes: Rows, n: int, random_state: Seed, *, name: str = "n") -> tuple[Rows, Rows, Rows]:
-    """Anchors whose class has company, another row of that class, and a row of another class."""
+def draw_triplets(
+    codes: IndexArray, n: int, random_state: Seed, *, name: str = "n"
+) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """Return anchors whose class has other rows, another row of that class, and a row of another class."""
     order, start, stop = _sort_by_class(codes)
     n = _check_n(n, "a positive integer", name)
     size = stop - start
@@ -57,7 +57,7 @@ def draw_triplets(codes: Rows, n: int, random_state: Seed, *, name: str = "n") -
         raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
     rng = check_seed(random_state)
     anchor = eligible[rng.randint(len(eligible), size=n, dtype=np.intp)]
-    # A draw from what is left when one row, or one class, is taken out: step over the gap.
+    # A draw from the rows without one row, or one class: step over the gap.
     positive = start[anchor] + rng.randint(size[anchor] - 1, dtype=np.intp)
     positive += positive >= anchor
     negative = rng.randint(len(order) - size[anchor], dtype=np.intp)
@@ -65,15 +65,15 @@ def draw_triplets(codes: Rows, n: int, random_state: Seed, *, name: str = "n") -
     return order[anchor], order[positive], order[negative]
 
 
-def _sort_by_class(codes: Rows) -> tuple[Rows, Rows, Rows]:
-    """The rows sorted by class, and for each of them where its class starts and ends."""
+def _sort_by_class(codes: IndexArray) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """The rows sorted by class, and for each of them the positions at which its class starts and ends."""
     size = np.bincount(codes)
     stop = np.cumsum(size)
     return np.argsort(codes, kind="stable"), np.repeat(stop - size, size), np.repeat(stop, size)
 
 
 def _check_n(n: Any, right: str, name: str = "n") -> int:
-    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+    if not is_count(n):
         raise ValueError(f"{name} must be {right}, got {n!r}")
     return int(n)
 
@@ -81,7 +81,7 @@ def _check_n(n: Any, right: str, name: str = "n") -> int:
 def _check_balance(balance: Any) -> float | None:
     if balance is None:
         return None
-    if not isinstance(balance, Real) or isinstance(balance, bool) or not 0 <= float(balance) <= 1:
+    if not between(0.0, 1.0)(balance):
         raise ValueError(f"balance must be None or the share of similar pairs, from 0 to 1, got {balance!r}")
     return float(balance)
 
@@ -94,7 +94,7 @@ def _count_pairs(
     name: str,
     at_most: bool,
 ) -> dict[str, int]:
-    """How many pairs of each kind to draw."""
+    """The number of pairs of each kind to draw."""
 
     def split(n: int) -> dict[str, int]:
         counts = [n] if balance is None else [round(n * balance), n - round(n * balance)]
@@ -116,11 +116,12 @@ def _count_pairs(
             raise ValueError(f"{name}={n!r}{share} asks for {count} {kind}, but only {available[kind]} are available")
     if not at_most:
         return split(target)
-    # The counts grow with n, so bisection finds the largest n that there are enough pairs for.
+    # The counts grow with n, so bisection finds the largest n for which there are enough pairs.
     return split(bisect_right(range(target + 1), False, key=too_many) - 1)
 
 
 def check_seed(random_state: Seed) -> np.random.RandomState:
+    """Return the generator for a seed; raise a ValueError if it is not one."""
     if isinstance(random_state, np.random.Generator):
         return np.random.RandomState(random_state.bit_generator)
     try:
@@ -132,9 +133,7 @@ def check_seed(random_state: Seed) -> np.random.RandomState:
     return checked
 
 
-def _draw_positions(
-    first: NDArray[np.intp], stop: NDArray[np.intp], n: int, rng: np.random.RandomState
-) -> NDArray[np.intp]:
+def _draw_positions(first: IndexArray, stop: IndexArray, n: int, rng: np.random.RandomState) -> IndexArray:
     """Draw n distinct pairs (i, j) with first[i] <= j < stop[i], in any order; the shape is (2, n)."""
     ends = np.cumsum(stop - first)
     number = _draw_distinct(int(ends[-1]), n, rng)
@@ -142,13 +141,13 @@ def _draw_positions(
     return np.stack([i, stop[i] - (ends[i] - number)])
 
 
-def _draw_distinct(population: int, n: int, rng: np.random.RandomState) -> NDArray[np.intp]:
-    """Draw n distinct numbers below population, in any order, in memory that grows with n alone."""
+def _draw_distinct(population: int, n: int, rng: np.random.RandomState) -> IndexArray:
+    """Draw n distinct numbers below population, in any order, in memory proportional to n."""
     if 3 * n >= population:
         return rng.permutation(population)[:n]
-    # The first n different numbers of a uniform stream are a uniform draw without replacement.
+    # The first n distinct numbers of a uniform stream are a uniform draw without replacement.
     drawn = np.empty(0, dtype=np.intp)
     while len(drawn) < n:
         drawn = np.sort(np.append(drawn, rng.randint(population, size=n - len(drawn), dtype=np.intp)))
-        drawn = drawn[np.append(True, drawn[1:] > drawn[:-1])]  # np.unique hashes, at ten times the cost
+        drawn = drawn[np.append(True, drawn[1:] > drawn[:-1])]  # np.unique hashes, which takes ten times as long
     return drawn

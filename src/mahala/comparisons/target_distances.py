@@ -1,26 +1,26 @@
-"""The distances at which similar and dissimilar pairs are to be: given, or taken from the pairs."""
+"""Target distances of similar and dissimilar pairs: given, or estimated from the pairs."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs
+from mahala.support.arrays import FloatArray
 from mahala.support.params import is_number
 from mahala.support.rows import row_blocks
 
 Target = float | Literal["auto"]
 
-# What "auto" takes as targets: these percentiles of the squared distances.
+# The targets of "auto": these percentiles of the squared distances.
 PERCENTILES = (5.0, 95.0)
-# Where these are the same, or nearly, the targets are this far apart.
+# If the two are equal, or nearly so, the ratio of the targets.
 RATIO = 3.0
 
 
 def check_targets(similar_target: Any, dissimilar_target: Any) -> None:
-    """Refuses targets that are neither "auto" nor positive numbers, the first below the second."""
+    """Raise a ValueError unless each target is "auto" or a positive number, the first below the second."""
     for name, value in (("similar_target", similar_target), ("dissimilar_target", dissimilar_target)):
         auto = isinstance(value, str) and value == "auto"
         if not auto and not (is_number(value) and 0.0 < value < np.inf):
@@ -30,10 +30,8 @@ def check_targets(similar_target: Any, dissimilar_target: Any) -> None:
         raise ValueError(f"similar_target must be below dissimilar_target, got {low!r} and {high!r}")
 
 
-def targets_for(
-    distances: NDArray[np.float64], similar_target: Target, dissimilar_target: Target
-) -> tuple[float, float]:
-    """The targets given, and for "auto" what the squared distances of the pairs suggest."""
+def targets_for(distances: FloatArray, similar_target: Target, dissimilar_target: Target) -> tuple[float, float]:
+    """Return the targets; "auto" is estimated from the squared distances of the pairs."""
     low, high = similar_target, dissimilar_target
     guess = _percentiles(distances)
     if isinstance(low, str):
@@ -43,8 +41,8 @@ def targets_for(
     return float(low), float(high)
 
 
-def squared_distances(pairs: Pairs) -> NDArray[np.float64]:
-    """Squared Euclidean distances of the pairs, some at a time."""
+def squared_distances(pairs: Pairs) -> FloatArray:
+    """Return the squared Euclidean distance of each pair, computed in blocks."""
     result = np.empty(len(pairs))
     for block in row_blocks(len(pairs), pairs.n_features):
         V = pairs[block].differences()
@@ -52,8 +50,8 @@ def squared_distances(pairs: Pairs) -> NDArray[np.float64]:
     return result
 
 
-def _percentiles(distances: NDArray[np.float64]) -> tuple[float, float]:
-    """Two percentiles of the squared distances that are not zero, moved apart where they are the same."""
+def _percentiles(distances: FloatArray) -> tuple[float, float]:
+    """Two percentiles of the squared distances that are not zero, moved apart if they are equal."""
     distances = distances[distances > 0.0]
     if not distances.size:
         return 0.5, 0.5 * RATIO

@@ -29,7 +29,7 @@ from mahala.evaluation.knn import DEFAULT_NEIGHBORS, misclassified
 from mahala.evaluation.leaderboard import EUCLIDEAN, EUCLIDEAN_SCALED, Entry, Leaderboard
 from mahala.evaluation.statistics import holm
 from mahala.learner import Learner
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.online.passive_aggressive import PA
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import check_count, check_labels, check_rows, class_codes
@@ -175,7 +175,7 @@ def compare(
 
 def refit(
     X: Any, y: Any, learner: Learner | None, scaling: Scaling = "standard", feature_names: Sequence[str] | None = None
-) -> Metric:
+) -> MahalanobisMetric:
     """Fit a learner to scaled features and return its metric, which scales raw features itself.
 
     If `learner` is None, return the Euclidean distance of the scaled features. The learner itself is not changed.
@@ -196,19 +196,19 @@ def refit(
     return replace(_fitted(X, class_codes(y, X.shape[0]), learner, scaling), feature_names=names)
 
 
-def _fitted(X: Any, codes: IndexArray, learner: Learner | None, scaling: Scaling) -> Metric:
+def _fitted(X: Any, codes: IndexArray, learner: Learner | None, scaling: Scaling) -> MahalanobisMetric:
     """Do the work of `refit`, on valid rows and the codes of their classes."""
     scales = feature_scales(X, scaling)
     if learner is None:
-        metric = replace(Metric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
+        metric = replace(MahalanobisMetric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
     else:
         metric = clone(learner).fit(divided(X, scales), codes).metric_
-        if metric.kind == "bilinear":
+        if not isinstance(metric, MahalanobisMetric):
             raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which has no distances")
     return metric if scaling == "none" else replace(metric, scales=scales)
 
 
-def held_out(X: Any, y: Any, learner: Learner | None, leaderboard: Leaderboard) -> tuple[Metric, BoolArray]:
+def held_out(X: Any, y: Any, learner: Learner | None, leaderboard: Leaderboard) -> tuple[MahalanobisMetric, BoolArray]:
     """Return the learner's metric from the first training part, and a mask of the `leaderboard.rows` held out."""
     X, y = check_rows(X)[leaderboard.rows], np.asarray(y)[leaderboard.rows]
     codes = class_codes(y, len(y))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.neighbors import nearest, vote
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import check_counts, check_labels, check_rows
 
@@ -61,7 +61,7 @@ def knn_error(
 
     Parameters
     ----------
-    metric : a positive semi-definite Mahalanobis :class:`~mahala.Metric`, or None for the Euclidean distance
+    metric : a positive semi-definite :class:`~mahala.MahalanobisMetric`, or None for the Euclidean distance
     X_train, y_train : rows (dense or CSR) and their labels, numbers or strings
     X_test, y_test : rows to classify and their labels. If omitted, each training row is classified by the others
         (leave-one-out). A label that does not occur in ``y_train`` always counts as an error.
@@ -133,7 +133,7 @@ def _embed(metric: Metric | None, X: Any) -> Any:
         return X
     if not isinstance(metric, Metric):
         raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; pass the learner's metric_")
-    if metric.kind == "bilinear":
+    if not isinstance(metric, MahalanobisMetric):
         raise ValueError(
             "metric must be a Mahalanobis metric, got a bilinear similarity, which has no distances; "
             "learn a Mahalanobis metric for nearest-neighbour classification"

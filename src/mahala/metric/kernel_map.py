@@ -1,4 +1,4 @@
-"""Coordinates of points in the span of kernel landmarks: what lets a linear learner work under a kernel."""
+"""Coordinates of points in the span of kernel landmarks, with which a linear learner works under a kernel."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.preprocessing import normalize
 
+from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, array_value, header_value
+from mahala.support.rows import slices
 from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, is_sparse
 
-FloatArray = NDArray[np.float64]
 Kernel = str | Callable[[Any, Any], Any]
 
-# The named kernels and the parameters that each takes.
+# The named kernels and their parameters.
 KERNELS: dict[str, tuple[str, ...]] = {
     "linear": (),
     "rbf": ("gamma",),
@@ -31,14 +32,14 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "precomputed": (),
 }
 
-_BLOCK = 256
-# Points are taken in their order, but those far from the span before those close to it. Were close points taken
-# as they come, a smooth kernel on points along a curve would write the far end of it in landmarks that crowd at
-# its beginning, and rounding would grow beyond every bound.
+_BLOCK = 256  # points
+# Points are taken in their order, but those far from the span before those close to it. Otherwise a smooth kernel on
+# points along a curve would express the far end of the curve in landmarks crowded at its beginning, and rounding errors
+# would grow without bound.
 _GRADES = (1e-3, 1e-6, 0.0)
-# A landmark counts as a little longer than it is, by this share of what makes a landmark. Without it a smooth kernel on
-# points that come in order, each written in the crowd before it, would need coefficients that grow beyond every bound,
-# and rounding with them; with it such points become landmarks themselves.
+# The squared length of a landmark is increased by this share of the distance that makes a point a landmark. Without it,
+# a smooth kernel on points in order, each expressed in the crowd before it, would need coefficients that grow without
+# bound, and so would rounding errors; with it such points become landmarks themselves.
 _RIDGE = 1e-3
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -46,16 +47,14 @@ _TINY = float(np.finfo(np.float64).tiny)
 class KernelMap:
     """Coordinates `z` with `z(x)ᵀ z(y) = ⟨φ(x) - φ(x0), φ(y) - φ(x0)⟩` for the points it has grown over.
 
-    φ is the kernel's feature map and x0 the first point: learners see differences of points only, and relative to
-    one of the points no digits are lost to an offset that all of them share. Landmarks are the points that lay
-    outside the span of those before them; L is the lower Cholesky factor of the matrix of their inner products,
-    and `z(x) = L⁻¹ ⟨φ(landmarks) - φ(x0), φ(x) - φ(x0)⟩`. Growing only appends coordinates: those of earlier
-    points stay as they are, with zeros behind. For a point that is new to the map, z is its projection on the
-    span.
+    φ is the kernel's feature map and x0 the first point: learners use only differences of points, and relative to
+    one of the points no digits are lost to a shared offset. Landmarks are the points that lay outside the span of
+    those before them; L is the lower Cholesky factor of the matrix of their inner products, and
+    `z(x) = L⁻¹ ⟨φ(landmarks) - φ(x0), φ(x) - φ(x0)⟩`. Growing only appends coordinates: those of earlier points do not
+    change, and are followed by zeros. For a point that is new to the map, z is its projection on the span.
 
-    `kernel` is "linear", "rbf", "poly" or "cosine" with `params` such as gamma (None: 1 / number of
-    features), or "precomputed", or a function that takes two blocks of rows and returns the matrix of their
-    kernel values.
+    `kernel` is "linear", "rbf", "poly" or "cosine" with `params` such as gamma (None: 1 / number of features), or
+    "precomputed", or a function that takes two blocks of rows and returns the matrix of their kernel values.
 
     >>> points = KernelMap("linear")
     >>> points.grow([[1.0, 1.0], [3.0, 1.0], [5.0, 1.0], [1.0, 4.0]])
@@ -69,8 +68,8 @@ class KernelMap:
         self.kernel = kernel
         self.params = _check_params(kernel, params)
         self.n_features_in: int | None = None
-        # Arrays are replaced when the map grows, never written to: a frozen map shares them.
-        self._anchors: Any = None  # x0 and the landmarks: rows, or column numbers where the kernel is precomputed
+        # Arrays are replaced when the map grows, never written to, because a frozen map shares them.
+        self._anchors: Any = None  # x0 and the landmarks: rows, or column numbers if the kernel is precomputed
         self._with_origin: FloatArray = np.zeros(0)  # the values of `_values` of the anchors with x0
         self._factor: FloatArray = np.zeros((0, 0))
         self._frozen = False
@@ -81,48 +80,49 @@ class KernelMap:
         return len(self._factor)
 
     def grow(self, X: Any, rows: ArrayLike | None = None) -> None:
-        """Make landmarks of those points of X (of its `rows`, where given) that lie outside the span so far.
+        """Add as landmarks the points of X (or of its `rows`, if given) that lie outside the span so far.
 
-        The first point ever is the origin. For a precomputed kernel X is the square kernel matrix of all the
-        points, the same in every call. A call that fails leaves the map as it was.
+        The very first point is the origin. For a precomputed kernel X is the square kernel matrix of all points, the
+        same in every call. A call that fails leaves the map unchanged.
         """
         if self._frozen:
-            raise ValueError("this kernel map is frozen: only the map that it was taken from can grow")
+            raise ValueError("this kernel map is frozen: only the map that it was copied from can grow")
         if is_sparse(X):
             X = X.tocsr()
         elif not (isinstance(X, np.ndarray) and X.ndim == 2):
             X = check_rows(X)
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
-            raise ValueError(f"X must be the square kernel matrix where kernel='precomputed', got shape {X.shape}")
+            raise ValueError(f"X must be the square kernel matrix if kernel='precomputed', got shape {X.shape}")
         numbers = np.arange(X.shape[0]) if rows is None else check_indices(rows, X.shape[0], "rows")
         before = self.__dict__.copy()
         try:
             if self._anchors is None and len(numbers):
-                self._set_origin(self._points(X[numbers[:1]]), numbers[:1])
+                self._set_origin(self._points(check_rows(X[numbers[:1]])), numbers[:1])
             for grade in _GRADES:
-                blocks = [numbers[start : start + _BLOCK] for start in range(0, len(numbers), _BLOCK)]
-                left = [self._grow_block(self._points(X[block]), block, grade) for block in blocks]
+                blocks = [numbers[block] for block in slices(len(numbers), _BLOCK)]
+                left = [self._grow_block(self._points(check_rows(X[block])), block, grade) for block in blocks]
                 numbers = np.concatenate([numbers[:0], *left])
         except BaseException:
             self.__dict__.update(before)
             raise
 
-    def coordinates(self, X: Any) -> FloatArray:
-        """The coordinates of each row of X.
+    def coordinates(self, X: Any, *, check_input: bool = True) -> FloatArray:
+        """Return the coordinates of each row of X.
 
-        For a precomputed kernel a row holds the point's kernel values with all the points learned on.
+        For a precomputed kernel a row holds the point's kernel values with all training points. `check_input=False` is
+        for rows that are known to be valid.
         """
         if self._anchors is None:
             raise ValueError("this kernel map is empty: call grow first")
-        X = check_rows(X)
+        if check_input:
+            X = check_rows(X)
         result = np.empty((X.shape[0], self.dimension))
-        for start in range(0, X.shape[0], _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for block in slices(X.shape[0], _BLOCK):
             result[block] = self._project(self._values(self._points(X[block]), self._anchors))
         return result
 
     def freeze(self) -> KernelMap:
-        """An independent map that never changes; the map itself where it is frozen already."""
+        """Return an independent map that never changes; the map itself if it is frozen already."""
         if self._frozen:
             return self
         result = copy.copy(self)
@@ -130,7 +130,7 @@ class KernelMap:
         return result
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-        """The map as a header and arrays for a model file."""
+        """Return the map as a header and arrays for a model file."""
         if not isinstance(self.kernel, str):
             raise ValueError(
                 f"kernel is a function, which a model file cannot hold: use one of the named {list(KERNELS)}"
@@ -153,7 +153,7 @@ class KernelMap:
 
     @classmethod
     def from_arrays(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> KernelMap:
-        """The map that `to_arrays` took apart; a ModelFileError where the parts do not fit together."""
+        """Return the map from what `to_arrays` returned; raise ModelFileError if the parts do not fit together."""
         try:
             result = cls(header_value(header, "kernel", str), header_value(header, "params", dict))
         except (TypeError, ValueError) as error:
@@ -173,25 +173,24 @@ class KernelMap:
             result._set(anchors, with_origin, factor)
             result.n_features_in = n_features
         elif m:
-            raise ModelFileError("header entry 'n_features_in' should be int, as there are landmarks, found None")
+            raise ModelFileError("header entry 'n_features_in' should be int if there are landmarks, found None")
         return result
 
     def _points(self, X: Any) -> Any:
-        """Rows as float64, so that the kernel loses no digits, and dense or CSR as the anchors are."""
-        X = check_rows(X)
+        """Valid rows as float64, so that the kernel loses no digits, and dense or CSR as the anchors are."""
         if X.shape[1] != (self.n_features_in or X.shape[1]):
-            raise ValueError(f"X has {X.shape[1]} features, but this kernel map is of points of {self.n_features_in}")
+            raise ValueError(f"X has {X.shape[1]} features, but this kernel map maps points of {self.n_features_in}")
         if self.kernel == "precomputed":
-            return X.toarray() if is_sparse(X) else X  # its dtype tells how precise the kernel values are
+            return X.toarray() if is_sparse(X) else X  # its dtype tells the precision of the kernel values
         if is_sparse(X if self._anchors is None else self._anchors):
             return sp.csr_array(X, dtype=np.float64)
         return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
 
     def _values(self, points: Any, others: Any) -> NDArray[Any]:
-        """The kernel values of points (rows) with others (columns; their numbers where precomputed).
+        """The kernel values of points (rows) with others (columns; their numbers if precomputed).
 
         Those of "linear", "cosine" and "rbf" are relative to x0 from the start, which saves the digits that
-        subtracting afterwards would lose; for them what is subtracted afterwards is zero.
+        subtracting later would lose; what is subtracted later is zero for them.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             if self.kernel == "precomputed":
@@ -230,13 +229,13 @@ class KernelMap:
         z: FloatArray = solve_triangular(self._factor, relative.T, lower=True, check_finite=False)
         return z.T
 
-    def _set_origin(self, point: Any, number: NDArray[np.intp]) -> None:
+    def _set_origin(self, point: Any, number: IndexArray) -> None:
         self._anchors = number.copy() if self.kernel == "precomputed" else point
         value = self._values(point, self._anchors).astype(np.float64)
         self._set(self._anchors, value[0], self._factor)
         self.n_features_in = point.shape[1]
 
-    def _grow_block(self, points: Any, numbers: NDArray[np.intp], grade: float) -> NDArray[np.intp]:
+    def _grow_block(self, points: Any, numbers: IndexArray, grade: float) -> IndexArray:
         """Take the points farther outside than `grade`, and return the numbers of those less far outside."""
         candidates: Any = numbers if self.kernel == "precomputed" else points
         values = self._values(points, candidates)
@@ -254,10 +253,10 @@ class KernelMap:
             raise ValueError("kernel must be symmetric, k(x, y) = k(y, x)")
         gram = values - with_origin[:, None] - (with_origin - self._with_origin[0])
         norms = np.maximum(gram.diagonal(), 0.0)
-        # Their rounding is relative to what the kernel values were before x0 was subtracted.
+        # Their rounding error is relative to the kernel values before x0 was subtracted.
         sizes = np.abs(values.diagonal()) + 2 * np.abs(with_origin) + abs(self._with_origin[0])
         if self.kernel == "cosine":
-            sizes = np.sqrt(norms)  # x0 was subtracted from x, which is of length 1 and rounded to that
+            sizes = np.sqrt(norms)  # x0 was subtracted from x, which has length 1 and is rounded relative to that
         enough = np.maximum(_landmark_distance(norms, eps * sizes), _TINY)
 
         z = self._project(anchored)
@@ -275,8 +274,8 @@ class KernelMap:
         scale = max(float(sizes.max()), float(np.square(self._factor).sum(axis=1).max(initial=0.0)))
         if (residual < -(eps ** (1 / 6)) * scale).any():
             raise ValueError(
-                "kernel must be positive semi-definite, but its values between these points are no inner products; "
-                "if it is, then rounding has piled up: grow over more points at once, or over shuffled points"
+                "kernel must be positive semi-definite, but its values between these points are not inner products; "
+                "if it is, rounding errors have accumulated: grow over more points at once, or over shuffled points"
             )
         if chosen:
             m = self.dimension
@@ -288,7 +287,7 @@ class KernelMap:
             anchors = stack([self._anchors, candidates[chosen]])
             self._set(anchors, np.concatenate([self._with_origin, with_origin[chosen]]), factor)
         residual[chosen] = 0.0
-        left: NDArray[np.intp] = numbers[residual > enough]
+        left: IndexArray = numbers[residual > enough]
         return left
 
     def _set(self, anchors: Any, with_origin: FloatArray, factor: FloatArray) -> None:
@@ -330,17 +329,17 @@ def _squares(rows: Any) -> FloatArray:
 
 
 def _precision(dtype: np.dtype[Any]) -> float:
-    """The rounding of kernel values of this dtype."""
+    """The relative rounding error of kernel values of this dtype."""
     return float(max(np.finfo(dtype if dtype.kind == "f" else np.float64).eps, np.finfo(np.float64).eps))
 
 
 def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
-    """The squared distance from the span from which on a point becomes a landmark.
+    """The squared distance from the span above which a point becomes a landmark.
 
-    In units of its squared norm: a point at distance T that is left out has coordinates wrong by up to √T. One that
-    is taken in lets other points be written in landmarks that close together, which makes of the rounding ε of
-    kernel values an error of ε / T. T = ε^⅔ balances the two: 3.7e-11 for float64. What is no larger than some
-    roundings is no distance at all.
+    In units of its squared norm: a point at distance T that is left out has coordinates wrong by up to √T. If it is
+    taken, other points are expressed in landmarks that close together, which turns the rounding error ε of kernel
+    values into an error of ε / T. T = ε^⅔ balances the two: 3.7e-11 for float64. Distances of a few rounding errors
+    count as zero.
     """
     result: FloatArray = np.maximum(np.cbrt(rounding) ** 2 * np.cbrt(norms), 64 * rounding)
     return result

@@ -1,9 +1,10 @@
-"""The matrix M of a metric, dense or CSR: what it may be, its arrays in a file, and products of rows with it."""
+"""The matrix M of a metric, dense or CSR: its checks, its arrays in a file, and products of rows with it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,68 +12,98 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mahala.compiled.products import multiply
-from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.params import is_count
+from mahala.support.rows import row_blocks
 from mahala.support.validation import LARGEST_VALUE, is_sparse
 
-FloatArray = NDArray[np.float64]
-Matrix = FloatArray | Any  # Any is a csr_array, which mypy would have every user of a dense M tell apart
+Matrix = FloatArray | Any  # Any is a csr_array: mypy would require every user of a dense M to rule it out
+# Directions as columns, their values from the largest down, and the directions of items; all read-only.
+Decomposition = tuple[FloatArray, FloatArray, FloatArray]
 
-# Between points as large as are accepted, distances under a larger matrix overflow.
+# Distances between the largest points accepted overflow under a larger matrix.
 LARGEST_ENTRY = 1e300 / LARGEST_VALUE**2
-# The most memory of one block of products or of scores.
+# Bytes of one block of products or of scores.
 BLOCK_BYTES = 16 * 2**20
 
 
-def check_matrix(matrix: Any, kind: str, dimension: int | None) -> Matrix:
-    """A read-only M: float64 and dense, or canonical CSR where it is sparse and bilinear.
+def check_symmetric(matrix: Any, n_coordinates: int | None) -> FloatArray:
+    """Return a symmetric M as a read-only dense float64 array.
 
-    `dimension` is the number of kernel coordinates on which it acts, None without a kernel.
+    `n_coordinates` is the number of kernel coordinates on which it acts, None without a kernel.
     """
-    sparse = is_sparse(matrix) and kind == "bilinear"
+    raw = _real(matrix)
+    if raw.ndim != 2 or raw.shape[0] != raw.shape[1]:
+        raise ValueError(f"matrix must be square, got shape {raw.shape}")
+    if n_coordinates is None:
+        _check_not_empty(raw)
+    elif raw.shape[0] != n_coordinates:
+        raise ValueError(
+            f"matrix must have a row for each of the {n_coordinates} coordinates of kernel_map, got shape {raw.shape}"
+        )
+    array = np.array(raw.toarray() if is_sparse(raw) else raw, dtype=np.float64, order="C")
+    largest = _check_entries(array)
+    if not np.array_equal(array, array.T):
+        asymmetry = np.abs(array - array.T).max()
+        if asymmetry > 1e-8 * largest:
+            raise ValueError(
+                f"matrix must be symmetric, but M - Mᵀ is as large as {asymmetry:.3g}; pass (M + M.T) / 2, "
+                "or use BilinearMetric"
+            )
+        array = (array + array.T) / 2
+    return read_only(array)
+
+
+def check_matrix(matrix: Any) -> Matrix:
+    """Return a read-only M: a dense float64 array, or canonical CSR if it is sparse."""
+    raw = _real(matrix)
+    if raw.ndim != 2:
+        raise ValueError(f"matrix must be 2-D, got shape {raw.shape}")
+    _check_not_empty(raw)
+    if is_sparse(raw):
+        csr = _canonical(raw)
+        _check_entries(csr.data)
+        _freeze(csr, raw)
+        return csr
+    array = np.array(raw, dtype=np.float64, order="C")
+    _check_entries(array)
+    return read_only(array)
+
+
+def read_only(array: FloatArray) -> FloatArray:
+    """Make an array read-only and return it."""
+    array.flags.writeable = False
+    return array
+
+
+def _real(matrix: Any) -> Any:
     raw: Any = matrix if is_sparse(matrix) else np.asarray(matrix)
     if raw.dtype.kind not in "fiub":
         raise TypeError(f"matrix must hold real numbers, got dtype {raw.dtype}")
-    if raw.ndim != 2 or (kind == "mahalanobis" and raw.shape[0] != raw.shape[1]):
-        shape = "square" if kind == "mahalanobis" else "2-D"
-        raise ValueError(f"matrix must be {shape} where kind={kind!r}, got shape {raw.shape}")
-    if dimension is None and 0 in raw.shape:
-        raise ValueError(f"matrix must have at least one row and one column, got shape {raw.shape}")
-    if dimension is not None and raw.shape[0] != dimension:
-        raise ValueError(
-            f"matrix must have a row for each of the {dimension} coordinates of kernel_map, got shape {raw.shape}"
-        )
-    array: Any
-    if sparse:
-        array = _canonical(raw)
-    else:
-        array = np.array(raw.toarray() if is_sparse(raw) else raw, dtype=np.float64, order="C")
-    values = array.data if sparse else array
+    return raw
+
+
+def _check_not_empty(matrix: Any) -> None:
+    if 0 in matrix.shape:
+        raise ValueError(f"matrix must have at least one row and one column, got shape {matrix.shape}")
+
+
+def _check_entries(values: RealArray) -> float:
+    """Return the largest magnitude; raise a ValueError if it is not finite, or so large that distances overflow."""
     largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
     if not math.isfinite(largest):
         raise ValueError("matrix must be finite, got NaN or infinity")
     if largest > LARGEST_ENTRY:
         raise ValueError(f"matrix must have entries up to {LARGEST_ENTRY:g}, got {largest:.3g}: distances overflow")
-    if kind == "mahalanobis" and not np.array_equal(array, array.T):
-        asymmetry = np.abs(array - array.T).max()
-        if asymmetry > 1e-8 * largest:
-            raise ValueError(
-                f"matrix must be symmetric where kind='mahalanobis', but M - Mᵀ is as large as {asymmetry:.3g}; "
-                "pass (M + M.T) / 2, or kind='bilinear'"
-            )
-        array = (array + array.T) / 2
-    if sparse:
-        _freeze(array, raw)
-    else:
-        array.flags.writeable = False
-    return array
+    return largest
 
 
 def _canonical(matrix: Any) -> Any:
-    """CSR with sorted indices, no duplicates and no zeros, in float32 or float64; shares memory where it can."""
+    """CSR with sorted indices, no duplicates and no zeros, in float32 or float64; shares memory if possible."""
     try:
         csr: Any = sp.csr_array(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
-        csr.check_format(full_check=True)  # what is compiled trusts the indices
+        csr.check_format(full_check=True)  # compiled code does not check the indices
     except ValueError as error:
         raise ValueError(f"matrix must be a valid sparse matrix: {error}") from error
     if not csr.has_canonical_format or np.count_nonzero(csr.data) < csr.nnz:
@@ -83,7 +114,7 @@ def _canonical(matrix: Any) -> Any:
 
 
 def _freeze(csr: Any, given: Any) -> None:
-    """Make the arrays read-only, and those given with which they share memory: a metric never changes."""
+    """Make the arrays read-only, including the given ones that share their memory: a metric never changes."""
     for name in ("data", "indices", "indptr"):
         own, other = getattr(csr, name), getattr(given, name, None)
         own.flags.writeable = False
@@ -91,13 +122,19 @@ def _freeze(csr: Any, given: Any) -> None:
             other.flags.writeable = False
 
 
-def csr_arrays(matrix: Any) -> dict[str, NDArray[Any]]:
-    """A CSR matrix as the arrays of a model file."""
-    return {"matrix.data": matrix.data, "matrix.indices": matrix.indices, "matrix.indptr": matrix.indptr}
+def to_arrays(matrix: Any) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    """Return M as header entries and arrays for a model file."""
+    if not is_sparse(matrix):
+        return {}, {"matrix": matrix}
+    arrays = {"matrix.data": matrix.data, "matrix.indices": matrix.indices, "matrix.indptr": matrix.indptr}
+    return {"shape": list(matrix.shape)}, arrays
 
 
-def csr_from_arrays(arrays: Mapping[str, NDArray[Any]], shape: list[Any]) -> Any:
-    """The matrix that `csr_arrays` took apart; a ModelFileError where the parts do not fit together."""
+def from_arrays(header: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]) -> Matrix:
+    """Return the matrix from what `to_arrays` returned; raise ModelFileError if the parts do not fit together."""
+    if "matrix.indptr" not in arrays:
+        return array_value(arrays, "matrix", np.float64, (None, None))
+    shape = header_value(header, "shape", list)
     if len(shape) != 2 or not all(is_count(n) and n <= np.iinfo(np.int64).max for n in shape):
         raise ModelFileError(f"header entry 'shape' should be two lengths of at least 1, found {str(shape)[:40]}")
     types = {key: array.dtype for key, array in arrays.items()}
@@ -118,31 +155,93 @@ def csr_from_arrays(arrays: Mapping[str, NDArray[Any]], shape: list[Any]) -> Any
     return matrix
 
 
-def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Slices of rows, so many at a time that float64 rows of this width stay within BLOCK_BYTES."""
-    step = max(1, BLOCK_BYTES // (8 * max(width, 1)))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
+def eigenvectors(matrix: FloatArray) -> Decomposition:
+    """Decompose a symmetric M; its eigenvectors stand for both sides."""
+    ascending, vectors = _converged(np.linalg.eigh, matrix)
+    return _oriented(vectors[:, ::-1], ascending[::-1], vectors[:, ::-1])
+
+
+def singular_vectors(matrix: FloatArray) -> Decomposition:
+    """Decompose any dense M."""
+    left, values, rows = _converged(partial(np.linalg.svd, full_matrices=False), matrix)
+    return _oriented(left, values, rows.T)
+
+
+def _converged(function: Any, matrix: FloatArray) -> Any:
+    try:
+        return function(matrix)
+    except np.linalg.LinAlgError as error:
+        raise ValueError("the decomposition of matrix does not converge: rescale the features") from error
+
+
+def _oriented(left: FloatArray, values: FloatArray, right: FloatArray) -> Decomposition:
+    """Of each direction and its opposite, take the one whose largest entry is positive."""
+    signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
+    return read_only(left * signs), read_only(values), read_only(right * signs)
+
+
+def count_nonzero(matrix: Matrix) -> int:
+    """Return the number of entries that are not zero."""
+    return int(np.count_nonzero(matrix.data if is_sparse(matrix) else matrix))
 
 
 def times_matrix(rows: Any, matrix: Matrix | None) -> FloatArray:
-    """`rows @ matrix` as a dense array; None is the identity. The caller takes few rows at a time."""
+    """Return `rows @ matrix` as a dense array; None is the identity. The caller passes a block of rows."""
     if matrix is None:
         return _dense(rows)
     return multiply(_dense(rows), matrix) if is_sparse(matrix) else np.asarray(rows @ matrix, dtype=np.float64)
 
 
 def map_rows(rows: Any, L: FloatArray) -> NDArray[Any]:
-    """`rows @ Lᵀ` through float64, some rows at a time; rows of float32 stay float32."""
+    """Return `rows @ Lᵀ`, computed in float64 in blocks of rows; rows of float32 stay float32."""
     result = np.empty((rows.shape[0], len(L)), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
-    for block in row_blocks(*rows.shape):
+    for block in row_blocks(rows.shape[0], rows.shape[1], BLOCK_BYTES):
         part = rows[block] if is_sparse(rows) else rows[block].astype(np.float64, copy=False)
         result[block] = part @ L.T
     return result
 
 
+def map_queries(rows: Any, matrix: Matrix) -> Any:
+    """Return `rows @ matrix`: CSR if both are, otherwise dense."""
+    if not (is_sparse(matrix) and is_sparse(rows)):
+        return times_matrix(rows, matrix)
+    blocks = row_blocks(rows.shape[0], max(matrix.shape), BLOCK_BYTES)
+    return sp.vstack([sp.csr_array(times_matrix(rows[block], matrix)) for block in blocks], format="csr")
+
+
+def similarities(x: Any, matrix: Matrix, x2: Any) -> Any:
+    """Return `xᵀ M x2` of two points, or row by row; either may be a single point."""
+    if x.ndim == 1:
+        return x2 @ times_matrix(x[np.newaxis], matrix)[0]
+    if x2.ndim == 1 and not is_sparse(matrix):
+        return x @ (matrix @ x2)
+    result = np.empty(x.shape[0])
+    for block in row_blocks(x.shape[0], max(matrix.shape), BLOCK_BYTES):
+        product = times_matrix(x[block], matrix)
+        result[block] = product @ x2 if x2.ndim == 1 else row_dots(product, x2[block])
+    return result
+
+
+def entry_products(x: FloatArray, matrix: Matrix, x2: FloatArray) -> FloatArray:
+    """Return `x_i (M x2)_i` for each i."""
+    if not is_sparse(matrix):
+        return x * (matrix @ x2)
+    rows = np.flatnonzero(x)  # SciPy would copy the whole of a float32 matrix
+    result = np.zeros(len(x))
+    result[rows] = x[rows] * (matrix[rows] @ x2)
+    return result
+
+
+def squared_lengths(x: Any, x2: Any, L: FloatArray) -> Any:
+    """Return `‖L (x - x2)‖²` of two points, or row by row; either may be a single point."""
+    dense = isinstance(x, np.ndarray) and isinstance(x2, np.ndarray)
+    # The difference of a sparse row and a dense one is dense; the mapped rows have no more columns than L has rows.
+    differences = (x - x2) @ L.T if dense else x @ L.T - x2 @ L.T
+    return np.square(differences).sum(axis=-1)
+
+
 def row_dots(product: FloatArray, rows: Any) -> FloatArray:
-    """The inner product of each row of a dense array with the same row of another, dense or CSR."""
+    """Return the inner product of each row of a dense array with the same row of another one, dense or CSR."""
     if is_sparse(rows):
         return np.asarray(rows.multiply(product).sum(axis=1), dtype=np.float64).ravel()
     result: FloatArray = np.einsum("ij,ij->i", product, rows)
@@ -150,12 +249,12 @@ def row_dots(product: FloatArray, rows: Any) -> FloatArray:
 
 
 def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) -> Iterator[tuple[slice, FloatArray]]:
-    """Scores of rows (queries) × items, some rows at a time: which ones, and theirs. The larger, the more similar.
+    """Yield blocks of rows (queries) and their scores with all items; more similar items score higher.
 
-    They are the similarities `xᵀ M y`, or for distances `2 xᵀ M y - yᵀ M y`, which puts the items in the order of
-    their squared distances at the cost of matrix products alone, whatever M is. Rounding is relative to the squared
-    norms: it hides differences of distances below about 1e-8 of the distances from dense items to one amidst them,
-    of sparse items to zero. Items that are equal have equal scores, to the last bit.
+    The scores are the similarities `xᵀ M y`, or for distances `2 xᵀ M y - yᵀ M y`, which orders the items by their
+    squared distances, for any M, at the cost of matrix products alone. Rounding is relative to the squared norms: it
+    hides differences below about 1e-8 of the distances from the items to a central one of them, or to zero if they are
+    sparse. Equal items have equal scores, to the last bit.
     """
     numbers = origin = None
     width = max(items.shape[0], items.shape[1], rows.shape[1])
@@ -163,16 +262,16 @@ def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) 
         items_T: Any = sp.csr_array(items.T, dtype=np.float64)
     else:
         items = _dense(items)
-        # What a matrix product makes of a row may depend on its place: of equal rows only one is multiplied.
+        # The rounding of a matrix product may depend on the place of a row, so equal rows are multiplied only once.
         numbers, first = _distinct(items)
         items = items if len(first) == len(items) else items[first]
         if distances:
-            # Around one of the items no digits are lost to an offset that all share, and whole numbers stay whole.
+            # Relative to one of the items no digits are lost to a shared offset, and integers stay integers.
             centred = items - items.mean(axis=0)
             origin = items[row_dots(centred, centred).argmin()]
             items = items - origin
     norms = _quadratic_forms(items, matrix) if distances else None
-    for block in row_blocks(rows.shape[0], width):
+    for block in row_blocks(rows.shape[0], width, BLOCK_BYTES):
         product = times_matrix(rows[block] if origin is None else _dense(rows[block]) - origin, matrix)
         scores = multiply(product, items_T) if is_sparse(items) else product @ items.T
         if norms is not None:
@@ -181,8 +280,8 @@ def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) 
         yield block, scores if numbers is None else scores[:, numbers]
 
 
-def _distinct(items: FloatArray) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
-    """The number of each row among the different ones (None: all differ), and the first row of each number."""
+def _distinct(items: FloatArray) -> tuple[IndexArray | None, IndexArray]:
+    """The number of each row among the distinct rows (None: all are distinct), and the first row of each number."""
     seen: dict[bytes, int] = {}
     numbers = np.array([seen.setdefault(row.tobytes(), len(seen)) for row in items], dtype=np.intp)
     first = np.unique(numbers, return_index=True)[1]
@@ -191,7 +290,7 @@ def _distinct(items: FloatArray) -> tuple[NDArray[np.intp] | None, NDArray[np.in
 
 def _quadratic_forms(items: Any, matrix: Matrix | None) -> FloatArray:
     result = np.empty(items.shape[0])
-    for block in row_blocks(items.shape[0], items.shape[1]):
+    for block in row_blocks(items.shape[0], items.shape[1], BLOCK_BYTES):
         result[block] = row_dots(times_matrix(items[block], matrix), items[block])
     return result
 

@@ -119,7 +119,9 @@ class LEGOModel(DefiniteModel):
 
     def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
         self.own("M")
-        self.inverse_trace = stream_lego(*chunk, self.M, self.outside, self.inverse_trace, rule, self.targets, *steps)
+        self.inverse_trace = stream_lego(
+            *chunk, self.M, self.outside, self.inverse_trace, rule, self.targets, steps.p, steps.tau, steps.predicted
+        )
         self.n_steps += len(steps.p)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:

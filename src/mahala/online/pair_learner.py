@@ -46,7 +46,7 @@ class PairLearner(OnlineMixin, Learner):
         with uninterrupted():
             p, tau, predicted = self._model.feed_one(x - x_other, y, self._rule_in_force)
             self._note_one(y, p, tau, predicted)
-        return predicted == 1
+        return bool(predicted == 1)
 
     def predict(self, X: Any) -> SignArray:
         """Return +1 for similar and -1 for dissimilar pairs.

@@ -196,7 +196,8 @@ class PA(PairLearner):
     def raw_metric_(self) -> MahalanobisMetric:
         """The stream's own model as it stands: under psd="end" it may be indefinite, and b below 1."""
         self._check_fitted()
-        return self._model.raw_metric()
+        metric: MahalanobisMetric = self._model.raw_metric()
+        return metric
 
     @property
     def radius_(self) -> float:

@@ -117,7 +117,8 @@ class POLA(PairLearner):
     def raw_metric_(self) -> MahalanobisMetric:
         """The stream's own model as it stands; b may be below 1."""
         self._check_fitted()
-        return self._model.raw_metric()
+        metric: MahalanobisMetric = self._model.raw_metric()
+        return metric
 
     @property
     def radius_(self) -> float:

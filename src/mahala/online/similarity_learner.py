@@ -66,7 +66,7 @@ class SimilarityLearner(OnlineMixin, Learner):
         with uninterrupted():
             p, tau, predicted = self._model.feed_one(x, positive, negative, self._rule_in_force)
             self._note_one(1, p, tau, predicted)
-        return predicted == 1
+        return bool(predicted == 1)
 
     def predict(self, X: Any) -> SignArray:
         """Return +1 where the positive is the more similar, else -1.

@@ -26,7 +26,7 @@ from mahala.batch.rca import RCA
 from mahala.comparisons import Pairs
 from mahala.data.datasets import Dataset, data_folder, load
 from mahala.evaluation.knn import knn_error
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.online.pola import POLA
 from mahala.papers.pola2004_filtering import FIGURE4
 from mahala.papers.study import Cell, Folder, Numbers, Published, Quantity, Study
@@ -85,7 +85,7 @@ def reconstruct(X: FloatArray, y: IndexArray, method: str, run: int) -> FloatArr
         left, right = np.triu_indices(len(X), 1)
         order = np.random.default_rng(run).permutation(len(left))
         pairs = Pairs(X, left[order], right[order], (y[left] == y[right])[order])
-        metric = POLA(epsilon=0.1).fit(pairs).metric_.truncate(1)
+        metric = POLA(tol=0.1).fit(pairs).metric_.truncate(1)
     direction = metric.components[0] / np.linalg.norm(metric.components[0])
     centre = X.mean(axis=0)
     result: FloatArray = centre + np.outer((X - centre) @ direction, direction)
@@ -95,7 +95,7 @@ def reconstruct(X: FloatArray, y: IndexArray, method: str, run: int) -> FloatArr
 def _measure_images(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
     X, y = noisy_images(run)
     seen = reconstruct(X, y, method, run)
-    distances = Metric.euclidean(X.shape[1]).pairwise(seen)
+    distances = MahalanobisMetric.euclidean(X.shape[1]).pairwise(seen)
     same = y[:, None] == y
     within = distances[same].sum() / (same.sum() - len(y))  # without the zero distances of rows to themselves
     error = knn_error(None, seen, y, n_neighbors=1).at(1)
@@ -109,7 +109,7 @@ def _draw_images(cells: Sequence[Cell], folder: Folder) -> Figure:
     columns = {}
     for method, title in {"Euclidean": "noisy", "PCA": "PCA, 1 direction", "POLA": "POLA, 1 direction"}.items():
         seen = reconstruct(X, y, method, 0)
-        columns[title] = seen, Metric.euclidean(X.shape[1]).pairwise(seen)
+        columns[title] = seen, MahalanobisMetric.euclidean(X.shape[1]).pairwise(seen)
     return images_and_distances(columns, SIDE)
 
 
@@ -159,7 +159,7 @@ def _problem(name: str, run: int, folder: Path | None) -> tuple[Rows, Rows]:
 
 
 @lru_cache(maxsize=1)
-def _pola(problem: str, run: int, folder: Path | None) -> Metric:
+def _pola(problem: str, run: int, folder: Path | None) -> MahalanobisMetric:
     """Return the metric that POLA learns; cached, because its leading direction is another method."""
     X, y = _problem(problem, run, folder)[0]
     return POLA(n_pairs=N_PAIRS, random_state=run).fit(X, y).metric_
@@ -173,7 +173,7 @@ def _errors(problem: str, method: str, run: int, folder: Path | None) -> dict[in
         pca = PCA(n_components=40, random_state=run).fit(X)
         X, X_test = pca.transform(X), pca.transform(X_test)
     pairs = partial(Pairs.from_labels, X, y, N_PAIRS, random_state=run)  # those that POLA draws
-    metrics: dict[str, Callable[[], Metric | None]] = {
+    metrics: dict[str, Callable[[], MahalanobisMetric | None]] = {
         "Euclidean": lambda: None,
         "POLA": lambda: _pola(problem, run, folder),
         "RCA": lambda: RCA().fit(pairs()).metric_,

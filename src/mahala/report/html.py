@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mahala.data.scaling import divided, feature_scales
 from mahala.evaluation.leaderboard import EUCLIDEAN_SCALED, Entry, Leaderboard, p_text, percent
-from mahala.metric import Metric
+from mahala.metric import MahalanobisMetric
 from mahala.report import plots
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import is_sparse
@@ -30,9 +30,9 @@ class Shown:
     """The learned metric that the figures show, and the rows, some of which were held out when it was fitted."""
 
     name: str
-    metric: Metric
+    metric: MahalanobisMetric
     """Fitted to the rows that are not held out."""
-    final: Metric
+    final: MahalanobisMetric
     """Fitted to all rows, for the spectrum and the features."""
     X: Any
     codes: IndexArray

@@ -1,4 +1,4 @@
-"""How much memory there is, and a refusal in words before it runs out."""
+"""Raise MemoryError before allocating more than there is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def memory_limit(max_memory: float | None) -> float:
-    """Bytes that may be taken: max_memory, by default what this machine has."""
+    """Return the number of bytes that may be allocated: max_memory, by default the memory of this machine."""
     if max_memory is not None:
         return float(max_memory)
     if hasattr(os, "sysconf"):
@@ -16,7 +16,7 @@ def memory_limit(max_memory: float | None) -> float:
 
 
 def check_room(needed: float, max_memory: float | None, what: str, advice: str) -> None:
-    """Refuses what takes more bytes than there may be, before it is made."""
+    """Raise a MemoryError, which ends with `advice`, if `what` needs more bytes than may be allocated."""
     limit = memory_limit(max_memory)
     if needed > limit:
         have = "this machine's" if max_memory is None else "max_memory ="

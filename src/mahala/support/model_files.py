@@ -1,4 +1,4 @@
-"""Model files: arrays in the safetensors format beside a JSON header. Reading one never runs code."""
+"""Model files: arrays in the safetensors format with a JSON header. Reading a file never runs code."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 _METADATA_KEY = "mahala"
 _READERS = {"metric": "mahala.Metric.load", "learner": "mahala.load_learner"}
-# JSON has no infinities and no NaN: such a float is written as an object with this one key.
+# JSON has neither infinities nor NaN: such a float is written as an object with this one key.
 _FLOAT_KEY = "$float"
 _NON_FINITE = ("inf", "-inf", "nan")
 
 
 class ModelFileError(ValueError):
-    """A model file is damaged, foreign, too new, or holds something else than was asked for."""
+    """A model file is damaged, in another format, too new, or does not hold the kind of object to be read."""
 
 
 def write_model(
@@ -36,10 +36,10 @@ def write_model(
     arrays: Mapping[str, NDArray[Any]],
     header: Mapping[str, object],
 ) -> None:
-    """Write arrays and a header to `path` in one step: whatever fails, an earlier file there stays whole.
+    """Write arrays and a header to `path` in one step, so that a failure leaves an earlier file intact.
 
     The header holds None, booleans, numbers (infinities and NaN too), strings, and lists and string-keyed
-    dicts of these; tuples come back as lists.
+    dicts of these; tuples are read back as lists.
     """
     if content not in _READERS:
         raise ValueError(f"content must be one of {sorted(_READERS)}, got {content!r}")
@@ -55,12 +55,12 @@ def write_model(
 def read_model(
     path: str | os.PathLike[str], content: str | None = None
 ) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-    """The header and the arrays of a model file, which must hold `content` unless that is None.
+    """Return the header and the arrays of a model file, which must hold `content` unless that is None.
 
-    Raises ModelFileError where the file cannot be used; a missing file stays a FileNotFoundError.
+    Raise ModelFileError if the file cannot be used; a missing file is a FileNotFoundError.
     """
     path = os.fspath(path)
-    with open(path, "rb"):  # a missing, forbidden or non-regular file keeps Python's own OSError
+    with open(path, "rb"):  # a missing, forbidden or non-regular file raises Python's own OSError
         pass
     try:
         with safe_open(path, framework="numpy") as file:
@@ -68,14 +68,14 @@ def read_model(
             return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     except ModelFileError:
         raise
-    except Exception as error:  # hostile bytes surface as many kinds: parser, NumPy, memory
+    except Exception as error:  # hostile bytes cause errors of many types: parser, NumPy, memory
         raise ModelFileError(
-            f"{path} is no readable model file; it is damaged, cut short or of another format ({error})"
+            f"{path} is not a readable model file; it is damaged, truncated or in another format ({error})"
         ) from error
 
 
 def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:
-    """The entry `key` of a header that was read, which must be of one of the types `kinds`."""
+    """Return the entry `key` of a header that was read; raise ModelFileError unless it has one of the types `kinds`."""
     value = header.get(key)
     if key not in header or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         found = repr(value)[:40] if key in header else "nothing"
@@ -86,7 +86,10 @@ def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:
 def array_value(
     arrays: Mapping[str, NDArray[Any]], key: str, dtype: DTypeLike, shape: tuple[int | None, ...]
 ) -> NDArray[Any]:
-    """The array `key` of those that were read, which must have this dtype and shape (None: any length)."""
+    """Return the array `key` of those that were read; raise ModelFileError unless it has this dtype and shape.
+
+    A length of None stands for any length.
+    """
     if key not in arrays:
         raise ModelFileError(f"array {key!r} is missing")
     array = arrays[key]
@@ -101,22 +104,22 @@ def array_value(
 
 
 def finite_array(arrays: Mapping[str, NDArray[Any]], key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """The array `key`, which must hold finite float64 numbers in this shape."""
+    """Return the array `key`; raise ModelFileError unless it holds finite float64 numbers in this shape."""
     return finite(array_value(arrays, key, np.float64, shape), key)
 
 
 def finite(array: NDArray[Any], key: str) -> NDArray[Any]:
-    """The array, which must hold neither NaN nor infinity."""
+    """Return the array; raise ModelFileError if it holds NaN or infinity."""
     if not np.isfinite(array).all():
         raise ModelFileError(f"array {key!r} holds NaN or infinity")
     return array
 
 
 def number_value(header: Mapping[str, object], key: str, least: float = -math.inf) -> float:
-    """The entry `key`, which must be a finite number of at least `least`."""
+    """Return the entry `key`; raise ModelFileError unless it is a finite number of at least `least`."""
     value = float(header_value(header, key, int, float))
     if not math.isfinite(value) or value < least:
-        raise ModelFileError(f"header entry {key!r} should be a finite number from {least:g} up, found {value}")
+        raise ModelFileError(f"header entry {key!r} should be a finite number of at least {least:g}, found {value}")
     return value
 
 
@@ -124,11 +127,11 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
     if metadata is None or _METADATA_KEY not in metadata:
         raise ModelFileError(f"{path} is a safetensors file, but not one that mahala wrote")
     try:
-        document = json.loads(metadata[_METADATA_KEY], object_hook=_decode, parse_constant=_refuse_constant)
+        document = json.loads(metadata[_METADATA_KEY], object_hook=_decode, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} has a damaged header ({error})") from error
     if not isinstance(document, dict):
-        raise ModelFileError(f"{path} has a damaged header (it is no JSON object)")
+        raise ModelFileError(f"{path} has a damaged header (it is not a JSON object)")
     try:
         version = header_value(document, "version", int)
         if version > FORMAT_VERSION:
@@ -149,7 +152,7 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
 def _storable(array: NDArray[Any], name: str) -> NDArray[Any]:
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         raise TypeError(f"array {name!r} must hold booleans or numbers of up to 64 bits, got dtype {array.dtype}")
-    return np.asarray(array, order="C")  # safetensors writes the memory as it lies
+    return np.asarray(array, order="C")  # safetensors writes the memory as it is
 
 
 def _encode(value: object, where: str) -> object:
@@ -178,8 +181,8 @@ def _decode(document: dict[str, Any]) -> dict[str, Any] | float:
     return float(text)
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _names(kinds: tuple[type, ...]) -> str:

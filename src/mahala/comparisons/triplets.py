@@ -1,0 +1,72 @@
+"""Triplets of rows, given or drawn from classes."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+
+from mahala.comparisons.base import Comparisons, check_columns, column_names, split_array
+from mahala.comparisons.sampling import draw_triplets
+from mahala.support.arrays import IndexArray
+from mahala.support.params import Seed
+from mahala.support.validation import check_rows, class_codes
+
+
+class Triplets(Comparisons):
+    """Triplets of rows: the anchor should be nearer, or more similar, to the positive than to the negative.
+
+    X keeps its dtype and is not copied; a selection of triplets refers to the same X.
+
+    Parameters
+    ----------
+    X : array, memory map, CSR matrix or data frame of shape (n_rows, n_features)
+    anchor, positive, negative : row numbers of each triplet
+    items : the rows to which positive and negative refer, by default X; their features may differ from those of X
+
+    Examples
+    --------
+    >>> Triplets([[0.0], [1.0], [5.0]], anchor=[0, 1], positive=[1, 0], negative=[2, 2])
+    <Triplets: 2 over X of shape (3, 1), float64>
+    """
+
+    _arity = 3
+    _names = ("anchor", "positive", "negative")
+    __slots__ = _names
+    anchor: IndexArray
+    positive: IndexArray
+    negative: IndexArray
+
+    def __init__(self, X: Any, anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike, items: Any = None) -> None:
+        names, X = column_names(X), check_rows(X)
+        items = None if items is None else check_rows(items, "items")
+        n_items = X.shape[0] if items is None else items.shape[0]
+        columns = check_columns((X.shape[0], n_items, n_items), anchor=anchor, positive=positive, negative=negative)
+        self._store(X, *columns, names=names, items=items)
+
+    @property
+    def n_item_features(self) -> int:
+        """The number of columns of the items."""
+        return self.n_features if self.items is None else int(self.items.shape[1])
+
+    @classmethod
+    def from_array(cls, array: ArrayLike) -> Self:
+        """Build triplets from an array of shape (n, 3, n_features), which is not copied if it is contiguous."""
+        X, columns = split_array(array, cls._arity)
+        return cls._build(X, *columns)
+
+    @classmethod
+    def from_labels(cls, X: Any, y: ArrayLike, n: int = 100_000, *, random_state: Seed = None) -> Self:
+        """Draw triplets of a row, another row of its class, and a row of another class.
+
+        Each of the three is uniform over its choices, and triplets may repeat. A row that is alone in its class is
+        never an anchor.
+
+        Examples
+        --------
+        >>> triplets = Triplets.from_labels([[0], [1], [5]], ["a", "a", "b"], n=4, random_state=0)
+        >>> triplets.negative
+        array([2, 2, 2, 2])
+        """
+        names, X = column_names(X), check_rows(X)
+        return cls._build(X, *draw_triplets(class_codes(y, X.shape[0]), n, random_state), names=names)

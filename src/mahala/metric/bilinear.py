@@ -1,0 +1,135 @@
+"""BilinearMetric: a similarity `xᵀ M x2`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.comparisons import Pairs, Triplets
+from mahala.metric.base import Metric
+from mahala.metric.explanation import Explanation
+from mahala.metric.matrices import (
+    Decomposition,
+    check_matrix,
+    entry_products,
+    from_arrays,
+    map_queries,
+    row_dots,
+    score_blocks,
+    similarities,
+    singular_vectors,
+    times_matrix,
+    to_arrays,
+)
+from mahala.support.arrays import FloatArray
+from mahala.support.model_files import header_value
+from mahala.support.validation import is_sparse
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BilinearMetric(Metric):
+    """A bilinear similarity `xᵀ M x2` of a query x and an item x2; immutable.
+
+    Parameters
+    ----------
+    matrix : M, with a row for each feature of a query and a column for each feature of an item. A sparse one stays
+        sparse, as a `csr_array` of float32 or float64; if it is canonical CSR already it is not copied, and its arrays
+        become read-only.
+    feature_names : the name of each feature of a query
+    origin : which learner with which parameters the metric comes from; it is stored in the file
+
+    Examples
+    --------
+    >>> metric = BilinearMetric([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]])
+    >>> metric.similarity([1.0, 1.0], [0.0, 1.0, 1.0])
+    5.0
+    >>> metric.embed([[1.0, 1.0]], side="query").tolist()
+    [[1.0, 2.0, 3.0]]
+    >>> metric.rank([1.0, 0.0], items=[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).tolist()
+    [1, 0]
+    """
+
+    kind: ClassVar[str] = "bilinear"
+
+    def __post_init__(self) -> None:
+        self._set("matrix", check_matrix(self.matrix))
+        super().__post_init__()
+
+    @cached_property
+    def n_item_features(self) -> int:
+        """The number of features of an item."""
+        return int(self.matrix.shape[1])
+
+    def pairwise(self, X: Any, Y: Any = None) -> FloatArray:
+        """Return the similarity of every row of X (queries) and every row of Y (items; None: X)."""
+        rows = self._rows(X, "X")
+        items = self._items(Y, "Y", rows)
+        result = np.empty((rows.shape[0], items.shape[0]))
+        for block, scores in self._scores(rows, items):
+            result[block] = scores
+        return result
+
+    def explain(self, x: Any, x2: Any) -> Explanation:
+        """Return the contributions to the similarity of a query and an item."""
+        x, x2 = self._single_pair(x, x2)
+        directions = None
+        if not is_sparse(self.matrix):
+            left, values, right = self._decomposition
+            directions = values * (x @ left) * (x2 @ right)
+        names = self.feature_names or tuple(f"x{i}" for i in range(len(x)))
+        total = float(similarities(x, self.matrix, x2))
+        return Explanation(total, entry_products(x, self.matrix, x2), directions, tuple(names))
+
+    def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
+        """Return for each of the Triplets how much more similar the anchor is to the positive than to the negative."""
+        if not isinstance(comparisons, Triplets):
+            raise TypeError(
+                f"comparisons must be Triplets, got {type(comparisons).__name__}; a bilinear metric has no threshold "
+                "for pairs: compare the result of similarity with a threshold of your own"
+            )
+        return self._margins_in_blocks(comparisons)
+
+    def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+        """Return the metric as a header and arrays for a model file."""
+        header, _ = super().to_parts()
+        shape, arrays = to_arrays(self.matrix)
+        return header | shape, arrays
+
+    @classmethod
+    def _fields_from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        for key in ("threshold", "kernel_map"):
+            header_value(header, key, type(None))
+        return {"matrix": from_arrays(header, arrays)}
+
+    def _details(self) -> list[str]:
+        return [f"sparsity={self.sparsity:.6g}"] if is_sparse(self.matrix) else []
+
+    @cached_property
+    def _decomposition(self) -> Decomposition:
+        if is_sparse(self.matrix):
+            raise ValueError(
+                "the spectrum, n_components and truncate need a dense matrix, but this one is sparse: "
+                "use BilinearMetric(metric.matrix.toarray()) if it fits into memory"
+            )
+        return singular_vectors(self.matrix)
+
+    def _embed(self, X: Any, item: bool) -> Any:
+        rows = self._rows(X, "X", item)
+        return rows if item else map_queries(rows, self.matrix)
+
+    def _scores(self, rows: Any, items: Any) -> Iterator[tuple[slice, FloatArray]]:
+        return score_blocks(rows, items, self.matrix, distances=False)
+
+    def _margins(self, comparisons: Triplets, block: slice) -> FloatArray:
+        items = comparisons.X if comparisons.items is None else comparisons.items
+        product = times_matrix(self._prepared(comparisons.X[comparisons.anchor[block]]), self.matrix)
+        positive, negative = (
+            row_dots(product, self._prepared(items[numbers[block]]))
+            for numbers in (comparisons.positive, comparisons.negative)
+        )
+        return positive - negative

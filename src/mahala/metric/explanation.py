@@ -1,0 +1,36 @@
+"""Explanation: the contributions to one distance or similarity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mahala.support.arrays import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The contributions of features and of directions to a squared distance (bilinear metric: to a similarity).
+
+    `features` holds the contribution of each feature, `v_i (M v)_i` with `v = x - x2` (bilinear: `x_i (M x2)_i`).
+    `directions` holds that of each eigenvector, `λ_j (u_jᵀ v)²` (bilinear: `σ_j (u_jᵀ x) (v_jᵀ x2)`), in the order of
+    `Metric.spectrum`. Each of them sums to `distance`. `features` is None under a kernel, which leaves no share to a
+    single feature; `directions` is None if M is sparse, because they are not computed then.
+    """
+
+    distance: float
+    features: FloatArray | None
+    directions: FloatArray | None
+    feature_names: tuple[str, ...] | None
+
+    def top(self, n: int = 10) -> list[tuple[str, float]]:
+        """Return the n contributions of largest magnitude: of features if there are any, otherwise of directions."""
+        if self.features is not None and self.feature_names is not None:
+            values, names = self.features, self.feature_names
+        elif self.directions is not None:
+            values, names = self.directions, tuple(f"direction {j}" for j in range(len(self.directions)))
+        else:
+            return []
+        order = np.argsort(-np.abs(values), kind="stable")[:n]
+        return [(names[i], float(values[i])) for i in order]

@@ -1,0 +1,283 @@
+"""MahalanobisMetric: a distance `(x - x2)ᵀ M (x - x2)`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from mahala.comparisons import Pairs, Triplets
+from mahala.data.scaling import divided
+from mahala.metric.base import Metric
+from mahala.metric.explanation import Explanation
+from mahala.metric.kernel_map import KernelMap
+from mahala.metric.matrices import (
+    Decomposition,
+    check_symmetric,
+    eigenvectors,
+    map_rows,
+    read_only,
+    score_blocks,
+    squared_lengths,
+)
+from mahala.support.arrays import FloatArray
+from mahala.support.model_files import array_value, header_value
+
+# Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.
+_PSD_SLACK = 1e-10
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MahalanobisMetric(Metric):
+    """A Mahalanobis distance `(x - x2)ᵀ M (x - x2)`; immutable.
+
+    Parameters
+    ----------
+    matrix : M, symmetric
+    threshold : the squared distance up to which a pair counts as similar; None if there is none
+    feature_names : the name of each feature
+    kernel_map : KernelMap that maps points to kernel coordinates, on which M then acts
+    origin : which learner with which parameters the metric comes from; it is stored in the file
+    scales : a number for each feature by which it is divided first, so that a metric of scaled features serves raw ones
+
+    Examples
+    --------
+    >>> metric = MahalanobisMetric([[4.0, 0.0], [0.0, 1.0]], threshold=2.0)
+    >>> metric.distance([1.0, 1.0], [0.0, 1.0])
+    2.0
+    >>> metric.transform([[1.0, 1.0]]).tolist()
+    [[2.0, 1.0]]
+    >>> metric.truncate(1).n_components
+    1
+    >>> metric.explain([1.0, 1.0], [0.0, 0.0]).top()
+    [('x0', 4.0), ('x1', 1.0)]
+    >>> metric.rank([0.0, 0.0], items=[[1.0, 0.0], [0.0, 1.5], [0.0, 1.0]]).tolist()
+    [2, 1, 0]
+    >>> metric.margins(Pairs([[0.0, 0.0], [0.0, 1.0]], left=[0], right=[1])).tolist()
+    [1.0]
+    """
+
+    kind: ClassVar[str] = "mahalanobis"
+
+    matrix: FloatArray
+    threshold: float | None = None
+    _: KW_ONLY
+    kernel_map: KernelMap | None = None
+    scales: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        kernel_map = self.kernel_map
+        if kernel_map is not None:
+            if not isinstance(kernel_map, KernelMap):
+                raise TypeError(f"kernel_map must be a KernelMap, got {type(kernel_map).__name__}")
+            if kernel_map.n_features_in is None:
+                raise ValueError("kernel_map must have grown over some points")
+            self._set("kernel_map", kernel_map.freeze())
+        self._set("matrix", check_symmetric(self.matrix, None if kernel_map is None else kernel_map.dimension))
+        if self.scales is not None:
+            self._set("scales", _check_scales(self.scales, self.n_features_in))
+        if self.threshold is not None:
+            self._set("threshold", _check_threshold(self.threshold))
+        super().__post_init__()
+
+    @classmethod
+    def euclidean(cls, n_features: int) -> Self:
+        """Return the Euclidean distance between points of n_features features."""
+        return cls(np.eye(n_features))
+
+    @cached_property
+    def n_features_in(self) -> int:
+        """The number of features of a point."""
+        if self.kernel_map is not None and self.kernel_map.n_features_in is not None:
+            return self.kernel_map.n_features_in
+        return len(self.matrix)
+
+    @cached_property
+    def is_psd(self) -> bool:
+        """Whether no eigenvalue is negative beyond rounding, so that distances are real."""
+        return bool(self.spectrum.min(initial=0.0) >= -_PSD_SLACK * np.abs(self.spectrum).max(initial=0.0))
+
+    @property
+    def components(self) -> FloatArray:
+        """L, n_components × d, with `M = Lᵀ L`: eigenvectors times the root of their eigenvalue, largest first."""
+        self._require_psd("components")
+        return self._roots[0]
+
+    def distance(self, x: Any, x2: Any, *, squared: bool = False) -> Any:
+        """Return the distance of two points (a float), or row by row (an array); either may be a single point."""
+        if not squared:
+            self._require_psd("distance (unless squared)")
+        x, x2 = self._pair(x, x2)
+        result = self._squared(x, x2)
+        if not squared:
+            result = np.sqrt(result)
+        return float(result) if x.ndim == x2.ndim == 1 else result
+
+    def pairwise(self, X: Any, Y: Any = None, *, squared: bool = False) -> FloatArray:
+        """Return the distance of every row of X and every row of Y (None: X)."""
+        rows = self._rows(X, "X")
+        others = self._items(Y, "Y", rows)
+        if not squared:
+            self._require_psd("pairwise (unless squared)")
+        positive, negative = self._roots
+        result = _cross_distances(rows @ positive.T, others @ positive.T, squared)
+        if len(negative):
+            result -= _cross_distances(rows @ negative.T, others @ negative.T, squared)
+        return result
+
+    def transform(self, X: Any) -> FloatArray:
+        """Map points to `n_components` dimensions in which this metric is the Euclidean distance.
+
+        Rows of float32 stay float32, but are computed in float64.
+        """
+        self._require_psd("transform")
+        mapped = map_rows(self._rows(X, "X"), self.components)
+        return mapped.astype(np.float32) if getattr(X, "dtype", None) == np.float32 else mapped
+
+    def projected(self) -> Self:
+        """Return the nearest metric with a PSD matrix: negative eigenvalues become zero."""
+        return self if self.is_psd else self._leading(self.n_components)
+
+    def truncate(self, k: int) -> Self:
+        """Return the metric of the k leading directions only."""
+        self._require_psd("truncate")
+        return super().truncate(k)
+
+    def explain(self, x: Any, x2: Any) -> Explanation:
+        """Return the contributions to the squared distance of two points."""
+        x, x2 = self._single_pair(x, x2)
+        vectors, values, _ = self._decomposition
+        v = x - x2
+        total = float(v @ self.matrix @ v)
+        directions = values * (v @ vectors) ** 2
+        if self.kernel_map is not None:
+            return Explanation(total, None, directions, None)
+        names = self.feature_names or tuple(f"x{i}" for i in range(len(v)))
+        return Explanation(total, v * (self.matrix @ v), directions, tuple(names))
+
+    def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
+        """Return for each comparison by how much the metric agrees with it; negative if it disagrees.
+
+        For Pairs the threshold (0 if there is none) minus the squared distance: positive means similar. For Triplets
+        the squared distance from the anchor to the negative minus that to the positive.
+        """
+        if not isinstance(comparisons, Pairs | Triplets):
+            raise TypeError(f"comparisons must be Pairs or Triplets, got {type(comparisons).__name__}")
+        return self._margins_in_blocks(comparisons)
+
+    def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+        """Return the metric as a header and arrays for a model file."""
+        header, _ = super().to_parts()
+        arrays = {"matrix": self.matrix}
+        if self.kernel_map is not None:
+            header["kernel_map"], kernel_arrays = self.kernel_map.to_arrays()
+            arrays |= kernel_arrays
+        if self.scales is not None:
+            arrays["scales"] = self.scales
+        return header | {"threshold": self.threshold}, arrays
+
+    @classmethod
+    def _fields_from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        kernel_header = header_value(header, "kernel_map", dict, type(None))
+        return {
+            "matrix": array_value(arrays, "matrix", np.float64, (None, None)),
+            "threshold": header_value(header, "threshold", float, type(None)),
+            "kernel_map": None if kernel_header is None else KernelMap.from_arrays(kernel_header, arrays),
+            "scales": array_value(arrays, "scales", np.float64, (None,)) if "scales" in arrays else None,
+        }
+
+    def _details(self) -> list[str]:
+        threshold = [] if self.threshold is None else [f"threshold={self.threshold:g}"]
+        return threshold if self.kernel_map is None else [*threshold, f"kernel={self.kernel_map.kernel!r}"]
+
+    @cached_property
+    def _is_diagonal(self) -> bool:
+        return np.array_equal(self.matrix, np.diag(self.matrix.diagonal()))
+
+    @cached_property
+    def _decomposition(self) -> Decomposition:
+        if not self._is_diagonal:
+            return eigenvectors(self.matrix)
+        order = np.argsort(-self.matrix.diagonal(), kind="stable")
+        vectors, values = np.eye(len(order))[:, order], self.matrix.diagonal()[order]
+        return read_only(vectors), read_only(values), vectors
+
+    @property
+    def _rounding(self) -> float:
+        # The eigenvalues of a diagonal matrix are exact, however far apart.
+        return 0.0 if self._is_diagonal else super()._rounding
+
+    @cached_property
+    def _roots(self) -> tuple[FloatArray, FloatArray]:
+        """P and N with `M = PᵀP - NᵀN`; N has no rows if M counts as PSD."""
+        vectors, values, _ = self._decomposition
+        positive, negative = values > self._rounding, values < -self._rounding
+        if self.is_psd:
+            negative[:] = False
+        P, N = ((vectors[:, chosen] * np.sqrt(np.abs(values[chosen]))).T for chosen in (positive, negative))
+        return read_only(P), read_only(N)
+
+    def _squared(self, x: Any, x2: Any) -> FloatArray:
+        positive, negative = self._roots
+        result: FloatArray = squared_lengths(x, x2, positive)
+        return result - squared_lengths(x, x2, negative) if len(negative) else result
+
+    def _embed(self, X: Any, item: bool) -> FloatArray:
+        return self.transform(X)
+
+    def _scores(self, rows: Any, items: Any) -> Iterator[tuple[slice, FloatArray]]:
+        return score_blocks(rows, items, self.matrix, distances=True)
+
+    def _margins(self, comparisons: Pairs | Triplets, block: slice) -> FloatArray:
+        X = comparisons.X
+        if isinstance(comparisons, Pairs):
+            left, right = self._prepared(X[comparisons.left[block]]), self._prepared(X[comparisons.right[block]])
+            return (self.threshold or 0.0) - self._squared(left, right)
+        items = X if comparisons.items is None else comparisons.items
+        anchors = self._prepared(X[comparisons.anchor[block]])
+        far = self._squared(anchors, self._prepared(items[comparisons.negative[block]]))
+        near = self._squared(anchors, self._prepared(items[comparisons.positive[block]]))
+        return far - near
+
+    def _prepared(self, X: Any) -> Any:
+        if self.scales is not None:
+            X = divided(X, self.scales)
+        if self.kernel_map is None:
+            return super()._prepared(X)
+        return self.kernel_map.coordinates(X, check_input=False)
+
+    def _require_psd(self, what: str) -> None:
+        if not self.is_psd:
+            raise ValueError(
+                f"{what} needs a positive semi-definite matrix, but the smallest eigenvalue is "
+                f"{self.spectrum.min():.3g}: call .projected() and use the metric that it returns"
+            )
+
+
+def _cross_distances(rows: FloatArray, others: FloatArray, squared: bool) -> FloatArray:
+    if rows.shape[1] == 0:
+        return np.zeros((len(rows), len(others)))
+    # cdist subtracts before it squares; the faster matrix product would lose the digits of close points.
+    return cdist(rows, others, "sqeuclidean" if squared else "euclidean")
+
+
+def _check_scales(scales: Any, n_features: int) -> FloatArray:
+    result = np.array(scales, dtype=np.float64)
+    if result.shape != (n_features,):
+        raise ValueError(f"scales must be {n_features} numbers, one per feature, got an array of shape {result.shape}")
+    if not (np.isfinite(result) & (result > 0.0)).all():
+        raise ValueError("scales must be positive and finite")
+    return read_only(result)
+
+
+def _check_threshold(threshold: Any) -> float:
+    value = float(threshold)
+    if not math.isfinite(value):
+        raise ValueError(f"threshold must be finite or None, got {threshold!r}")
+    return value

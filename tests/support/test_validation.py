@@ -1,0 +1,120 @@
+"""Input checks: the fast path accepts exactly what the full checks accept, and returns the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import mahala.support.validation as validation
+from mahala.support.validation import (
+    LARGEST_VALUE,
+    check_counts,
+    check_indices,
+    check_labels,
+    check_row,
+    check_rows,
+    check_sign,
+    check_signs,
+    class_codes,
+    is_sparse,
+)
+
+# Not both infinities: scikit-learn adds the values up, and would warn.
+SPECIAL = [np.nan, np.inf, LARGEST_VALUE, -LARGEST_VALUE, np.nextafter(LARGEST_VALUE, np.inf), -1e200, 0.0, 1.5]
+
+
+def outcome(check, X, monkeypatch, fast):
+    with monkeypatch.context() as patch:
+        if not fast:
+            patch.setattr(validation, "_is_valid", lambda X, ndim: False)
+        try:
+            return check(X, "X")
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64]), ndim=st.integers(1, 3))
+def test_the_fast_path_decides_as_the_full_checks(data, dtype, ndim):
+    shape = data.draw(hnp.array_shapes(min_dims=ndim, max_dims=ndim, min_side=0, max_side=4))
+    special = [value for value in SPECIAL if dtype == np.float64 or not 1e38 < abs(value) < np.inf]
+    X = data.draw(hnp.arrays(dtype, shape, elements=st.sampled_from(np.array(special, dtype=dtype).tolist())))
+    X = data.draw(st.sampled_from([X, np.asfortranarray(X), X[..., ::-1], X.T, X[::2]]))
+    with pytest.MonkeyPatch.context() as patch:
+        for check in (check_rows, check_row):
+            fast, slow = (outcome(check, X, patch, fast) for fast in (True, False))
+            assert type(fast) is type(slow)
+            if isinstance(fast, tuple):
+                assert fast == slow
+            else:
+                assert fast.dtype == slow.dtype
+                np.testing.assert_array_equal(fast, slow)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_valid_floats_are_returned_without_scikit_learn(dtype, monkeypatch):
+    monkeypatch.setattr(validation, "check_array", None)
+    for X in (np.ones((2, 3), dtype), np.ones((2, 3), dtype, order="F"), np.full((1, 1), 1e18, dtype)):
+        assert check_rows(X) is X
+    assert check_row(np.ones(3, dtype)[::-1], "x").dtype == np.float64
+    with pytest.raises(TypeError):
+        check_rows(np.ones((2, 3), dtype=int))
+
+
+def test_rows_in_other_forms():
+    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, 4.0]})
+    np.testing.assert_array_equal(check_rows(frame), frame)
+    assert check_rows([[True, False]]).dtype == bool
+    untidy = sp.csr_matrix((np.ones(2), np.array([1, 1]), np.array([0, 2])), shape=(1, 2))
+    rows = check_rows(untidy)
+    assert is_sparse(rows)
+    assert rows.has_canonical_format
+    assert untidy.nnz == 2  # the caller's matrix is not changed
+    np.testing.assert_array_equal(rows.toarray(), [[0.0, 2.0]])
+    np.testing.assert_array_equal(check_row(sp.csr_array([[0.0, 2.0]]), "x"), [0.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: check_rows([1.0], "points"), "2D array"),
+        (lambda: check_rows(np.full((1, 2), np.nan), "points"), "points contains NaN"),
+        (lambda: check_rows(np.full((1, 2), np.inf, dtype=np.float32), "points"), "points contains infinity"),
+        (lambda: check_rows(np.full((1, 2), -1e61), "points"), r"points has values as large as 1e\+61, whose fourth"),
+        (lambda: check_rows(sp.csr_array([[1e61]]), "points"), "points has values as large as"),
+        (lambda: check_rows(np.ones((0, 2)), "points"), "0 sample"),
+        (lambda: check_row([[1.0]], "x"), r"x must be one vector of features, got an array of shape \(1, 1\)"),
+        (lambda: check_row([], "x"), "x must be one vector of features"),
+        (lambda: check_row(["a"], "x"), "x must be one vector of numbers"),
+        (lambda: check_row([np.nan], "x"), "x contains NaN or infinity"),
+        (lambda: check_row([1e61], "x"), "x has values as large as"),
+        (lambda: check_indices([[0]], 2, "left"), r"left must be a 1-D array of row numbers, got an array of shape"),
+        (lambda: check_indices([0.5], 2, "left"), "left must hold integer row numbers, got dtype float64"),
+        (lambda: check_indices([2], 2, "left"), "left must hold row numbers from 0 to 1, got 2"),
+        (lambda: check_indices([0, -1], 2, "left"), "left must hold row numbers from 0 to 1, got -1"),
+        (lambda: check_signs([1, 1], 3), "similar must be a 1-D array with one label for each of the 3 pairs"),
+        (lambda: check_signs([1, 0], 2), r"similar must hold booleans, or \+1 .*, got \['0', '1'\]"),
+        (lambda: check_sign(0), r"similar must be True or False, or \+1 or -1, got 0"),
+        (lambda: check_labels([1], 2), "y must be 1-D with a label for each of the 2 rows"),
+        (lambda: check_labels(["a", None], 2), "y must hold a class for each row, got None for row 1"),
+        (lambda: check_counts([0], range(1, 4), 9, "the rows"), "k must be one or several integers of at least 1"),
+        (lambda: check_counts(10, range(1, 4), 9, "the rows"), "k must be at most 9, the rows, got 10"),
+    ],
+)
+def test_errors_name_the_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_labels_and_counts():
+    assert check_signs([True, False], 2).tolist() == check_signs([1.0, -1.0], 2).tolist() == [1, -1]
+    assert [check_sign(value) for value in (True, np.False_, 1, -1)] == [True, False, True, False]
+    assert class_codes(["b", "a", "b"], 3).tolist() == [1, 0, 1]
+    assert check_indices([], 0, "left").dtype == np.intp
+    assert check_counts(range(1, 26), range(1, 26), 3, "the rows").tolist() == [1, 2, 3]
+    assert check_counts([5, 2, 5], range(1, 26), 9, "the rows").tolist() == [2, 5]
