@@ -27,7 +27,7 @@ from mahala.batch.boost_metric import BoostMetric
 from mahala.batch.triplet_edges import TripletEdges, label_triplets
 from mahala.compiled.edges import weights
 
-DATA = Path(os.environ.get("MAHALA_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("MAHALA_DATA", "."))
 CONSOLE = Console(width=120)
 V = 1e-7
 
