@@ -183,7 +183,7 @@ def test_csv_against_pandas(tmp_path_factory, rows, delimiter):
     rows = rows * 2  # so that text is not taken for an identifier
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     pandas.DataFrame(rows, columns=["first", "second"]).to_csv(path, sep=delimiter, index=False)
-    frame = pandas.read_csv(path, sep=delimiter, keep_default_na=False)
+    frame = pandas.read_csv(path, sep=delimiter, keep_default_na=False, float_precision="round_trip")
     expected = {}
     for name in frame:
         if frame[name].dtype.kind in "if":
@@ -322,7 +322,7 @@ def test_npz(tmp_path):
 
 def test_sparse_npz(tmp_path):
     path = tmp_path / "t.npz"
-    X = sp.random_array((5, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((5, 4), density=0.5, format="csr", random_state=np.random.default_rng(0))
     parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
     np.savez(path, **parts, y=np.arange(5))
     table = read_table(path, n_features=4)
