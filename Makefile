@@ -1,20 +1,37 @@
-# Two commands on a fresh machine: `make demo` and `make test`. Each makes its own virtual environment.
+# Two commands on a fresh machine: `make demo` and `make test`. Each creates its own virtual environment.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Numba's cache does not see an edit in a file that a kernel only calls: a change in any kernel starts a new one.
-export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(shell cat src/mahala/compiled/*.py | cksum | cut -d' ' -f1)
+# The lower bounds of the dependencies have wheels for the oldest supported Python only.
+OLDEST_PYTHON ?= python3.11
+OLDEST := .venv-oldest
 
-.PHONY: demo test lint bench docs clean
+# Numba's cache does not notice an edit in a file that a kernel only calls: a change in any kernel starts a new cache.
+KERNELS := $(shell cat src/mahala/compiled/*.py | cksum | cut -d' ' -f1)
+export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)
+
+# Two test processes on two cores: more BLAS threads would only slow each other down.
+PYTEST := -m pytest -n 2 --dist worksteal
+
+.PHONY: demo test test-oldest coverage lint bench docs clean
 
 demo: $(VENV)/.ready
 	$(BIN)/mahala compare balance --output demo-output
 
-# Two test processes on two cores: more BLAS threads would only get in each other's way.
-test: export OPENBLAS_NUM_THREADS = 1
+test test-oldest coverage: export OPENBLAS_NUM_THREADS = 1
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python $(PYTEST)
+
+# The tests on the lower bounds in pyproject.toml. Packages that they need themselves are new, and have deprecated what
+# old ones call. Numba drops the cache of another version, hence one of its own.
+test-oldest: export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)-oldest
+test-oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python $(PYTEST) -W ignore::DeprecationWarning
+
+# Lines of src that no test runs.
+coverage: $(VENV)/.ready
+	$(BIN)/python $(PYTEST) --cov --cov-report=term-missing:skip-covered
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -26,7 +43,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/online_pairs.py
 	$(BIN)/python benchmarks/online_triplets.py
 
-# The site, in site/: open site/index.html, or for its search `python -m http.server --directory site`.
+# The site, in site/: open site/index.html, or to use its search run `python -m http.server --directory site`.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.ready
 	$(BIN)/mkdocs build --strict --quiet
@@ -37,6 +54,13 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
+$(OLDEST)/.ready: pyproject.toml .ci/lower_bounds.py
+	$(OLDEST_PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
+	$(OLDEST)/bin/python .ci/lower_bounds.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt --editable ".[test]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .numba-cache build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(OLDEST) .numba-cache build dist site .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,7 +5,7 @@
 Each figure comes from a process of its own: CPU seconds of one evaluation, the best of three, and the peak memory
 beyond the data. Rows are MNIST's, scaled to 0..1, in float32, mapped by the identity or by principal components; in the
 lines "near" they are scaled down to a mean distance of 1 between classes, where most pairs count. The data set is
-mnist.npz in the folder named by MAHALA_DATA (default: shared/data beside the project).
+mnist.npz in the folder named by MAHALA_DATA (default: the current folder).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-DATA = Path(os.environ.get("MAHALA_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("MAHALA_DATA", "."))
 
 
 def data(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:

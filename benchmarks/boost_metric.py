@@ -28,7 +28,7 @@ from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.triplet_edges import TripletEdges
 from mahala.compiled.edges import weights
 
-DATA = Path(os.environ.get("MAHALA_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("MAHALA_DATA", "."))
 CONSOLE = Console(width=120)
 V = 1e-7
 

@@ -190,7 +190,7 @@ def bench_sparse(shapes) -> None:
     rows = []
     for d, nnz in shapes:
         rng = np.random.default_rng(0)
-        X = sp.random_array((1000, d), density=nnz / d, format="csr", rng=rng)
+        X = sp.random_array((1000, d), density=nnz / d, format="csr", random_state=rng)
         pairs = Pairs(X, *rng.integers(0, 1000, size=(2, 500)), rng.random(500) < 0.3)
         times = []
         for sparse in (False, True):

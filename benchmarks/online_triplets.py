@@ -8,7 +8,7 @@ Each row is a process of its own, so that its peak memory is its own too. It run
 data set (rows of unit length) through `fit`, and a few steps of the plain O(d²) NumPy code, as many of them updates as
 there. Where
 the plain code's matrices do not fit, its step is timed at d = 8,000 and scaled by d²: such figures say so. Data sets
-are .npz files in the folder named by MAHALA_DATA (default: shared/data beside the project).
+are .npz files in the folder named by MAHALA_DATA (default: the current folder).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from mahala import AROMA, OASIS, SORS, AdaSORS, BilinearMetric, Triplets
 
-DATA = Path(os.environ.get("MAHALA_DATA", Path(__file__).parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("MAHALA_DATA", "."))
 MOST_PLAIN = 10_000  # features for which the plain code's matrices fit
 SCALED_FROM = 8_000
 METHODS = {

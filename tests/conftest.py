@@ -1,4 +1,8 @@
-"""Data that many tests share."""
+"""Data that many tests share.
+
+Tests of data sets that are not in the repository read them from the folder that the environment variable MAHALA_DATA
+names, and are skipped without it.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-DATA = Path(os.environ.get("MAHALA_DATA") or Path(__file__).parents[2] / "shared" / "data")
+DATA = Path(os.environ["MAHALA_DATA"]) if os.environ.get("MAHALA_DATA") else None
 
-# A run in the background begins with Ctrl-C switched off, and hands that on; some tests press it.
+# A process that a shell starts in the background ignores Ctrl-C, and so do its children; some tests press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def why_missing(*files):
+    """Return why these files cannot be read from the data folder, or an empty string if they can."""
+    if DATA is None:
+        return "MAHALA_DATA, which names the folder with the data sets, is not set"
+    missing = [str(DATA / name) for name in files or [""] if not (DATA / name).exists()]
+    return f"{', '.join(missing)} not found; MAHALA_DATA names the folder with the data sets" if missing else ""
+
+
+def needs(*files):
+    """Skip a test unless the data folder is there and has these files."""
+    return pytest.mark.skipif(bool(why_missing(*files)), reason=why_missing(*files))
 
 
 @pytest.fixture
@@ -28,13 +45,12 @@ def labelled():
 
 @pytest.fixture
 def dataset():
-    """Loads a data set by name from the data folder; skips where it is not there."""
+    """Load a data set by name from the data folder, or skip the test."""
 
     def load(name):
-        path = DATA / f"{name}.npz"
-        if not path.exists():
-            pytest.skip(f"{path} is not there; set MAHALA_DATA to the folder with the data sets")
-        with np.load(path) as file:
+        if why := why_missing(f"{name}.npz"):
+            pytest.skip(why)
+        with np.load(DATA / f"{name}.npz") as file:
             return file["X"].astype(float), file["y"]
 
     return load

@@ -1,7 +1,7 @@
-"""The documentation: its code runs and prints what it says, its pages are all there, its links lead somewhere.
+"""Test that the code of the documentation runs and prints what the pages show, and that no page or link is missing.
 
-Where a learner or a command has come to print something else, `python tests/test_docs.py PAGE ...` writes that into the
-pages; look at the difference before you commit it.
+If a learner or a command prints something new, `python tests/test_docs.py PAGE ...` writes that into the pages; look at
+the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FENCE = re.compile(r"^```(?P<language>\w+)(?P<title>[^\n]*)\n(?P<body>.*?)^```$"
 LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<target>[^)#\s]*)(?:#[^)\s]*)?\)")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 OUTPUT = 'title="Output"'
-COLUMNS = "100"  # the terminal in which commands run
+COLUMNS = "100"  # width of the terminal in which commands run
 SECONDS = re.compile(r"\d+\.\d+ s *$", re.MULTILINE)
 
 
@@ -43,10 +43,7 @@ def text_of(page):
 
 
 def run_page(text):
-    """Runs the blocks of a page one after another in one namespace; yields what each printed and its block of output.
-
-    That is None where none follows.
-    """
+    """Run the blocks of a page in one namespace; yield what each printed and the output that follows it, or None."""
     namespace = {"__name__": "page"}
     blocks = [found for found in FENCE.finditer(text) if found["language"] in ("python", "bash", "text")]
     for block, after in zip_longest(blocks, blocks[1:]):
@@ -63,7 +60,7 @@ def run_page(text):
 
 
 def run_command(line):
-    """What a command prints; only `mahala ...` is run, and pipes and the like are not understood."""
+    """Return what a `mahala` command prints. Pipes and other programs are not supported."""
     program, *arguments = shlex.split(line, comments=True)
     assert program == "mahala", line
     result = CliRunner().invoke(app, arguments)
@@ -72,14 +69,14 @@ def run_command(line):
 
 
 def same_but_for_rounding(printed, said):
-    """Words must be the same, numbers may differ as they do from one machine to another."""
+    """Compare two texts: words must be equal, numbers may differ as much as they do between machines."""
     words, expected = (re.sub("([█━])+", r"\1", text).split() for text in (printed, said))
     return len(words) == len(expected) and all(map(same_word, words, expected))
 
 
 def same_word(word, expected):
     one, other = ([float(number) for number in NUMBER.findall(text)] for text in (word, expected))
-    least = 1.5 if expected.endswith("%") else 0.011  # rounding may move a row across a border
+    least = 1.5 if expected.endswith("%") else 0.011  # rounding may change the class of a row
     return NUMBER.sub("0", word) == NUMBER.sub("0", expected) and one == pytest.approx(other, rel=0.02, abs=least)
 
 
@@ -90,7 +87,7 @@ def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monke
     for printed, output in run_page(text_of(page)):
         if output is not None:
             said = output["body"]
-            assert same_but_for_rounding(printed, said), f"the page says\n{said}\nbut it is\n{printed}"
+            assert same_but_for_rounding(printed, said), f"the page shows\n{said}\nbut the output is\n{printed}"
 
 
 def test_outputs_are_compared_with_what_is_printed():
@@ -146,12 +143,12 @@ def test_the_site_builds(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"""(?:src|href)=["']?https?://[^"'> ]*\.(?:js|css|woff2?)""", index), (
-        "nothing is to be fetched"
+        "the site must not load scripts, styles or fonts from elsewhere"
     )
 
 
 def rewrite(page):
-    """Writes what the blocks of a page print into it, where it is not what the page says."""
+    """Write what the blocks of a page print into the page, if it differs from what the page shows."""
     text = result = text_of(page)
     for printed, output in reversed(list(run_page(text))):
         if output is not None and not same_but_for_rounding(printed, output["body"]):

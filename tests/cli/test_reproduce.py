@@ -9,11 +9,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from conftest import DATA
+from conftest import DATA, needs
 from mahala.cli.main import app
 from mahala.papers.study import Cell, append_cell, studies
 
-needs_data = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not there; set MAHALA_DATA to the data sets")
+needs_data = needs()
 
 
 def mahala(*arguments):

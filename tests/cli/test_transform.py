@@ -60,9 +60,9 @@ def test_components(files):
 
 @pytest.mark.parametrize("output", ["o.npz", "o.npy"])
 def test_sparse_queries(tmp_path, output):
-    M = sp.random_array((6, 6), density=0.3, format="csr", rng=np.random.default_rng(0))
+    M = sp.random_array((6, 6), density=0.3, format="csr", random_state=np.random.default_rng(0))
     mahala.BilinearMetric(M).save(tmp_path / "m.safetensors")
-    X = sp.random_array((4, 6), density=0.5, format="csr", rng=np.random.default_rng(1))
+    X = sp.random_array((4, 6), density=0.5, format="csr", random_state=np.random.default_rng(1))
     np.savez(tmp_path / "t.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape)
     result = run(tmp_path, "t.npz", output)
     assert "4 queries with 6 columns" in result.stdout

@@ -49,7 +49,9 @@ def test_equal_columns_give_equal_sums(n_items):
 
 
 def test_the_matrix_is_not_copied():
-    matrix = sp.random_array((2000, 1000), density=0.5, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+    matrix = sp.random_array(
+        (2000, 1000), density=0.5, format="csr", dtype=np.float32, random_state=np.random.default_rng(0)
+    )
     multiply(np.ones((1, 2000)), matrix)  # compiles
     tracemalloc.start()
     multiply(np.ones((1, 2000)), matrix)

@@ -76,7 +76,7 @@ def test_npz(tmp_path):
 
 def test_sparse_npz(tmp_path):
     path = tmp_path / "t.npz"
-    X = sp.random_array((5, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((5, 4), density=0.5, format="csr", random_state=np.random.default_rng(0))
     parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
     np.savez(path, **parts, y=np.arange(5))
     table = read_table(path, n_features=4)

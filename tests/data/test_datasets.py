@@ -24,7 +24,7 @@ def test_a_folder_comes_first(tmp_path, monkeypatch):
 
 
 def test_sparse_files(tmp_path):
-    X = sp.random_array((5, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((5, 4), density=0.5, format="csr", random_state=np.random.default_rng(0))
     np.savez(tmp_path / "text.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=np.arange(5) % 2)
     found = load("text", tmp_path)
     np.testing.assert_array_equal(found.X.toarray(), X.toarray())

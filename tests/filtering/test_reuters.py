@@ -5,28 +5,24 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import mahala
+from conftest import DATA, why_missing
 from mahala.filtering.nearest import NearestFilter
 from mahala.filtering.paum import PAUM
 from mahala.filtering.perceptron import Perceptron
-
-DATA = Path(os.environ.get("MAHALA_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 @pytest.fixture(scope="module")
 def crude_oil():
     """The first 2,000 ModApte training documents in the order of the file, and whether they are about crude oil."""
-    path = DATA / "reuters21578.jsonl.gz"
-    if not path.exists():
-        pytest.skip(f"{path} is not there; set MAHALA_DATA to the folder with the data sets")
-    with gzip.open(path, "rt") as file:
+    if why := why_missing("reuters21578.jsonl.gz"):
+        pytest.skip(why)
+    with gzip.open(DATA / "reuters21578.jsonl.gz", "rt") as file:
         training = (document for document in map(json.loads, file) if document["split"] == "train")
         documents = list(itertools.islice(training, 2000))
     texts = [f"{document['title']} {document['body']}" for document in documents]

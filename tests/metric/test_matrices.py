@@ -158,7 +158,7 @@ def test_neither_the_matrix_nor_its_products_are_made_dense(traced, number, monk
     n = 20_000
     data, indices = rng.normal(size=100 * n).astype(number), np.tile(np.arange(0, n, n // 100), n)
     metric = BilinearMetric(sp.csr_array((data, indices, np.arange(0, 100 * n + 1, 100)), shape=(n, n)))
-    X = sp.random_array((300, n), density=0.001, format="csr", rng=rng)
+    X = sp.random_array((300, n), density=0.001, format="csr", random_state=rng)
     dense = X[:1].toarray()[0]
     for function in (
         lambda: metric.similarity(X, X),

@@ -178,7 +178,7 @@ def test_learns_more_than_euclid_on_wine(dataset):
 
 
 def test_too_many_features_are_refused_before_memory_is_gone():
-    X = sp.random_array((6, 3_000_000), density=1e-5, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((6, 3_000_000), density=1e-5, format="csr", random_state=np.random.default_rng(0))
     pairs = Pairs(X, [0, 1, 2], [3, 4, 5], [True, False, True])
     for learner in (PA(), PA(psd="end")):
         with pytest.raises(MemoryError, match="kernel='linear'"):
@@ -215,7 +215,7 @@ def test_linear_kernel_is_the_primal_far_from_the_origin(labelled, offset):
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_wide_sparse_rows_are_learned_as_dense_ones(psd, index):
     rng = np.random.default_rng(0)
-    X = sp.random_array((80, 200), density=0.03, format="csr", rng=rng)
+    X = sp.random_array((80, 200), density=0.03, format="csr", random_state=rng)
     X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
     y = np.arange(80) % 3
     dense, sparse = (PA("LS", C=0.1, psd=psd, random_state=0).fit(rows, y) for rows in (X.toarray(), X))

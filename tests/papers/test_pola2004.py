@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from conftest import DATA
+from conftest import DATA, needs
 from mahala.cli.main import app
 from mahala.data.datasets import Document, load_reuters
 from mahala.filtering.perceptron import Perceptron
@@ -21,10 +21,8 @@ from mahala.papers.pola2004_figures import digits, filters
 from mahala.papers.pola2004_filtering import TOPICS, rare_topics, word_weights
 from mahala.papers.study import Cell, studies
 
-needs_mnist = pytest.mark.skipif(not (DATA / "mnist.npz").exists(), reason=f"mnist.npz is not in {DATA}")
-needs_reuters = pytest.mark.skipif(
-    not (DATA / "reuters21578.jsonl.gz").exists(), reason=f"reuters21578.jsonl.gz is not in {DATA}"
-)
+needs_mnist = needs("mnist.npz")
+needs_reuters = needs("reuters21578.jsonl.gz")
 
 
 def test_the_noise_is_on_the_odd_lines_and_as_strong_as_the_image():

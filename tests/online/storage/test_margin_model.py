@@ -108,8 +108,8 @@ def test_sparse_differences_follow_the_paper(psd, stream, rule):
 
 def test_sparse_is_chosen_where_it_is_cheaper():
     rng = np.random.default_rng(0)
-    assert sparse_is_cheaper(sp.random_array((50, 1000), density=0.01, format="csr", rng=rng))
-    assert not sparse_is_cheaper(sp.random_array((50, 1000), density=0.2, format="csr", rng=rng))
+    assert sparse_is_cheaper(sp.random_array((50, 1000), density=0.01, format="csr", random_state=rng))
+    assert not sparse_is_cheaper(sp.random_array((50, 1000), density=0.2, format="csr", random_state=rng))
     assert not sparse_is_cheaper(np.zeros((50, 1000)))
 
 
