@@ -424,6 +424,11 @@ def test_margins_are_those_of_distance_to_the_last_bit():
         left, right = rng.integers(0, 50, size=(2, 200))
         expected = 2.0 - metric.distance(X[left], X[right], squared=True)
         np.testing.assert_array_equal(metric.margins(Pairs(X, left, right)), expected)
+        one = metric.margins(Pairs(X, left, right)[7])
+        assert (one.shape, one.dtype) == ((1,), np.float64)
+        np.testing.assert_allclose(one, expected[7:8], rtol=1e-12)
+        triplets = Triplets(X, left, right, right[::-1])
+        np.testing.assert_allclose(metric.margins(triplets[7]), metric.margins(triplets)[7:8], rtol=1e-12)
 
 
 def test_margins_take_few_rows_at_a_time():

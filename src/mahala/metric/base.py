@@ -208,13 +208,21 @@ class Metric(ABC):
     def _scores(self, rows: Any, items: Any) -> Iterator[tuple[slice, FloatArray]]:
         """Scores of prepared rows × items in blocks of rows; see `scores_in_blocks`."""
 
+    @property
     @abstractmethod
-    def _margins(self, comparisons: Any, block: slice) -> FloatArray:
-        """The margins of a block of comparisons whose numbers of features are right."""
+    def _acts_on_vectors(self) -> bool:
+        """Whether a single dense point need not be a row of a matrix."""
+
+    @abstractmethod
+    def _margins(self, comparisons: Any, block: slice | int) -> Any:
+        """The margins of a block of comparisons, or the margin of one, whose numbers of features are right."""
 
     def _margins_in_blocks(self, comparisons: Pairs | Triplets) -> FloatArray:
-        self._check_width(comparisons.X, "X")
-        self._check_width(comparisons.X if comparisons.items is None else comparisons.items, "items", item=True)
+        X, items = comparisons.X, comparisons.X if comparisons.items is None else comparisons.items
+        self._check_width(X, "X")
+        self._check_width(items, "items", item=True)
+        if len(comparisons) == 1 and self._acts_on_vectors and not is_sparse(X) and not is_sparse(items):
+            return np.array([self._margins(comparisons, 0)])  # in a third of the time that a block of one row takes
         result = np.empty(len(comparisons))
         for block in row_blocks(len(result), self._width):
             result[block] = self._margins(comparisons, block)

@@ -125,11 +125,13 @@ class BilinearMetric(Metric):
     def _scores(self, rows: Any, items: Any) -> Iterator[tuple[slice, FloatArray]]:
         return score_blocks(rows, items, self.matrix, distances=False)
 
-    def _margins(self, comparisons: Triplets, block: slice) -> FloatArray:
+    @property
+    def _acts_on_vectors(self) -> bool:
+        return not is_sparse(self.matrix)
+
+    def _margins(self, comparisons: Triplets, block: slice | int) -> Any:
         items = comparisons.X if comparisons.items is None else comparisons.items
         product = times_matrix(self._prepared(comparisons.X[comparisons.anchor[block]]), self.matrix)
-        positive, negative = (
-            row_dots(product, self._prepared(items[numbers[block]]))
-            for numbers in (comparisons.positive, comparisons.negative)
-        )
-        return positive - negative
+        positive = self._prepared(items[comparisons.positive[block]])
+        negative = self._prepared(items[comparisons.negative[block]])
+        return row_dots(product, positive) - row_dots(product, negative)

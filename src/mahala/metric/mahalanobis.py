@@ -234,7 +234,11 @@ class MahalanobisMetric(Metric):
     def _scores(self, rows: Any, items: Any) -> Iterator[tuple[slice, FloatArray]]:
         return score_blocks(rows, items, self.matrix, distances=True)
 
-    def _margins(self, comparisons: Pairs | Triplets, block: slice) -> FloatArray:
+    @property
+    def _acts_on_vectors(self) -> bool:
+        return self.kernel_map is None
+
+    def _margins(self, comparisons: Pairs | Triplets, block: slice | int) -> Any:
         X = comparisons.X
         if isinstance(comparisons, Pairs):
             left, right = self._prepared(X[comparisons.left[block]]), self._prepared(X[comparisons.right[block]])
@@ -242,8 +246,7 @@ class MahalanobisMetric(Metric):
         items = X if comparisons.items is None else comparisons.items
         anchors = self._prepared(X[comparisons.anchor[block]])
         far = self._squared(anchors, self._prepared(items[comparisons.negative[block]]))
-        near = self._squared(anchors, self._prepared(items[comparisons.positive[block]]))
-        return far - near
+        return far - self._squared(anchors, self._prepared(items[comparisons.positive[block]]))
 
     def _prepared(self, X: Any) -> Any:
         if self.scales is not None:

@@ -240,8 +240,10 @@ def squared_lengths(x: Any, x2: Any, L: FloatArray) -> Any:
     return np.square(differences).sum(axis=-1)
 
 
-def row_dots(product: FloatArray, rows: Any) -> FloatArray:
-    """Return the inner product of each row of a dense array with the same row of another one, dense or CSR."""
+def row_dots(product: FloatArray, rows: Any) -> Any:
+    """Return the inner product of each row of a dense array with the same row of another one, or of two vectors."""
+    if rows.ndim == 1:
+        return product @ rows
     if is_sparse(rows):
         return np.asarray(rows.multiply(product).sum(axis=1), dtype=np.float64).ravel()
     result: FloatArray = np.einsum("ij,ij->i", product, rows)
