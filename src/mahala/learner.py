@@ -109,6 +109,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         tags.target_tags.required = True
+        kernel = getattr(self, "kernel", None)
+        tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
         return tags
 
     def score(self, X: Any, y: Any = None) -> float:

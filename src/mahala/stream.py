@@ -21,7 +21,7 @@ from mahala.online.online_mixin import OnlineMixin
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
 from mahala.support.model_files import ModelFileError, header_value, number_value, read_model, write_model
-from mahala.support.validation import check_count, check_tolerance
+from mahala.support.validation import Count, NonNegative, check_value
 
 # Number of lines by which an input is recognised.
 HEAD = 100
@@ -168,10 +168,10 @@ class Stream:
         every: int = 10_000,
         seconds: float = 30.0,
     ) -> None:
-        check_count(every, "every")
-        check_tolerance(seconds, "seconds")
+        check_value(every, "every", Count)
+        check_value(seconds, "seconds", NonNegative)
         if n_features is not None:
-            check_count(n_features, "n_features")
+            check_value(n_features, "n_features", Count)
         self.path = os.fspath(path)
         self.new_input = new_input
         self.every = every

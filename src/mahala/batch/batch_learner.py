@@ -16,12 +16,11 @@ from mahala.learner import Arrays, LabelledRows, Learner
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import map_rows
 from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.contexts import all_or_nothing
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value, number_value
-from mahala.support.params import check_params
 from mahala.support.progress import progress_bar
-from mahala.support.rollback import all_or_nothing
-from mahala.support.validation import is_sparse
+from mahala.support.validation import check_params, is_sparse
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
 FLOAT32_RANGE = 1e-12, 1e12

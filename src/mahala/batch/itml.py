@@ -22,8 +22,8 @@ from mahala.learner import Arrays, LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, array_value
-from mahala.support.params import Count, NonNegative, Positive, Seed
 from mahala.support.rows import row_blocks
+from mahala.support.validation import Count, NonNegative, Positive, Seed
 
 # Smallest eigenvalue of a prior's covariance, as a share of the largest, with features in units of their deviation.
 FLOOR = 1e-6

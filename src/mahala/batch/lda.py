@@ -13,7 +13,7 @@ from mahala.batch.covariance import covariances, deviations_within
 from mahala.batch.run import Model, Run
 from mahala.batch.whitening import whiten_varying
 from mahala.learner import LabelledRows
-from mahala.support.params import Count, Share
+from mahala.support.validation import Count, Share
 
 # Variances within classes, and of the class means along a direction, below this share are rounding.
 RANK_TOLERANCE = 1e-8

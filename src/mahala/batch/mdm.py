@@ -13,8 +13,8 @@ from mahala.batch.run import IterationParams, Model, Run
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.weighting import extreme_pairs, rows_with_company, to_unit_range
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
-from mahala.support.params import Count, NonNegative
 from mahala.support.rows import row_blocks
+from mahala.support.validation import Count, NonNegative
 
 # Number of pairs of each kind that are added to the linear program per iteration.
 NEW_PAIRS = 64

@@ -11,7 +11,7 @@ from mahala.batch.starts import Init, first_components
 from mahala.compiled.softmax_sums import sum_softmax
 from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
-from mahala.support.params import Count, NonNegative, Seed
+from mahala.support.validation import Count, NonNegative, Seed
 
 
 @dataclass(eq=False, repr=False)

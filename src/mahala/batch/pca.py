@@ -11,7 +11,7 @@ from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.run import Model, Run
 from mahala.batch.whitening import divided_by_largest
 from mahala.learner import LabelledRows
-from mahala.support.params import Count, Fraction, Seed, is_count
+from mahala.support.validation import Count, Fraction, Seed, is_count
 
 
 @dataclass(eq=False, repr=False)

@@ -14,7 +14,7 @@ from mahala.batch.run import Model, Run
 from mahala.batch.whitening import whiten_within
 from mahala.comparisons import Pairs, Triplets
 from mahala.support.arrays import IndexArray
-from mahala.support.params import Count, Share
+from mahala.support.validation import Count, Share
 
 
 @dataclass(eq=False, repr=False)

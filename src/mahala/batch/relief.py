@@ -11,8 +11,8 @@ from mahala.batch.run import Model, Run
 from mahala.compiled.weighting import hits_and_misses, rows_with_company, to_unit_range
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
-from mahala.support.params import Count, Seed
 from mahala.support.rows import row_blocks
+from mahala.support.validation import Count, Seed
 
 
 @dataclass(eq=False, repr=False)

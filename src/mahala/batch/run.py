@@ -10,7 +10,7 @@ import numpy as np
 
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, RealArray
-from mahala.support.params import Count, NonNegative
+from mahala.support.validation import Count, NonNegative
 
 # What is learned: "L" with M = LᵀL, "M" itself or the weights "w" of a diagonal M; and what a warm start needs.
 Model = dict[str, RealArray]

@@ -12,8 +12,8 @@ from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.weighting import hits_and_misses, rows_with_company, simba_pass
 from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray
-from mahala.support.params import Count, NonNegative, Seed
 from mahala.support.rows import slices
+from mahala.support.validation import Count, NonNegative, Seed
 
 
 @dataclass(eq=False, repr=False)

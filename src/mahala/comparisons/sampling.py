@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from mahala.support.arrays import BoolArray, IndexArray
-from mahala.support.params import Seed, between, is_count
+from mahala.support.validation import Seed, between, is_count
 
 
 def draw_pairs(

@@ -8,8 +8,8 @@ import numpy as np
 
 from mahala.comparisons import Pairs
 from mahala.support.arrays import FloatArray
-from mahala.support.params import is_number
 from mahala.support.rows import row_blocks
+from mahala.support.validation import is_number
 
 Target = float | Literal["auto"]
 

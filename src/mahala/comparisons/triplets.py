@@ -6,11 +6,10 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
-from mahala.comparisons.base import Comparisons, check_columns, column_names, split_array
+from mahala.comparisons.pairs import Comparisons, check_columns, column_names, split_array
 from mahala.comparisons.sampling import draw_triplets
 from mahala.support.arrays import IndexArray
-from mahala.support.params import Seed
-from mahala.support.validation import check_rows, class_codes
+from mahala.support.validation import Seed, check_rows, class_codes
 
 
 class Triplets(Comparisons):
@@ -54,6 +53,11 @@ class Triplets(Comparisons):
         """Build triplets from an array of shape (n, 3, n_features), which is not copied if it is contiguous."""
         X, columns = split_array(array, cls._arity)
         return cls._build(X, *columns)
+
+    @classmethod
+    def _drawn(cls, X: Any, codes: IndexArray, learner: Any, rng: Any, at_most: bool) -> Self:
+        """Draw the triplets that a learner's parameters ask for, from rows and the codes of their classes."""
+        return cls._build(X, *draw_triplets(codes, learner.n_triplets, rng, name="n_triplets"))
 
     @classmethod
     def from_labels(cls, X: Any, y: ArrayLike, n: int = 100_000, *, random_state: Seed = None) -> Self:

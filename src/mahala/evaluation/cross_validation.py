@@ -32,7 +32,7 @@ from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.online.passive_aggressive import PA
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
-from mahala.support.validation import check_count, check_labels, check_rows, class_codes
+from mahala.support.validation import Count, check_labels, check_rows, check_value, class_codes
 
 # Larger tables are sampled: fewer rows already show what a learner gains.
 MOST_ROWS = 20_000
@@ -118,7 +118,7 @@ def compare(
     ['LDA', 'Euclidean, scaled', 'Euclidean']
     """
     for value, name in ((folds, "folds"), (repeats, "repeats"), (n_neighbors, "n_neighbors"), (n_jobs, "n_jobs")):
-        check_count(value, name)
+        check_value(value, name, Count)
     if folds < 2:
         raise ValueError(f"folds must be at least 2, got {folds}")
     X = check_rows(X)

@@ -17,11 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mahala.compiled.triplets import CSR, rows_as_csr
 from mahala.support.arrays import BoolArray, FloatArray
-from mahala.support.params import check_params
-from mahala.support.rollback import all_or_nothing
+from mahala.support.contexts import all_or_nothing, uninterrupted
 from mahala.support.rows import row_blocks
-from mahala.support.signals import uninterrupted
-from mahala.support.validation import check_labels, check_row, check_scale, is_sparse
+from mahala.support.validation import check_labels, check_params, check_row, check_scale, is_sparse
 
 # The largest size of the values of the documents that are passed to compiled code at a time.
 BLOCK_BYTES = 2**23

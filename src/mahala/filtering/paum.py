@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from mahala.filtering.perceptron import Perceptron, PerceptronRule
-from mahala.support.params import Where, is_number
+from mahala.support.validation import Where, is_number
 
 Finite = Annotated[float, Where(lambda value: is_number(value) and bool(np.isfinite(value)), "a finite number")]
 # An intercept changes by η R² per step; the limit keeps it far from overflow for rows as large as are accepted.

@@ -12,7 +12,7 @@ from mahala.compiled.filtering import INTERCEPT, scores, stream_perceptron
 from mahala.compiled.triplets import CSR
 from mahala.filtering.online_filter import OnlineFilter
 from mahala.support.arrays import BoolArray, FloatArray
-from mahala.support.params import Count
+from mahala.support.validation import Count
 
 
 class PerceptronRule(NamedTuple):

@@ -20,9 +20,8 @@ from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition, Matrix, count_nonzero, score_blocks, similarities
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
-from mahala.support.params import is_count
 from mahala.support.rows import row_blocks
-from mahala.support.validation import check_rows, is_sparse
+from mahala.support.validation import check_rows, is_count, is_sparse
 
 _EPS = float(np.finfo(np.float64).eps)
 

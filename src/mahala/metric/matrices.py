@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from mahala.compiled.products import multiply
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value, header_value
-from mahala.support.params import is_count
 from mahala.support.rows import row_blocks
-from mahala.support.validation import LARGEST_VALUE, is_sparse
+from mahala.support.validation import LARGEST_VALUE, is_count, is_sparse
 
 Matrix = FloatArray | Any  # Any is a csr_array: mypy would require every user of a dense M to rule it out
 # Directions as columns, their values from the largest down, and the directions of items; all read-only.

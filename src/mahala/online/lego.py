@@ -13,7 +13,7 @@ from mahala.online.storage.definite_model import DefiniteModel
 from mahala.online.storage.model import Arrays, Steps
 from mahala.online.storage.pair_model import PairChunk
 from mahala.support.model_files import ModelFileError, number_value
-from mahala.support.params import Count, Positive
+from mahala.support.validation import Count, Positive
 
 
 @dataclass(eq=False, repr=False)
@@ -119,10 +119,12 @@ class LEGOModel(DefiniteModel):
 
     def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
         self.own("M")
+        V, y = chunk
+        p, tau, predicted = steps
         self.inverse_trace = stream_lego(
-            *chunk, self.M, self.outside, self.inverse_trace, rule, self.targets, steps.p, steps.tau, steps.predicted
+            V, y, self.M, self.outside, self.inverse_trace, rule, self.targets, p, tau, predicted
         )
-        self.n_steps += len(steps.p)
+        self.n_steps += len(chunk.y)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()

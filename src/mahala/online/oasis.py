@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.similarity_model import SimilarityRule
-from mahala.support.params import Positive
+from mahala.support.validation import Positive
 
 
 @dataclass(eq=False, repr=False)

@@ -11,15 +11,13 @@ import numpy as np
 from mahala.comparisons import Pairs, Triplets
 from mahala.learner import LabelledRows, Learner
 from mahala.metric import Metric
-from mahala.online.history import History, Recorder
-from mahala.online.storage.model import Arrays, Model, Steps
+from mahala.online.history import RECORD, History
+from mahala.online.storage.model import Arrays, Model
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.contexts import all_or_nothing, one_blas_thread, uninterrupted
 from mahala.support.model_files import header_value, number_value
-from mahala.support.params import Seed, check_params
-from mahala.support.progress import tell_stream
-from mahala.support.rollback import all_or_nothing
-from mahala.support.signals import uninterrupted
-from mahala.support.threads import one_blas_thread
+from mahala.support.progress import SHOWN, tell_stream
+from mahala.support.validation import Seed, check_params
 
 # A mixin: it is used beside Learner, so that an algorithm is two steps from its base.
 if TYPE_CHECKING:
@@ -63,10 +61,6 @@ class OnlineMixin(_Base):
     def _check_open(self, method: str) -> None:
         """Raise ValueError for parameters with which a stream cannot go on after `fit`."""
 
-    @abstractmethod
-    def _drawn(self, rows: LabelledRows, at_most: bool) -> Comparisons:
-        """Return comparisons drawn from labelled rows; with `at_most` fewer than asked for if there are no more."""
-
     def _n_steps(self, comparisons: Comparisons, codes: IndexArray | None) -> int:
         """Return the number of steps that `fit` takes."""
         n_steps = getattr(self, "n_steps", "auto")
@@ -108,9 +102,11 @@ class OnlineMixin(_Base):
         if reset:
             self._reset_seed()
         given = self._given(X, y, reset=reset)
-        if isinstance(given, LabelledRows):
-            return self._drawn(given, not reset if at_most is None else at_most), given.codes
-        return given, None
+        if not isinstance(given, LabelledRows):
+            return given, None
+        kind: Any = self._learns_from
+        at_most = not reset if at_most is None else at_most
+        return kind._drawn(given.X, given.codes, self, self._rng, at_most), given.codes
 
     def _begin(self, comparisons: Comparisons, known: bool) -> None:
         """Start over: the model before the first step and an empty record."""
@@ -118,7 +114,9 @@ class OnlineMixin(_Base):
         self._clear()
 
     def _clear(self) -> None:
-        self._recorder = Recorder()
+        self._records = np.empty(64, dtype=RECORD)  # grows by doubling, so that a step costs O(1)
+        self._n_recorded = 0
+        self._ranks: list[tuple[int, int]] = []  # of the positive part of M, with the steps
         self._metrics: dict[int, Metric] = {}  # the last one asked for, by the number of steps it had seen
         self._fixed_values = {name: getattr(self, name) for name in self._fixed if hasattr(self, name)}
         self._checked: dict[str, Any] | None = None  # the parameters when they were last checked
@@ -168,18 +166,18 @@ class OnlineMixin(_Base):
     def _feed_chunks(self, prepared: Any, n_steps: int) -> None:
         model, rule = self._model, self._rule()
         for chunk in model.chunks(prepared, n_steps, rule, getattr(self, "rank_every", None)):
-            steps = Steps.empty(len(chunk.y))
+            n = len(chunk.y)
+            steps = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
             with uninterrupted():
                 before = model.n_steps
                 try:
                     model.feed(chunk, rule, steps)
                 finally:  # the steps before memory ran out have been taken, too
-                    done = slice(model.n_steps - before)
-                    self._note(chunk.y[done], steps.part(done))
+                    done = model.n_steps - before
+                    self._note(chunk.y[:done], steps[0][:done], steps[1][:done], steps[2][:done])
 
-    def _note(self, y: SignArray, steps: Steps) -> None:
+    def _note(self, y: SignArray, p: FloatArray, tau: FloatArray, predicted: SignArray) -> None:
         """Record what each step saw and did."""
-        p, tau, predicted = steps
         self.n_steps_ += len(y)
         self.n_updates_ += int(np.count_nonzero(tau))
         self.n_mistakes_ += int(np.count_nonzero(predicted != y))
@@ -189,7 +187,8 @@ class OnlineMixin(_Base):
         if len(y):
             self._last_step = int(y[-1]), float(p[-1]), int(predicted[-1])
         if self.record:
-            self._recorder.add(y, predicted, p, tau)
+            rows = self._room_for(len(y))
+            rows["y"], rows["predicted"], rows["p"], rows["tau"] = y, predicted, p, tau
         self._note_progress()
 
     def _note_one(self, y: int, p: float, tau: float, predicted: int) -> None:
@@ -202,14 +201,25 @@ class OnlineMixin(_Base):
         self.squared_loss_ += hinge * hinge
         self._last_step = y, p, predicted
         if self.record:
-            self._recorder.add_one(y, predicted, p, tau)
+            self._room_for(1)[0] = y, predicted, p, tau
         self._note_progress()
+
+    def _room_for(self, n: int) -> Any:
+        """Return the next n records, to be written."""
+        start, stop = self._n_recorded, self._n_recorded + n
+        if stop > len(self._records) or not self._records.flags.writeable:
+            grown = np.empty(max(stop, 2 * len(self._records)), dtype=RECORD)
+            grown[:start] = self._records[:start]
+            self._records = grown
+        self._n_recorded = stop
+        return self._records[start:stop]
 
     def _note_progress(self) -> None:
         rank_every = getattr(self, "rank_every", None)
         if rank_every and self.n_steps_ % rank_every == 0:
-            self._recorder.add_rank(self.n_steps_, self._model.effective_dimension())
-        tell_stream(self, self.n_steps_, self.n_mistakes_)
+            self._ranks.append((self.n_steps_, self._model.effective_dimension()))
+        if SHOWN.get() is not None:
+            tell_stream(self, self.n_steps_, self.n_mistakes_)
 
     @property
     def metric_(self) -> Any:
@@ -225,7 +235,10 @@ class OnlineMixin(_Base):
         self._check_fitted()
         if not self.record:
             raise AttributeError("history_ is not kept with record=False; set record=True before fitting")
-        return self._recorder.history()
+        return self._history()
+
+    def _history(self) -> History:
+        return History.of(self._records[: self._n_recorded], self._ranks)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return by how much each comparison is decided: positive for similar pairs and for triplets in their order.
@@ -246,7 +259,7 @@ class OnlineMixin(_Base):
         header |= {name.strip("_"): getattr(self, name) for name in self._saved if hasattr(self, name)}
         header |= {"seed": self._seed, "random_state": self._rng.bit_generator.state}
         header["model"], arrays = self._model.get_state()
-        return header, {f"model.{name}": array for name, array in arrays.items()} | self._recorder.arrays()
+        return header, {f"model.{name}": array for name, array in arrays.items()} | self._history().to_arrays()
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
@@ -265,4 +278,6 @@ class OnlineMixin(_Base):
             setattr(self, f"{name}_", number_value(header, name, least=0.0))
         own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
         self._model.set_state(header_value(header, "model", dict), own, self.n_steps_)
-        self._recorder = Recorder.from_arrays(arrays)
+        history = History.from_arrays(arrays)
+        self._records, self._n_recorded = history.records(), len(history)
+        self._ranks = list(zip(history.rank_steps.tolist(), history.ranks.tolist(), strict=True))

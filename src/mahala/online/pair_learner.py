@@ -8,14 +8,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from mahala.comparisons import Pairs
-from mahala.comparisons.sampling import draw_pairs
-from mahala.learner import LabelledRows, Learner
+from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.online.online_mixin import OnlineMixin
 from mahala.support.arrays import FloatArray, SignArray
-from mahala.support.params import Count, Share
-from mahala.support.signals import uninterrupted
-from mahala.support.validation import check_row, check_sign
+from mahala.support.contexts import uninterrupted
+from mahala.support.validation import Count, Share, check_row, check_sign
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -78,10 +76,6 @@ class PairLearner(OnlineMixin, Learner):
         """Return the learned matrix M."""
         return self.metric_.matrix
 
-    def _drawn(self, rows: LabelledRows, at_most: bool) -> Pairs:
-        drawn = draw_pairs(rows.codes, self.n_pairs, self.balance, self._rng, name="n_pairs", at_most=at_most)
-        return Pairs._build(rows.X, *drawn)
-
     def _check_open(self, method: str) -> None:
         kernel = getattr(self, "kernel", None)
         if isinstance(kernel, str) and kernel == "precomputed":
@@ -89,9 +83,3 @@ class PairLearner(OnlineMixin, Learner):
                 f"kernel='precomputed' holds the points that were there from the start: {method} cannot bring new "
                 "ones; use fit, or a kernel that can be evaluated"
             )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        kernel = getattr(self, "kernel", None)
-        tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
-        return tags

@@ -13,10 +13,9 @@ from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.margin_model import MarginModel, MarginRule, check_memory, first_model
-from mahala.online.storage.model import Steps
 from mahala.support.arrays import IndexArray
 from mahala.support.model_files import ModelFileError
-from mahala.support.params import Count, NonNegative, Positive
+from mahala.support.validation import Count, NonNegative, Positive
 
 # The paper's range for the aggressiveness, a value for each power of ten.
 C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))
@@ -183,9 +182,10 @@ class PA(PairLearner):
             model = MarginModel(first.M, first.b, first.psd, first.kernel_map, first.n_features)
             loss, rule = 0.0, self._rule()
             for chunk in model.chunks(prepared, len(prepared), rule, None):
-                steps = Steps.empty(len(chunk.y))
-                model.feed(chunk, rule, steps)
-                loss += float(np.maximum(steps.p, 0.0).sum())
+                n = len(chunk.y)
+                p = np.empty(n)
+                model.feed(chunk, rule, (p, np.empty(n), np.empty(n, dtype=np.int8)))
+                loss += float(np.maximum(p, 0.0).sum())
             if codes is not None and self.tune_by == "knn":
                 embedded = model.metric().transform(pairs.X)
                 loss = float(leave_one_out_errors(embedded, codes, MOST_NEIGHBORS).min())

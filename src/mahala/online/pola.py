@@ -14,7 +14,7 @@ from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.margin_model import MarginModel, MarginRule, first_model
 from mahala.support.arrays import IndexArray
-from mahala.support.params import Count, NonNegative, Positive
+from mahala.support.validation import Count, NonNegative, Positive
 
 
 @dataclass(eq=False, repr=False)

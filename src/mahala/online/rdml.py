@@ -15,7 +15,7 @@ from mahala.online.storage.model import Arrays, Steps
 from mahala.online.storage.pair_model import PairChunk, symmetric
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import finite_array, number_value
-from mahala.support.params import Count, Positive
+from mahala.support.validation import Count, Positive
 
 
 @dataclass(eq=False, repr=False)
@@ -109,7 +109,7 @@ class RDMLModel(DefiniteModel):
                 R = self.R = self._invert()
             if done == len(y):
                 return
-            V, y, steps = V[done:], y[done:], steps.part(slice(done, None))
+            V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
 
     def _invert(self) -> FloatArray:
         """Return M⁻¹, by Cholesky."""

@@ -9,9 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.comparisons.sampling import draw_triplets
 from mahala.compiled.triplets import LARGEST_CHANGE
-from mahala.learner import LabelledRows, Learner
+from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.online_mixin import OnlineMixin
 from mahala.online.storage.dense_model import DenseModel, dense_bytes
@@ -19,11 +18,10 @@ from mahala.online.storage.gram import fit_gram, gram_is_cheaper
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, touches
 from mahala.online.storage.sparse_model import SparseModel
 from mahala.support.arrays import IndexArray, SignArray
+from mahala.support.contexts import uninterrupted
 from mahala.support.memory import memory_limit
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.params import Count, Positive
-from mahala.support.signals import uninterrupted
-from mahala.support.validation import check_row, check_rows, is_sparse
+from mahala.support.validation import Count, Positive, check_row, check_rows, is_sparse
 
 # Up to this many bytes a full matrix is held if nothing is known of the stream; beyond them touched entries only.
 SMALL_MATRIX = 2**28
@@ -88,11 +86,14 @@ class SimilarityLearner(OnlineMixin, Learner):
         """Share of M's entries that are zero."""
         return self.metric_.sparsity
 
-    def _drawn(self, rows: LabelledRows, at_most: bool) -> Triplets:
-        triplets = Triplets._build(rows.X, *draw_triplets(rows.codes, self.n_triplets, self._rng, name="n_triplets"))
-        if self.__sklearn_is_fitted__():
+    def _comparisons(
+        self, X: Any, y: Any, *, reset: bool, at_most: bool | None = None
+    ) -> tuple[Any, IndexArray | None]:
+        triplets: Any
+        triplets, codes = super()._comparisons(X, y, reset=reset, at_most=at_most)
+        if not reset:
             self._check_items(triplets)
-        return triplets
+        return triplets, codes
 
     def _check_features(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
         super()._check_features(comparisons, reset=reset)
@@ -141,7 +142,7 @@ class SimilarityLearner(OnlineMixin, Learner):
         model.clock = model.n_steps = len(triplets)
         model.settle()
         model.add(change, total)
-        self._note(np.ones(len(triplets), dtype=np.int8), steps)
+        self._note(np.ones(len(triplets), dtype=np.int8), *steps)
 
     def _first_model(self, triplets: Triplets, known: bool) -> SimilarityModel:
         self.n_item_features_ = triplets.n_item_features

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # Redraws a bar: the number done, a short text and the total.
 Update = Callable[[int, str, int], None]
 # The bars on the terminal, and those of online learners by the learner's id.
-_shown: ContextVar[tuple[Progress, dict[int, TaskID]] | None] = ContextVar("_shown", default=None)
+SHOWN: ContextVar[tuple[Progress, dict[int, TaskID]] | None] = ContextVar("SHOWN", default=None)
 
 
 @contextmanager
@@ -28,11 +28,11 @@ def show_progress() -> Iterator[None]:
     ...     pass  # learner.fit(X, y)
     """
     with _bars() as bars:
-        token = _shown.set((bars, {}))
+        token = SHOWN.set((bars, {}))
         try:
             yield
         finally:
-            _shown.reset(token)
+            SHOWN.reset(token)
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def task_bar(name: str, shown: bool) -> Iterator[Update]:
 @contextmanager
 def progress_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[int, float], None]]:
     """Yield a function of (iterations done, objective) that draws a bar if `shown` or inside `show_progress`."""
-    outer = _shown.get()
+    outer = SHOWN.get()
     with task_bar(name, shown and outer is None) as update:
         draw = update if outer is None else _update(outer[0], name)
         yield lambda done, objective: draw(done, f"objective {objective:.6g}", total)
@@ -56,9 +56,8 @@ def progress_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[int, 
 
 def tell_stream(stream: object, done: int, mistakes: int) -> None:
     """Inside `show_progress`, update the bar of an online learner: comparisons seen and predicted wrongly."""
-    outer = _shown.get()
-    if outer is None:
-        return
+    outer = SHOWN.get()
+    assert outer is not None, "there are no bars outside of show_progress"
     bars, tasks = outer
     if id(stream) not in tasks:
         tasks[id(stream)] = bars.add_task(type(stream).__name__, total=None, text="")

@@ -1,17 +1,23 @@
-"""Input checks: each error names the argument, what is wrong with it and what would be right."""
+"""Input checks: each error names the argument, what is wrong with it and what would be right.
+
+Parameters of estimators are declared by their types, and `check_params` checks them all.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from numbers import Integral, Real
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_random_state
 
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, SignArray
-from mahala.support.params import is_count, is_number
 
 # The update rules need ‖v‖⁴, which overflows for larger values; no metric can be learned at such a scale.
 LARGEST_VALUE = 1e60
@@ -153,32 +159,6 @@ def check_sign(similar: Any) -> bool:
     raise ValueError(f"similar must be True or False, or +1 or -1, got {similar!r}")
 
 
-def check_positive(value: Any, name: str, most: float = np.inf) -> None:
-    """Raise a ValueError if a parameter is not a positive, finite number of at most `most`."""
-    if not (is_number(value) and 0.0 < value < np.inf):
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
-    if value > most:
-        raise ValueError(f"{name} must be at most {most:g}, got {value!r}: steps so long overflow")
-
-
-def check_count(value: Any, name: str) -> None:
-    """Raise a ValueError if a parameter is not an integer of at least 1."""
-    if not is_count(value):
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-
-
-def check_tolerance(value: Any, name: str) -> None:
-    """Raise a ValueError if a parameter is not a finite number of at least 0."""
-    if not (is_number(value) and 0.0 <= value < np.inf):
-        raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
-
-
-def check_flag(value: Any, name: str) -> None:
-    """Raise a TypeError if a parameter is neither True nor False."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-
-
 def check_counts(counts: Any, default: range, available: int, name: str, what: str) -> IndexArray:
     """Return one or several numbers from 1 to `available`, sorted and distinct; the default is cut to `available`."""
     if isinstance(counts, range) and counts == default:
@@ -189,3 +169,110 @@ def check_counts(counts: Any, default: range, available: int, name: str, what: s
     if max(values) > available:
         raise ValueError(f"{name} must be at most {available}, {what}, got {max(values)}")
     return np.unique(np.array(values, dtype=np.intp))
+
+
+class Where(NamedTuple):
+    """A condition on a parameter, to annotate its type with: which values are right, and that in words."""
+
+    is_right: Callable[[Any], bool]
+    words: str
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number; a boolean is not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is an integer of at least 1."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def between(low: float, high: float = np.inf) -> Callable[[Any], bool]:
+    """The condition that a value is a finite number of at least `low` and at most `high`."""
+    return lambda value: is_number(value) and low <= value <= high and value < np.inf
+
+
+def _is_seed(value: Any) -> bool:
+    if isinstance(value, np.random.Generator):
+        return True
+    try:
+        check_random_state(value)
+    except ValueError:
+        return False
+    return True
+
+
+Positive = Annotated[float, Where(lambda value: is_number(value) and 0.0 < value < np.inf, "a positive number")]
+NonNegative = Annotated[float, Where(between(0.0), "a number of at least 0")]
+Share = Annotated[float, Where(between(0.0, 1.0), "a number from 0 to 1")]
+Fraction = Annotated[
+    float, Where(lambda value: is_number(value) and 0.0 < value < 1.0, "a number between 0 and 1, both excluded")
+]
+Count = Annotated[int, Where(is_count, "an integer of at least 1")]
+Seed = Annotated[
+    int | np.random.RandomState | np.random.Generator | None,
+    Where(_is_seed, "None, a non-negative int, RandomState or Generator"),
+]
+
+
+def check_params(estimator: Any) -> None:
+    """Raise a ValueError for the first parameter whose value does not have the type that its class declares.
+
+    The parameters are the fields of a dataclass. A type is bool, None, a Literal of strings, a class, a type that is
+    annotated with a `Where`, or a union of these; Any is not checked.
+
+    >>> @dataclasses.dataclass
+    ... class Learner:
+    ...     C: Literal["auto"] | Positive = 1.0
+    >>> check_params(Learner(C=-1))
+    Traceback (most recent call last):
+    ValueError: C must be 'auto' or a positive number, got -1
+    """
+    kind: Any = type(estimator)
+    for name, conditions in _conditions(kind).items():
+        _check(getattr(estimator, name), name, conditions)
+
+
+def check_value(value: Any, name: str, hint: Any) -> None:
+    """Raise a ValueError unless a value has a type such as `Count`; see `check_params`."""
+    _check(value, name, _of_type(hint))
+
+
+def _check(value: Any, name: str, conditions: list[Where]) -> None:
+    if conditions and not any(condition.is_right(value) for condition in conditions):
+        words = [condition.words for condition in conditions]
+        listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+        raise ValueError(f"{name} must be {listed}, got {value!r}")
+
+
+@functools.cache
+def _conditions(kind: Any) -> dict[str, list[Where]]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _of_type(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+def _of_type(hint: Any) -> list[Where]:
+    """The conditions of which one must hold; none for Any."""
+    if hint is Any:
+        return []
+    if get_origin(hint) is Annotated:
+        return [part for part in get_args(hint)[1:] if isinstance(part, Where)]
+    if get_origin(hint) in (Union, types.UnionType):
+        return [condition for part in get_args(hint) for condition in _of_type(part)]
+    if get_origin(hint) is Literal:
+        return [_one_of(word) for word in get_args(hint)]
+    if hint is type(None):
+        return [Where(lambda value: value is None, "None")]
+    if hint is bool:
+        return [Where(lambda value: isinstance(value, bool | np.bool_), "True or False")]
+    return [_instance_of(get_origin(hint) or hint)]
+
+
+def _one_of(word: Any) -> Where:
+    return Where(lambda value: isinstance(value, str) and value == word, repr(word))
+
+
+def _instance_of(kind: Any) -> Where:
+    name = "a function" if kind is Callable else f"a {kind.__name__}"
+    return Where(lambda value: isinstance(value, kind), name)

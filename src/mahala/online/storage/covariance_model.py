@@ -53,7 +53,7 @@ class CovarianceModel(SimilarityModel):
         for part in slices(len(chunk.y), block_size(2 * max(d, e), least=kernels.BLOCK)):
             x = X[anchor[part]].toarray()
             q = (Y[positive[part]] - Y[negative[part]]).toarray()
-            self._take(x, q, rule, self.clock + part.start, steps.part(part))
+            self._take(x, q, rule, self.clock + part.start, (steps[0][part], steps[1][part], steps[2][part]))
         return len(chunk.y), 0
 
     def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
@@ -63,11 +63,11 @@ class CovarianceModel(SimilarityModel):
     def feed_one(
         self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule
     ) -> tuple[float, float, int]:
-        steps = Steps.empty(1)
+        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
         self._take(x[np.newaxis], (positive - negative)[np.newaxis], rule, self.clock, steps)
         self.clock += 1
         self.n_steps += 1
-        return float(steps.p[0]), float(steps.tau[0]), int(steps.predicted[0])
+        return float(p[0]), float(tau[0]), int(predicted[0])
 
     def cost(self, touched: float) -> float:
         d, e = self.shape

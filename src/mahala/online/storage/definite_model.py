@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.linalg import qr
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
 from mahala.online.storage.model import Arrays
-from mahala.online.storage.pair_model import PairModel, symmetric
+from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import finite_array
@@ -53,6 +54,10 @@ class DefiniteModel(PairModel):
         self.become(np.eye(dimension), is_identity=True)
         self.outside = d - dimension
         return pairs
+
+    def chunks(self, pairs: Pairs, n_steps: int, rule: Any, stop_every: int | None) -> Iterator[PairChunk]:
+        for part in pairs.cycles(n_steps, stop_every=stop_every, done=self.n_steps):
+            yield PairChunk(part.differences(), part.y)
 
     def finish(self) -> None:
         if self._basis is None:

@@ -46,9 +46,9 @@ def fit_gram(triplets: Triplets, start: float, rule: SimilarityRule, sparse: boo
     for own in slices(T, BLOCK):
         q = X[b[own]] - X[c[own]]
         firsts[own], q_norms[own] = start * _dots(X[a[own]], q), _squared_norms(q)
-    steps = Steps.empty(T)
+    steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
     kernels.stream(K, L, np.zeros_like(K), a, b, c, firsts, q_norms, rule.step(np.float64), *steps)
-    tau = steps.tau
+    tau = steps[1]
     weights = (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,)
     matrices = [_outer(X, a, b, c, weight, sparse) for weight in weights]
     return matrices[0], matrices[-1], steps

@@ -14,11 +14,14 @@ from mahala.compiled.psd import CORRECTIONS, LOG_MU, NORM, PROJECT, RTOL, SIGMA,
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.online.storage.model import Arrays, Steps
-from mahala.online.storage.pair_model import PairChunk, PairModel, signs, squared_norms, symmetric
+from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
+from mahala.support.rows import BLOCK_BYTES
 
+# Smaller models take less than 64 MiB, which needs no check.
+LARGE_DIMENSION = 2048
 # The dual form holds r × d differences and their r × r squared inner products; beyond this size they would take over
 # 512 MiB each.
 LARGEST_DUAL = 8192
@@ -59,8 +62,6 @@ class MarginModel(PairModel):
         # The largest entry that M or a term added to it ever had: what M's rounding errors are relative to.
         self.mass = float(np.abs(self.M).max(initial=0.0))
         self.radius = 1.0  # the largest ‖v‖⁴ + 1 seen
-        # Ctrl-C waits for the end of a chunk, and steps with a projection take longer.
-        self.steps_per_chunk = 0.125 if psd == 1 else 1.0
 
     def prepare(self, pairs: Pairs, n_steps: int, known: bool) -> Pairs:
         """Return the pairs in coordinates of the kernel's span, if there is a kernel; the span grows over them."""
@@ -74,21 +75,23 @@ class MarginModel(PairModel):
 
     def chunks(self, pairs: Pairs, n_steps: int, rule: MarginRule, stop_every: int | None) -> Iterator[PairChunk]:
         n = len(pairs)
-        may_be_dual = self.psd == 0 and n_steps > n and not stop_every and not self.takes_sparse(pairs.X)
+        sparse = self.psd != 1 and hasattr(pairs.X, "indptr") and sparse_is_cheaper(pairs.X)
+        may_be_dual = self.psd == 0 and n_steps > n and not stop_every and not sparse
         if may_be_dual and dual_is_cheaper(n, pairs.n_features, n_steps, 1.0 if rule.lower < 0.0 else 0.5):
-            yield PairChunk(pairs.differences(), np.resize(signs(pairs), n_steps))
-        else:
-            yield from super().chunks(pairs, n_steps, rule, stop_every)
+            yield PairChunk(pairs.differences(), np.resize(np.asarray(pairs.y), n_steps))
+            return
+        # Ctrl-C waits for the end of a chunk, and steps with a projection take longer.
+        most_bytes = BLOCK_BYTES // 8 if self.psd == 1 else BLOCK_BYTES
+        for part in pairs.cycles(n_steps, most_bytes=most_bytes, stop_every=stop_every, done=self.n_steps):
+            yield PairChunk(part.differences(sparse=sparse), part.y)
 
     @property
     def threshold(self) -> float:
         return max(self.b, 1.0)
 
-    def takes_sparse(self, X: Any) -> bool:
-        return self.psd != 1 and sparse_is_cheaper(X)
-
     def feed(self, chunk: PairChunk, rule: MarginRule, steps: Steps) -> None:
-        self.own("M", "R", "tuning")
+        if not self.M.flags.writeable:
+            self.own("M", "R", "tuning")
         V, y = chunk
         n = len(y)
         norms2 = squared_norms(V)
@@ -99,7 +102,7 @@ class MarginModel(PairModel):
         while start < n:
             stop = n if self.psd < 2 else min(n, start + self.psd - self.n_steps % self.psd)
             part = slice(start, stop)
-            own = steps if stop - start == n else steps.part(part)
+            own = steps if stop - start == n else (steps[0][part], steps[1][part], steps[2][part])
             if self.psd == 1:
                 self._feed_psd(chunk, norms2, rule, own)
             elif hasattr(V, "indptr"):
@@ -108,7 +111,7 @@ class MarginModel(PairModel):
                 self.b = stream_sparse(*arrays, y[part], self.M, self.b, rule.step, rule.tol, *own)
             else:
                 self.b = stream_indefinite(V[part], y[part], self.M, self.b, rule.step, rule.tol, *own)
-            self._count(norms2[part], own.tau)
+            self._count(norms2[part], own[1])
             start = stop
             if self.psd > 1 and self.n_steps % self.psd == 0:
                 self.M, self.b = self.constrained()
@@ -123,7 +126,7 @@ class MarginModel(PairModel):
         order = np.arange(len(chunk.y)) % n
         self.b = stream_dual(gram2, distances, weights, order, chunk.y[:n], self.b, rule.step, rule.tol, *steps)
         add_terms(self.M, V, weights, n)
-        self._count(norms2[order], steps.tau)
+        self._count(norms2[order], steps[1])
 
     def _count(self, norms2: FloatArray, tau: FloatArray) -> None:
         self.n_steps += len(tau)
@@ -226,7 +229,7 @@ class MarginModel(PairModel):
                 R = self._refactor()
             if done == len(y):
                 return
-            V, y, steps = V[done:], y[done:], steps.part(slice(done, None))
+            V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
 
     def _refactor(self) -> FloatArray:
         """Compute R = (M + σI)⁻¹ by Cholesky."""
@@ -262,18 +265,29 @@ def first_model(d: int, psd: int, kernel: Any, kernel_params: dict[str, Any] | N
 
 def check_memory(d: int, psd: int) -> None:
     """Raise MemoryError if this machine cannot hold the model."""
-    check_room(
-        8.0 * d * d * (2 if psd == 1 else 1),
-        None,
-        f"a model of {d} features",
-        "reduce the features, for instance with TruncatedSVD, or use kernel='linear', whose model grows with the "
-        "points compared",
-    )
+    if d > LARGE_DIMENSION:
+        check_room(
+            8.0 * d * d * (2 if psd == 1 else 1),
+            None,
+            f"a model of {d} features",
+            "reduce the features, for instance with TruncatedSVD, or use kernel='linear', whose model grows with the "
+            "points compared",
+        )
 
 
 def padded(d: int) -> FloatArray:
     """Return a d × d matrix of zeros; its rows are not a power of two apart, as such rows would share cache lines."""
     return np.zeros((d, d + 8 if d % 64 == 0 else d))
+
+
+def squared_norms(V: Any) -> FloatArray:
+    """Return ‖v‖² of each row, dense or CSR."""
+    if hasattr(V, "indptr"):
+        return np.asarray(V.multiply(V).sum(axis=1), dtype=np.float64).ravel()
+    if len(V) == 1:  # einsum takes longer than a step
+        return np.array([V[0] @ V[0]])
+    norms2: FloatArray = np.einsum("ij,ij->i", V, V)
+    return norms2
 
 
 def sparse_is_cheaper(X: Any) -> bool:

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mahala.metric import Metric
 from mahala.support.arrays import FloatArray, SignArray
 
 Arrays = dict[str, NDArray[Any]]
-
-
-class Steps(NamedTuple):
-    """What each step saw and did: its signed loss p, its length τ and the label predicted before it."""
-
-    p: FloatArray
-    tau: FloatArray
-    predicted: SignArray
-
-    @classmethod
-    def empty(cls, n: int) -> Steps:
-        """Room for n steps."""
-        return cls(np.empty(n), np.empty(n), np.empty(n, dtype=np.int8))
-
-    def part(self, rows: slice) -> Steps:
-        """The steps of a slice, over the same memory."""
-        return Steps(self.p[rows], self.tau[rows], self.predicted[rows])
+# What each step saw and did: its signed loss p, its length τ and the label predicted before it.
+Steps = tuple[FloatArray, FloatArray, SignArray]
 
 
 class Model(ABC):

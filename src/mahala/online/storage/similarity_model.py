@@ -15,11 +15,10 @@ from mahala.compiled.triplets import CSR, LARGEST_CHANGE, StepRule, late, late_s
 from mahala.metric import BilinearMetric
 from mahala.online.storage.model import Arrays, Model, Steps
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.contexts import uninterrupted
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
-from mahala.support.params import Where, is_number
 from mahala.support.rows import BLOCK_BYTES, block_size, slices
-from mahala.support.signals import uninterrupted
-from mahala.support.validation import is_sparse
+from mahala.support.validation import Where, is_number, is_sparse
 
 # Entries of M read or written between two looks for Ctrl-C: about a second.
 CHUNK_TOUCHES = 2**25
@@ -153,9 +152,9 @@ class SimilarityModel(Model):
         else:
             rows, items = self.translate(x[np.newaxis]), self.translate(np.stack([positive, negative]))
             numbers = _FIRST, _FIRST, _SECOND
-        steps = Steps.empty(1)
+        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
         self.feed(TripletChunk(rows, items, numbers, _ONE), rule, steps)
-        return float(steps.p[0]), float(steps.tau[0]), int(steps.predicted[0])
+        return float(p[0]), float(tau[0]), int(predicted[0])
 
     def feed(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> None:
         """Take a step for each triplet; a MemoryError leaves the model as it is after `n_steps` steps."""
@@ -174,7 +173,7 @@ class SimilarityModel(Model):
                 taken, stuck = self._stream(chunk, rule, steps)
             else:
                 part = slice(done, stop)
-                taken, stuck = self._stream(chunk.part(part), rule, steps.part(part))
+                taken, stuck = self._stream(chunk.part(part), rule, (steps[0][part], steps[1][part], steps[2][part]))
             self.clock += taken
             self.n_steps += taken
             done += taken
