@@ -34,6 +34,7 @@ class Metric(ABC):
     """
 
     kind: ClassVar[str]  # its name in files
+    _is_distance: ClassVar[bool]
     _kinds: ClassVar[dict[str, type[Metric]]] = {}
 
     matrix: Matrix
@@ -118,7 +119,7 @@ class Metric(ABC):
         if k is not None and not (is_count(k) and k <= n_items):
             raise ValueError(f"k must be None or from 1 to {n_items}, the number of items, got {k!r}")
         result = np.empty((rows.shape[0], n_items if k is None else int(k)), dtype=np.intp)
-        for block, scores in self._scores(rows, others):
+        for block, scores in score_blocks(rows, others, self.matrix, self._is_distance):
             result[block] = leading(scores, result.shape[1])
         return result[0] if single else result
 
@@ -203,10 +204,6 @@ class Metric(ABC):
     @abstractmethod
     def _embed(self, X: Any, item: bool) -> Any: ...
 
-    @abstractmethod
-    def _scores(self, rows: Any, items: Any) -> Iterator[tuple[slice, FloatArray]]:
-        """Scores of prepared rows × items in blocks of rows; see `scores_in_blocks`."""
-
     @property
     @abstractmethod
     def _acts_on_vectors(self) -> bool:
@@ -223,14 +220,9 @@ class Metric(ABC):
         if len(comparisons) == 1 and self._acts_on_vectors and not is_sparse(X) and not is_sparse(items):
             return np.array([self._margins(comparisons, 0)])  # in a third of the time that a block of one row takes
         result = np.empty(len(comparisons))
-        for block in row_blocks(len(result), self._width):
+        for block in row_blocks(len(result), max(self.n_features_in, *self.matrix.shape)):
             result[block] = self._margins(comparisons, block)
         return result
-
-    @cached_property
-    def _width(self) -> int:
-        """The largest number of columns among rows before and after they are prepared and multiplied by M."""
-        return max(self.n_features_in, *map(int, self.matrix.shape))
 
     def _check_width(self, X: Any, name: str, item: bool = False) -> None:
         expected = self.n_item_features if item else self.n_features_in
@@ -282,6 +274,9 @@ class Metric(ABC):
             raise ValueError("x and x2 must be single points, 1-D arrays, to be explained")
         return x, x2
 
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self.feature_names or (f"x{i}" for i in range(self.n_features_in)))
+
 
 def scores_in_blocks(metric: Metric | None, X: Any, X_items: Any = None) -> Iterator[tuple[slice, FloatArray]]:
     """Yield the scores of X (queries) × X_items (None: X) in blocks of rows of X; more similar items score higher.
@@ -299,7 +294,7 @@ def scores_in_blocks(metric: Metric | None, X: Any, X_items: Any = None) -> Iter
     if not isinstance(metric, Metric):
         raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; of a learner give its metric_")
     rows = metric._rows(X, "X")
-    return metric._scores(rows, metric._items(X_items, "X_items", rows))
+    return score_blocks(rows, metric._items(X_items, "X_items", rows), metric.matrix, metric._is_distance)
 
 
 def _check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -55,6 +54,7 @@ class BilinearMetric(Metric):
     """
 
     kind: ClassVar[str] = "bilinear"
+    _is_distance: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self._set("matrix", check_matrix(self.matrix))
@@ -70,7 +70,7 @@ class BilinearMetric(Metric):
         rows = self._rows(X, "X")
         items = self._items(Y, "Y", rows)
         result = np.empty((rows.shape[0], items.shape[0]))
-        for block, scores in self._scores(rows, items):
+        for block, scores in score_blocks(rows, items, self.matrix, distances=False):
             result[block] = scores
         return result
 
@@ -81,9 +81,8 @@ class BilinearMetric(Metric):
         if not is_sparse(self.matrix):
             left, values, right = self._decomposition
             directions = values * (x @ left) * (x2 @ right)
-        names = self.feature_names or tuple(f"x{i}" for i in range(len(x)))
         total = float(similarities(x, self.matrix, x2))
-        return Explanation(total, entry_products(x, self.matrix, x2), directions, tuple(names))
+        return Explanation(total, entry_products(x, self.matrix, x2), directions, self._names())
 
     def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
         """Return for each of the Triplets how much more similar the anchor is to the positive than to the negative."""
@@ -121,9 +120,6 @@ class BilinearMetric(Metric):
     def _embed(self, X: Any, item: bool) -> Any:
         rows = self._rows(X, "X", item)
         return rows if item else map_queries(rows, self.matrix)
-
-    def _scores(self, rows: Any, items: Any) -> Iterator[tuple[slice, FloatArray]]:
-        return score_blocks(rows, items, self.matrix, distances=False)
 
     @property
     def _acts_on_vectors(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -23,7 +22,6 @@ from mahala.metric.matrices import (
     eigenvectors,
     map_rows,
     read_only,
-    score_blocks,
     squared_lengths,
 )
 from mahala.support.arrays import FloatArray
@@ -64,6 +62,7 @@ class MahalanobisMetric(Metric):
     """
 
     kind: ClassVar[str] = "mahalanobis"
+    _is_distance: ClassVar[bool] = True
 
     matrix: FloatArray
     threshold: float | None = None
@@ -158,8 +157,7 @@ class MahalanobisMetric(Metric):
         directions = values * (v @ vectors) ** 2
         if self.kernel_map is not None:
             return Explanation(total, None, directions, None)
-        names = self.feature_names or tuple(f"x{i}" for i in range(len(v)))
-        return Explanation(total, v * (self.matrix @ v), directions, tuple(names))
+        return Explanation(total, v * (self.matrix @ v), directions, self._names())
 
     def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
         """Return for each comparison by how much the metric agrees with it; negative if it disagrees.
@@ -230,9 +228,6 @@ class MahalanobisMetric(Metric):
 
     def _embed(self, X: Any, item: bool) -> FloatArray:
         return self.transform(X)
-
-    def _scores(self, rows: Any, items: Any) -> Iterator[tuple[slice, FloatArray]]:
-        return score_blocks(rows, items, self.matrix, distances=True)
 
     @property
     def _acts_on_vectors(self) -> bool:
