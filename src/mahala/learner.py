@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -18,6 +17,7 @@ import mahala
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import check_seed
 from mahala.metric import Metric
+from mahala.support.estimators import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.rollback import Rollback
 from mahala.support.validation import check_scale, class_codes
@@ -39,6 +39,10 @@ class Learner(Rollback, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     feature_names_in_: NDArray[np.object_]
     _seed: int
     _rng: np.random.Generator
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from comparisons, or from rows and their labels."""
 
     @property
     @abstractmethod

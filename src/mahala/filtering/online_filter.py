@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mahala.compiled.triplets import Rows
+from mahala.support.estimators import BaseEstimator, ClassifierMixin
 from mahala.support.rollback import Rollback
 from mahala.support.signals import uninterrupted
 from mahala.support.validation import check_labels, check_row, check_scale
