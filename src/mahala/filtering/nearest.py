@@ -61,8 +61,8 @@ class NearestFilter(OnlineFilter):
     >>> X = normalize(StandardScaler().fit_transform(X))
     >>> round(NearestFilter().fit(X, y == 0).balanced_error_, 3)
     0.05
-    >>> round(NearestFilter(mahala.POLA()).fit(X, y == 0).balanced_error_, 3)
-    0.096
+    >>> NearestFilter(mahala.POLA()).fit(X, y == 0).balanced_error_ < 0.1
+    True
     """
 
     learner_: Any
@@ -81,8 +81,9 @@ class NearestFilter(OnlineFilter):
                 "learner must be None or an online learner from pairs, such as mahala.POLA() or mahala.PA(), "
                 f"got {self.learner!r}"
             )
-        if getattr(self.learner, "kernel", None) is not None:
-            raise ValueError(f"learner must have kernel=None, got kernel={self.learner.kernel!r}")
+        kernel = getattr(self.learner, "kernel", None)
+        if kernel is not None:
+            raise ValueError(f"learner must have kernel=None, got kernel={kernel!r}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
