@@ -17,6 +17,7 @@ def learners(X: Any, y: Any) -> None:
     mahala.PA(aggressiveness=1.0)  # type: ignore[call-arg]
     mahala.PA(C=[1.0])  # type: ignore[arg-type]
     mahala.GML(alpha="half")  # type: ignore[arg-type]
+    mahala.GML().fit_metric(X, y)  # type: ignore[attr-defined]
     mahala.OASYS()  # type: ignore[attr-defined]
 
 

@@ -1,51 +1,63 @@
 # The public names, one per line, in the form "from MODULE import NAME as NAME". Type checkers and editors read this
 # list, and so does `__init__.py`, which loads a name from its module on first use.
-from mahala.batch.boost_metric import BoostMetric as BoostMetric
-from mahala.batch.gml import GML as GML
-from mahala.batch.itml import ITML as ITML
-from mahala.batch.lda import LDA as LDA
-from mahala.batch.lmnn import LMNN as LMNN
-from mahala.batch.mdm import MDM as MDM
-from mahala.batch.mmc import MMC as MMC
-from mahala.batch.nca import NCA as NCA
-from mahala.batch.pca import PCA as PCA
-from mahala.batch.psd_boost import PSDBoost as PSDBoost
-from mahala.batch.rca import RCA as RCA
-from mahala.batch.relief import Relief as Relief
-from mahala.batch.run import Iteration as Iteration
-from mahala.batch.simba import Simba as Simba
+
+# Comparisons and metrics
 from mahala.comparisons import Pairs as Pairs
 from mahala.comparisons import Triplets as Triplets
-from mahala.data.tables import read_table as read_table
+from mahala.metric import Metric as Metric
+from mahala.metric import MahalanobisMetric as MahalanobisMetric
+from mahala.metric import BilinearMetric as BilinearMetric
+from mahala.metric import Explanation as Explanation
+
+# Online learners
+from mahala.online.passive_aggressive import PA as PA
+from mahala.online.pola import POLA as POLA
+from mahala.online.aroma import AROMA as AROMA
+from mahala.online.oasis import OASIS as OASIS
+from mahala.online.ogd import OGD as OGD
+from mahala.online.sors import SORS as SORS
+from mahala.online.sors import AdaSORS as AdaSORS
+from mahala.online.lego import LEGO as LEGO
+from mahala.online.rdml import RDML as RDML
+from mahala.online.history import History as History
+
+# Learners from all the data
+from mahala.batch.nca import NCA as NCA
+from mahala.batch.gml import GML as GML
+from mahala.batch.mmc import MMC as MMC
+from mahala.batch.boost_metric import BoostMetric as BoostMetric
+from mahala.batch.psd_boost import PSDBoost as PSDBoost
+from mahala.batch.lmnn import LMNN as LMNN
+from mahala.batch.itml import ITML as ITML
+from mahala.batch.rca import RCA as RCA
+from mahala.batch.lda import LDA as LDA
+from mahala.batch.pca import PCA as PCA
+from mahala.batch.relief import Relief as Relief
+from mahala.batch.simba import Simba as Simba
+from mahala.batch.mdm import MDM as MDM
+from mahala.batch.run import Iteration as Iteration
+
+# Filters
+from mahala.filtering.perceptron import Perceptron as Perceptron
+from mahala.filtering.paum import PAUM as PAUM
+from mahala.filtering.nearest import NearestFilter as NearestFilter
+
+# Evaluation
 from mahala.evaluation.cross_validation import compare as compare
 from mahala.evaluation.cross_validation import default_panel as default_panel
 from mahala.evaluation.cross_validation import refit as refit
-from mahala.evaluation.knn import KNNErrors as KNNErrors
-from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.leaderboard import Leaderboard as Leaderboard
+from mahala.evaluation.knn import knn_error as knn_error
+from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
 from mahala.evaluation.ranking import precision_at_k as precision_at_k
-from mahala.evaluation.statistics import FriedmanResult as FriedmanResult
 from mahala.evaluation.statistics import friedman_holm as friedman_holm
-from mahala.filtering.nearest import NearestFilter as NearestFilter
-from mahala.filtering.paum import PAUM as PAUM
-from mahala.filtering.perceptron import Perceptron as Perceptron
-from mahala.learner import load_learner as load_learner
-from mahala.metric import BilinearMetric as BilinearMetric
-from mahala.metric import Explanation as Explanation
-from mahala.metric import MahalanobisMetric as MahalanobisMetric
-from mahala.metric import Metric as Metric
-from mahala.online.aroma import AROMA as AROMA
-from mahala.online.history import History as History
-from mahala.online.lego import LEGO as LEGO
-from mahala.online.oasis import OASIS as OASIS
-from mahala.online.ogd import OGD as OGD
-from mahala.online.passive_aggressive import PA as PA
-from mahala.online.pola import POLA as POLA
-from mahala.online.rdml import RDML as RDML
-from mahala.online.sors import SORS as SORS
-from mahala.online.sors import AdaSORS as AdaSORS
+from mahala.evaluation.statistics import FriedmanResult as FriedmanResult
+
+# Streams, files and progress
 from mahala.stream import Stream as Stream
+from mahala.data.tables import read_table as read_table
+from mahala.learner import load_learner as load_learner
 from mahala.support.model_files import ModelFileError as ModelFileError
 from mahala.support.progress import show_progress as show_progress
 

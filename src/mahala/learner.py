@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
@@ -23,6 +22,7 @@ from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.compiled.ranking import retrieval
 from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
 from mahala.support.arrays import IndexArray
+from mahala.support.estimators import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.validation import check_scale, class_codes
 
@@ -53,6 +53,10 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
     _model: Any
     _seed: int
     _rng: np.random.Generator
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from comparisons, or from rows and their labels."""
 
     @property
     @abstractmethod

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from mahala.online.online_learner import OnlineLearner
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
@@ -30,7 +31,6 @@ from contract.learners import (
 )
 from mahala import Metric
 from mahala.batch.batch_learner import BatchLearner
-from mahala.online.online_learner import OnlineLearner
 from mahala.support.model_files import ModelFileError
 
 

@@ -39,7 +39,7 @@ def explain(
     metric = load_metric(model)
     X = read_rows(data, metric).X
     rows = [check_row_number(number, X.shape[0], name) for number, name in ((row, "ROW"), (row2, "ROW2"))]
-    x, x2 = (_dense(X[number]) for number in rows)
+    x, x2 = (_dense(X[[number]]) for number in rows)
     told = _facts(metric, x, x2) | {"rows": rows}
     explanation = metric.explain(x, x2)
     names = explanation.feature_names
@@ -59,7 +59,7 @@ def explain(
 
 
 def _dense(row: Any) -> Any:
-    return row.toarray().ravel() if hasattr(row, "toarray") else row
+    return (row.toarray() if hasattr(row, "toarray") else row).ravel()
 
 
 def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:

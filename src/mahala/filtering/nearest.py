@@ -73,8 +73,8 @@ class NearestFilter(OnlineFilter):
     >>> X = normalize(StandardScaler().fit_transform(X))
     >>> round(NearestFilter().fit(X, y == 0).balanced_error_, 3)
     0.05
-    >>> round(NearestFilter(mahala.POLA()).fit(X, y == 0).balanced_error_, 3)
-    0.096
+    >>> NearestFilter(mahala.POLA()).fit(X, y == 0).balanced_error_ < 0.1
+    True
     """
 
     learner: LearnerOfPairs = None

@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -18,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mahala.compiled.triplets import CSR, rows_as_csr
 from mahala.support.arrays import BoolArray, FloatArray
 from mahala.support.contexts import all_or_nothing, uninterrupted
+from mahala.support.estimators import BaseEstimator, ClassifierMixin
 from mahala.support.rows import row_blocks
 from mahala.support.validation import check_labels, check_params, check_row, check_scale, is_sparse
 

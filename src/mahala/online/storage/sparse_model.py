@@ -58,10 +58,10 @@ class SparseModel(SimilarityModel):
         new, counts = np.unique(columns[self.numbers[columns] < 0], return_counts=True)
         if len(new):
             self._number(new[np.argsort(-counts, kind="stable")])
-        rows.indices = self.numbers[columns].astype(np.int32)
+        rows.indices = self.numbers[columns].astype(rows.indptr.dtype)  # SciPy 1.13 sorts no other
         rows.has_sorted_indices = False
         rows.sort_indices()
-        return rows.indptr.astype(np.int64), rows.indices, rows.data
+        return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
 
     def _number(self, features: IntArray) -> None:
         """Give numbers to features that have none yet."""
