@@ -104,10 +104,7 @@ def test_triplets_from_pairs_of_rows() -> None:
         (lambda: Triplets(X, [4], [0], [0]), "anchor must hold row numbers"),
         (lambda: Triplets(X, [0], [4], [0]), "positive must hold row numbers"),
         (lambda: Triplets(X, [0], [0], [4]), "negative must hold row numbers"),
-        (
-            lambda: Triplets(X, [0], [0], [0, 1]),
-            r"anchor, positive, negative must .* length, got \[1, 1, 2\]",
-        ),
+        (lambda: Triplets(X, [0], [0], [0, 1]), r"anchor, positive, negative must .* length, got \[1, 1, 2\]"),
     ],
 )
 def test_errors_name_the_argument(call: Any, message: str) -> None:

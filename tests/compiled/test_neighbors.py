@@ -161,11 +161,7 @@ def test_float32_is_compared_in_float64():
 
 @pytest.mark.parametrize(
     ("k", "exclude_self", "message"),
-    [
-        (0, False, "k must be from 1 to 3"),
-        (4, False, "k must be from 1 to 3"),
-        (3, True, "k must be from 1 to 2"),
-    ],
+    [(0, False, "k must be from 1 to 3"), (4, False, "k must be from 1 to 3"), (3, True, "k must be from 1 to 2")],
 )
 def test_k_out_of_range(k, exclude_self, message):
     with pytest.raises(ValueError, match=message):

@@ -18,17 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mahala
-from contract.learners import (
-    NAMES,
-    case,
-    dense,
-    draw,
-    every_learner,
-    models_agree,
-    needs_labels,
-    same_model,
-    tolerance,
-)
+from contract.learners import NAMES, case, dense, draw, every_learner, models_agree, needs_labels, same_model, tolerance
 from mahala import Metric
 from mahala.batch.batch_learner import BatchLearner
 from mahala.support.model_files import ModelFileError

@@ -345,11 +345,7 @@ def test_aroma_knows_its_rounding_errors():
                 ("init", ("random", None, 1.0, np.eye(5), MahalanobisMetric.euclidean(5)), "init must be"),
                 ("average", ("no", None, 1), "average must be True or False"),
                 ("storage", ("full", None, 1), "storage must be 'auto', 'dense', 'sparse' or 'gram'"),
-                (
-                    "dtype",
-                    ("float16", None, np.float32, np.dtype("float32")),
-                    "dtype must be|dtype='float64'",
-                ),
+                ("dtype", ("float16", None, np.float32, np.dtype("float32")), "dtype must be|dtype='float64'"),
                 ("max_memory", (0, -1, np.nan, "all", True), "max_memory must be None or a positive number"),
             )
         ),

@@ -45,10 +45,7 @@ def plain_corrected_t(differences, n_train, n_test):
 
 
 @settings(deadline=None, max_examples=50)
-@given(
-    st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=20).filter(lambda v: np.std(v) > 0.02),
-    st.integers(2, 10),
-)
+@given(st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=20).filter(lambda v: np.std(v) > 0.02), st.integers(2, 10))
 def test_corrected_t_is_the_papers(values, folds):
     ours = corrected_t(np.array(values), folds, 0.01)
     np.testing.assert_allclose(ours, plain_corrected_t(values, folds - 1.0, 1.0), rtol=1e-9, atol=1e-12)

@@ -169,11 +169,7 @@ X, Y = np.arange(6.0).reshape(3, 2), [0, 1, 1]
     ("arguments", "options", "message"),
     [
         ((X, Y), {"n_neighbors": 3}, "n_neighbors must be at most 2, the number of available neighbours, got 3"),
-        (
-            (X, Y, X, Y),
-            {"n_neighbors": range(1, 5)},
-            "n_neighbors must be at most 3, .* got 4",
-        ),
+        ((X, Y, X, Y), {"n_neighbors": range(1, 5)}, "n_neighbors must be at most 3, .* got 4"),
         ((X, Y), {"n_neighbors": 0}, "n_neighbors must be one or several integers of at least 1"),
         ((X, Y), {"n_neighbors": 1.0}, "n_neighbors must be one or several integers of at least 1"),
         ((X, Y), {"n_neighbors": True}, "n_neighbors must be one or several integers of at least 1"),

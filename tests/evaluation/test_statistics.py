@@ -119,14 +119,7 @@ def test_holm(p_values):
 # Demšar (2006), "Statistical comparisons of classifiers over multiple data sets", Table 5a.
 @pytest.mark.parametrize(
     ("k", "alpha", "q"),
-    [
-        (3, 0.05, 2.343),
-        (5, 0.05, 2.728),
-        (8, 0.05, 3.031),
-        (10, 0.05, 3.164),
-        (5, 0.10, 2.459),
-        (10, 0.10, 2.920),
-    ],
+    [(3, 0.05, 2.343), (5, 0.05, 2.728), (8, 0.05, 3.031), (10, 0.05, 3.164), (5, 0.10, 2.459), (10, 0.10, 2.920)],
 )
 def test_critical_difference(k, alpha, q):
     n = 14

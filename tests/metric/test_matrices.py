@@ -241,11 +241,7 @@ def test_what_a_matrix_says_of_itself_is_not_believed():
 
 def test_what_needs_a_dense_matrix_says_how_to_get_one():
     metric = BilinearMetric(sp.eye_array(3))
-    for use in (
-        lambda: metric.spectrum,
-        lambda: metric.n_components,
-        lambda: metric.truncate(1),
-    ):
+    for use in (lambda: metric.spectrum, lambda: metric.n_components, lambda: metric.truncate(1)):
         with pytest.raises(ValueError, match=r"sparse: use BilinearMetric\(metric.matrix.toarray\(\)\)"):
             use()
     assert BilinearMetric(metric.matrix.toarray()).n_components == 3

@@ -107,12 +107,7 @@ def test_batch_conversion_with_a_kernel():
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [
-        ({"gamma": -1}, "gamma"),
-        ({"tol": 0}, "tol"),
-        ({"max_passes": 0}, "max_passes"),
-        ({"rank_every": -1}, "rank"),
-    ],
+    [({"gamma": -1}, "gamma"), ({"tol": 0}, "tol"), ({"max_passes": 0}, "max_passes"), ({"rank_every": -1}, "rank")],
 )
 def test_bad_parameters(pairs, setting, message):
     with pytest.raises(ValueError, match=message):

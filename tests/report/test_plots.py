@@ -5,15 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mahala import PA, Pairs
-from mahala.report.plots import (
-    curves,
-    distances_of_pairs,
-    error_curves,
-    errors_by_neighbors,
-    plane,
-    spectrum,
-    svg,
-)
+from mahala.report.plots import curves, distances_of_pairs, error_curves, errors_by_neighbors, plane, spectrum, svg
 
 
 def test_error_curves(labelled, tmp_path):

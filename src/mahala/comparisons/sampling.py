@@ -87,12 +87,7 @@ def _check_balance(balance: Any) -> float | None:
 
 
 def _count_pairs(
-    n: int | Literal["auto"],
-    balance: float | None,
-    n_classes: int,
-    available: dict[str, int],
-    name: str,
-    at_most: bool,
+    n: int | Literal["auto"], balance: float | None, n_classes: int, available: dict[str, int], name: str, at_most: bool
 ) -> dict[str, int]:
     """The number of pairs of each kind to draw."""
 

@@ -10,17 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.triplets import (
-    CSR,
-    Layout,
-    Penalty,
-    StepRule,
-    difference,
-    late,
-    late_sum,
-    shrink,
-    step_length,
-)
+from mahala.compiled.triplets import CSR, Layout, Penalty, StepRule, difference, late, late_sum, shrink, step_length
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
 

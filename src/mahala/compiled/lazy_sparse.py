@@ -12,30 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.block_store import (
-    DONE,
-    ONE,
-    ZERO,
-    Store,
-    Words,
-    base_of,
-    block_of,
-    count_bits,
-    find,
-    insert,
-)
+from mahala.compiled.block_store import DONE, ONE, ZERO, Store, Words, base_of, block_of, count_bits, find, insert
 from mahala.compiled.jit import kernel
-from mahala.compiled.triplets import (
-    CSR,
-    Layout,
-    Penalty,
-    StepRule,
-    difference,
-    late,
-    late_sum,
-    shrink,
-    step_length,
-)
+from mahala.compiled.triplets import CSR, Layout, Penalty, StepRule, difference, late, late_sum, shrink, step_length
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
 

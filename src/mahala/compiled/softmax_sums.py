@@ -108,13 +108,7 @@ def _lists(Z: RealArray, norms: RealArray, cuts: RealArray) -> Lists:
 # There are no NaN here; knowing that, the compiler makes minima fast.
 @kernel_with(FAST | {"nnan", "nsz"})
 def _collect(
-    products: RealArray,
-    norms: RealArray,
-    first: int,
-    second: int,
-    cuts: RealArray,
-    limits: RealArray,
-    lists: Lists,
+    products: RealArray, norms: RealArray, first: int, second: int, cuts: RealArray, limits: RealArray, lists: Lists
 ) -> None:
     """Add the pairs of a block, rows from `first` and columns from `second`, to the lists in which they may matter."""
     number = products.dtype.type

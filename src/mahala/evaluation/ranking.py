@@ -62,12 +62,7 @@ def mean_average_precision(metric: Metric | None, X: Any, y: Any, X_items: Any =
 
 
 def precision_at_k(
-    metric: Metric | None,
-    X: Any,
-    y: Any,
-    X_items: Any = None,
-    y_items: Any = None,
-    k: int | Iterable[int] = DEFAULT_K,
+    metric: Metric | None, X: Any, y: Any, X_items: Any = None, y_items: Any = None, k: int | Iterable[int] = DEFAULT_K
 ) -> PrecisionAtK:
     """Compute the mean share of items of the query's class among the first ``k`` items, for one or several ``k``.
 

@@ -16,14 +16,7 @@ from mahala.data.scaling import divided
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
-from mahala.metric.matrices import (
-    Decomposition,
-    check_symmetric,
-    eigenvectors,
-    map_rows,
-    read_only,
-    squared_lengths,
-)
+from mahala.metric.matrices import Decomposition, check_symmetric, eigenvectors, map_rows, read_only, squared_lengths
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import array_value, header_value
 

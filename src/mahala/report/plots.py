@@ -120,13 +120,7 @@ def distances_of_pairs(similar: FloatArray, dissimilar: FloatArray, title: str) 
     return figure
 
 
-def plane(
-    points: FloatArray,
-    codes: IndexArray,
-    classes: Sequence[str],
-    held_out: BoolArray,
-    title: str,
-) -> Figure:
+def plane(points: FloatArray, codes: IndexArray, classes: Sequence[str], held_out: BoolArray, title: str) -> Figure:
     """Draw points of the plane by class, faint unless held out; up to ten classes get a legend."""
     with _user_text():
         figure, axes = _card(4.6, 4.4)

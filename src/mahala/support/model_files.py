@@ -31,10 +31,7 @@ class ModelFileError(ValueError):
 
 
 def write_model(
-    path: str | os.PathLike[str],
-    content: str,
-    arrays: Mapping[str, NDArray[Any]],
-    header: Mapping[str, object],
+    path: str | os.PathLike[str], content: str, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, object]
 ) -> None:
     """Write arrays and a header to `path` in one step, so that a failure leaves an earlier file intact.
 
