@@ -50,9 +50,9 @@ class OnlineMixin(_Base):
         `comparisons` are the first that it will see; they are `known` to be all that `fit` takes.
         """
 
-    @abstractmethod
     def _stored_model(self, header: dict[str, Any]) -> Model:
         """Return a model that can take the state in a model file with this header."""
+        return self._first_model(None, known=False)
 
     @abstractmethod
     def _rule(self) -> Any:
@@ -76,7 +76,7 @@ class OnlineMixin(_Base):
         """
         check_params(self)
         self._check_params()
-        with all_or_nothing(self):
+        with all_or_nothing(self), one_blas_thread():
             comparisons, codes = self._comparisons(X, y, reset=True)
             self._begin(comparisons, known=True)
             self._learn(comparisons, codes)
@@ -160,10 +160,6 @@ class OnlineMixin(_Base):
             self._model.finish()
 
     def _feed_prepared(self, prepared: Any, n_steps: int) -> None:
-        with one_blas_thread():
-            self._feed_chunks(prepared, n_steps)
-
-    def _feed_chunks(self, prepared: Any, n_steps: int) -> None:
         model, rule = self._model, self._rule()
         for chunk in model.chunks(prepared, n_steps, rule, getattr(self, "rank_every", None)):
             n = len(chunk.y)

@@ -90,9 +90,6 @@ class POLA(PairLearner):
     def _first_model(self, comparisons: Any, known: bool) -> MarginModel:
         return first_model(self.n_features_in_, 1, self.kernel, self.kernel_params)
 
-    def _stored_model(self, header: dict[str, Any]) -> MarginModel:
-        return self._first_model(None, known=False)
-
     def _learn(self, pairs: Pairs, codes: IndexArray | None) -> None:
         prepared = self._model.prepare(pairs, len(pairs), known=True)
         self.n_passes_ = 0

@@ -83,9 +83,6 @@ class RDML(PairLearner):
     def _first_model(self, comparisons: Any, known: bool) -> RDMLModel:
         return RDMLModel(self.n_features_in_, 1.0)
 
-    def _stored_model(self, header: dict[str, Any]) -> RDMLModel:
-        return RDMLModel(self.n_features_in_, 1.0)
-
 
 class RDMLModel(DefiniteModel):
     """M and its inverse R, which follows M by corrections of rank one."""

@@ -50,18 +50,9 @@ class SORS(SimilarityLearner):
     penalty: Literal["l1", "offdiagonal"] = "l1"
 
     def _rule(self) -> SimilarityRule:
-        eta = float(self.eta)
-        return SimilarityRule(
-            0.0,
-            0.0,
-            eta,
-            eta,
-            eta * float(self.lam),
-            self.penalty == "offdiagonal",
-            late=True,
-            average=bool(self.average),
-            max_memory=self.max_memory,
-        )
+        eta, off_diagonal = float(self.eta), self.penalty == "offdiagonal"
+        rule = SimilarityRule(0.0, 0.0, eta, eta, eta * float(self.lam), off_diagonal, late=True)
+        return rule._replace(average=bool(self.average), max_memory=self.max_memory)
 
     def _check_params(self) -> None:
         rule = self._rule()

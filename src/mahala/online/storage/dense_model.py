@@ -48,21 +48,18 @@ class DenseModel(SimilarityModel):
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         self.own("planes", "left", "right")
-        kernels.stream(
+        state = self.planes, self.layout, self.clock, rule.step(self.dtype), rule.penalty, rule.eta
+        given: Any = (
             chunk.rows,
             chunk.items,
             *chunk.numbers,
-            self.planes,
-            self.layout,
-            self.clock,
-            rule.step(self.dtype),
-            rule.penalty,
-            rule.eta,
+            *state,
             self.left,
             self.right,
             self.shrinkage(rule),
             *steps,
         )
+        kernels.stream(*given)
         return len(chunk.y), 0
 
     def _settle(self) -> None:

@@ -104,22 +104,18 @@ class SparseModel(SimilarityModel):
         pattern.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.virgin)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
-        taken, stuck = kernels.stream(
+        state = self.store, self.layout, self.virgin, self.clock, rule.step(self.dtype), rule.penalty, rule.eta
+        given: Any = (
             chunk.rows,
             chunk.items,
             *chunk.numbers,
-            self.store,
-            self.layout,
-            self.virgin,
-            self.clock,
-            rule.step(self.dtype),
-            rule.penalty,
-            rule.eta,
+            *state,
             self.left,
             self.right,
             self.shrinkage(rule),
             *steps,
         )
+        taken, stuck = kernels.stream(*given)
         return taken, stuck
 
     def _settle(self) -> None:
