@@ -42,6 +42,7 @@ lint: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/online_pairs.py
 	$(BIN)/python benchmarks/online_triplets.py
+	$(BIN)/python benchmarks/small_calls.py
 
 # The site, in site/: open site/index.html, or to use its search run `python -m http.server --directory site`.
 docs: export NO_MKDOCS_2_WARNING = 1
