@@ -61,8 +61,7 @@ def test_scores_are_those_of_the_matrix(learner, labelled, triplets):
 def test_the_matrix_is_as_sparse_as_it_is(learner, labelled, triplets, monkeypatch):
     fitted = clone(learner).fit(triplets)
     metric, M = fitted.metric_, dense(fitted.metric_.matrix)
-    assert metric.kind == "bilinear"
-    assert metric.threshold is None
+    assert isinstance(metric, BilinearMetric)
     assert fitted.sparsity_ == metric.sparsity == pytest.approx(np.mean(M == 0.0))
     if learner.storage == "sparse":
         assert sp.issparse(metric.matrix)
@@ -259,7 +258,7 @@ def test_items_of_other_features(learner, labelled, tmp_path):
             method(Triplets(X[:, :3], [0], [1], [2]))
     with pytest.raises(ValueError, match="items have 3 features"):
         fitted.partial_fit(X[:, :3], y)
-    with pytest.raises(ValueError, match="must be given, as queries and items have"):
+    with pytest.raises(ValueError, match="must be given, because queries have"):
         fitted.score(X[:, :3], y)
     with pytest.raises(ValueError, match="init='identity' needs queries and items of the same features, got 3 and 5"):
         clone(learner).set_params(init="identity").fit(triplets)
