@@ -140,7 +140,7 @@ def test_a_metric_is_a_start(labelled):
         first = GML(diagonal=diagonal, tol=1e-12).fit(X, y)
         again = GML(diagonal=diagonal, init=first.metric_, max_iter=1).fit(X, y)
         assert again.objective_ == pytest.approx(first.objective_, rel=1e-9)
-    with pytest.raises(ValueError, match="init must be a Mahalanobis metric of 5 features"):
+    with pytest.raises(ValueError, match="init must be a MahalanobisMetric of 5 features"):
         GML(diagonal=True, init=MahalanobisMetric.euclidean(3)).fit(X, y)
 
 

@@ -76,7 +76,7 @@ def test_a_metric_is_a_start(labelled):
     flat = NCA(init=MahalanobisMetric(np.diag([1.0, 0, 0, 0, 0])), random_state=0).fit(X, y)
     assert flat.metric_.n_components == 5
     assert flat.objective_ < nca(np.eye(1, 5), X, y) - 1.0
-    with pytest.raises(ValueError, match="init must be a Mahalanobis metric of 5 features"):
+    with pytest.raises(ValueError, match="init must be a MahalanobisMetric of 5 features"):
         NCA(init=MahalanobisMetric.euclidean(4)).fit(X, y)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala import LDA, PCA, Metric
+from mahala import LDA, PCA, MahalanobisMetric
 from mahala.batch.starts import first_components, first_variables
 from mahala.batch.whitening import pair_coordinates, standardised
 
@@ -41,7 +41,7 @@ def test_rows_that_have_too_few_directions():
 
 def test_metrics_and_warm_models(labelled):
     X, y = labelled
-    metric = Metric(np.diag([4.0, 1.0, 0.0, 0.0, 0.0]))
+    metric = MahalanobisMetric(np.diag([4.0, 1.0, 0.0, 0.0, 0.0]))
     L = first_components(metric, 3, X, y, rng())
     np.testing.assert_allclose(L[:2].T @ L[:2], metric.matrix)
     assert 0.0 < np.abs(L[2]).max() < 0.01
@@ -51,8 +51,8 @@ def test_metrics_and_warm_models(labelled):
         first_components("auto", 3, X, y, rng(), warm)
     with pytest.raises(ValueError, match="n_components must be at most 5"):
         first_components("auto", 6, X, y, rng())
-    with pytest.raises(ValueError, match="init must be a Mahalanobis metric of 5 features"):
-        first_components(Metric.euclidean(4), None, X, y, rng())
+    with pytest.raises(ValueError, match="init must be a MahalanobisMetric of 5 features"):
+        first_components(MahalanobisMetric.euclidean(4), None, X, y, rng())
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
@@ -65,7 +65,7 @@ def test_variables_of_a_model_give_it_back(labelled, diagonal):
     np.testing.assert_allclose(coordinates.to_model(variables)[key], array, atol=1e-9)
     assert has_scale
     M = np.diag(np.arange(1.0, 6.0))
-    variables, has_scale = first_variables(coordinates, Metric(M), None, y, rng(), None)
+    variables, has_scale = first_variables(coordinates, MahalanobisMetric(M), None, y, rng(), None)
     model = coordinates.to_model(variables)
     np.testing.assert_allclose(np.diag(model["w"]) if diagonal else model["L"].T @ model["L"], M, atol=1e-9)
     assert has_scale

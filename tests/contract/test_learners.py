@@ -9,7 +9,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from mahala.online.online_learner import OnlineLearner
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
@@ -21,6 +20,7 @@ import mahala
 from contract.learners import NAMES, case, dense, draw, every_learner, models_agree, needs_labels, same_model, tolerance
 from mahala import Metric
 from mahala.batch.batch_learner import BatchLearner
+from mahala.online.online_mixin import OnlineMixin
 from mahala.support.model_files import ModelFileError
 
 
@@ -84,7 +84,7 @@ def test_every_kind_of_input(learner, labelled):
                 assert got.score(given, y) == pytest.approx(expected.score(plain, y))
                 # Between booleans many distances tie, and rounding decides the order of those that do.
                 assert got.score(draw(learner, given, y, 50)) == pytest.approx(score, abs=0.03)
-                if isinstance(learner, OnlineLearner):
+                if isinstance(learner, OnlineMixin):
                     scores = expected.decision_function(comparisons)
                     near = 100 * tolerance(learner) * np.abs(scores).max(initial=1.0)
                     found = got.decision_function(draw(learner, given, y, 50))
@@ -101,7 +101,7 @@ def test_seeds_and_labels(learner, labelled):
     same_model(one, again)
     if "random_state" not in learner.get_params():
         return
-    if isinstance(learner, OnlineLearner):
+    if isinstance(learner, OnlineMixin):
         different = clone(learner).set_params(random_state=1).fit(X, y).metric_.matrix
         same = different.shape == one.metric_.matrix.shape and np.allclose(dense(different), dense(one.metric_.matrix))
         assert not same
@@ -148,7 +148,7 @@ def test_bad_rows(learner):
         with case(name):
             with pytest.raises(ValueError, match=f"(?i){message}"):
                 clone(learner).fit(X, y)
-            if not isinstance(learner, OnlineLearner):
+            if not isinstance(learner, OnlineMixin):
                 continue
             with pytest.raises(ValueError, match=f"(?i){message}|storage='gram'"):
                 clone(learner).partial_fit(X, y)

@@ -229,7 +229,8 @@ def test_the_other_kind_of_comparisons(learner, labelled):
     comparisons = draw(learner, *labelled)
     other = mahala.Triplets if isinstance(comparisons, Pairs) else Pairs
     wrong = other.from_labels(*labelled, 10, random_state=0)
-    with pytest.raises(TypeError, match=f"learns from {type(comparisons).__name__.lower()}, got {other.__name__}"):
+    kind = type(comparisons).__name__.lower()
+    with pytest.raises(TypeError, match=f"learns from {kind} or labelled rows, got {other.__name__}"):
         clone(learner).fit(wrong)
     fitted = clone(learner).fit(comparisons)
     with pytest.raises(TypeError, match=f"got {other.__name__}"):

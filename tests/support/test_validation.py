@@ -102,8 +102,8 @@ def test_rows_in_other_forms():
         (lambda: check_sign(0), r"similar must be True or False, or \+1 or -1, got 0"),
         (lambda: check_labels([1], 2), "y must be 1-D with a label for each of the 2 rows"),
         (lambda: check_labels(["a", None], 2), "y must hold a class for each row, got None for row 1"),
-        (lambda: check_counts([0], range(1, 4), 9, "the rows"), "k must be one or several integers of at least 1"),
-        (lambda: check_counts(10, range(1, 4), 9, "the rows"), "k must be at most 9, the rows, got 10"),
+        (lambda: check_counts([0], range(1, 4), 9, "k", "the rows"), "k must be one or several integers of at least 1"),
+        (lambda: check_counts(10, range(1, 4), 9, "k", "the rows"), "k must be at most 9, the rows, got 10"),
     ],
 )
 def test_errors_name_the_argument(call, message):
@@ -116,5 +116,5 @@ def test_labels_and_counts():
     assert [check_sign(value) for value in (True, np.False_, 1, -1)] == [True, False, True, False]
     assert class_codes(["b", "a", "b"], 3).tolist() == [1, 0, 1]
     assert check_indices([], 0, "left").dtype == np.intp
-    assert check_counts(range(1, 26), range(1, 26), 3, "the rows").tolist() == [1, 2, 3]
-    assert check_counts([5, 2, 5], range(1, 26), 9, "the rows").tolist() == [2, 5]
+    assert check_counts(range(1, 26), range(1, 26), 3, "k", "the rows").tolist() == [1, 2, 3]
+    assert check_counts([5, 2, 5], range(1, 26), 9, "k", "the rows").tolist() == [2, 5]

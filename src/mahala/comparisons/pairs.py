@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from mahala.comparisons.sampling import draw_pairs
 from mahala.support.arrays import BoolArray, IndexArray, SignArray
-from mahala.support.rows import BLOCK_BYTES
 from mahala.support.validation import Seed, check_indices, check_rows, check_signs, class_codes, is_sparse
 
 
@@ -172,9 +171,7 @@ class Pairs(Comparisons):
         drawn = draw_pairs(codes, learner.n_pairs, learner.balance, rng, name="n_pairs", at_most=at_most)
         return cls._build(X, *drawn)
 
-    def cycles(
-        self, n: int, *, most_bytes: int = BLOCK_BYTES, stop_every: int | None = None, done: int = 0
-    ) -> Iterator[Self]:
+    def cycles(self, n: int, *, most_bytes: int, stop_every: int | None = None, done: int = 0) -> Iterator[Self]:
         """Yield n pairs, going through these in cycles, in parts whose differences take at most `most_bytes`.
 
         With `stop_every` parts end where the number of pairs, counted from `done`, is a multiple of it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.pairs import add_outer, add_terms, dot
+from mahala.compiled.pairs import add_outer, add_terms, dot, times
 from mahala.compiled.triplets import LARGEST_CHANGE
 from mahala.support.arrays import FloatArray, SignArray
 
@@ -57,7 +57,7 @@ def stream_full(
     alpha, lates, a, b = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     for start in range(0, n, BLOCK):
         x, q = X[start : start + BLOCK], Q[start : start + BLOCK]
-        scores, left, right = np.dot(x, M), np.dot(x, Lambda), np.dot(q, Gamma)
+        scores, left, right = times(x, M), times(x, Lambda), times(q, Gamma)
         k = 0
         for i in range(len(x)):
             t = start + i

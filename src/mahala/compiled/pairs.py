@@ -33,6 +33,26 @@ def dot(a: FloatArray, b: FloatArray) -> float:
 
 
 @kernel
+def times(rows: FloatArray, A: FloatArray) -> FloatArray:
+    """Return `rows @ A`. For a single row a loop is faster than BLAS, which copies A or starts threads."""
+    d, e = A.shape
+    out = np.zeros((len(rows), e))
+    if len(rows) > 1:
+        np.dot(rows, A, out)
+        return out
+    x, whole = rows[0], d - d % 4
+    for i in range(0, whole, 4):
+        a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
+        x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+        for j in range(e):
+            out[0, j] += x0 * a0[j] + x1 * a1[j] + x2 * a2[j] + x3 * a3[j]
+    for i in range(whole, d):
+        for j in range(e):
+            out[0, j] += x[i] * A[i, j]
+    return out
+
+
+@kernel
 def step(
     t: int,
     label: int,
@@ -110,7 +130,7 @@ def stream_indefinite(
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
         block = V[start:stop]
-        product = np.dot(block, M)
+        product = times(block, M)
         gram = np.dot(block, block.T)
         n_moved = 0
         for i in range(stop - start):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.pairs import COINCIDING, add_terms, dot, step
+from mahala.compiled.pairs import COINCIDING, add_terms, dot, step, times
 from mahala.support.arrays import FloatArray, SignArray
 
 DONE, REFACTOR, PROJECT = 0, 1, 2
@@ -298,7 +298,7 @@ def stream_psd(
     while t < n and why == DONE:
         start, stop = t, min(t + BLOCK, n)
         block = V[start:stop]
-        product = np.dot(block, M)
+        product = times(block, M)
         n_terms = 0
         while t < stop and why == DONE:
             v = block[t - start]

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.pairs import COINCIDING, STRIPE, add_terms, dot
+from mahala.compiled.pairs import COINCIDING, STRIPE, add_terms, dot, times
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 DONE, REFRESH = 0, 1
@@ -155,7 +155,7 @@ def stream_lego(
     t = 0
     while t < n:
         block = V[t : min(t + size, n)]
-        product = np.dot(block, M)
+        product = times(block, M)
         gram = np.dot(product, block.T)
         trace = trace_of(M, outside)
         most = max(most, trace)
@@ -226,7 +226,7 @@ def stream_rdml(
     t = 0
     while t < n:
         block = V[t : min(t + size, n)]
-        product = np.dot(block, M)
+        product = times(block, M)
         moves_any = False
         for i in range(len(block)):
             dist[i] = dot(product[i], block[i])
@@ -235,7 +235,7 @@ def stream_rdml(
         if moves_any:
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
-            solved = np.dot(block, R)
+            solved = times(block, R)
             gram = np.dot(solved, block.T)
             inner = np.dot(block, block.T)
         trace = trace_of(M, outside)

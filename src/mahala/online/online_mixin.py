@@ -222,7 +222,8 @@ class OnlineMixin(_Base):
         """What has been learned so far."""
         self._check_fitted()
         if self.n_steps_ not in self._metrics:
-            self._metrics = {self.n_steps_: self._model.metric(**self._about())}
+            self._metrics.clear()
+            self._metrics[self.n_steps_] = self._model.metric(**self._about())
         return self._metrics[self.n_steps_]
 
     @property

@@ -86,24 +86,21 @@ class SimilarityLearner(OnlineMixin, Learner):
         """Share of M's entries that are zero."""
         return self.metric_.sparsity
 
-    def _comparisons(
-        self, X: Any, y: Any, *, reset: bool, at_most: bool | None = None
-    ) -> tuple[Any, IndexArray | None]:
-        triplets: Any
-        triplets, codes = super()._comparisons(X, y, reset=reset, at_most=at_most)
+    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
+        X, codes = super()._labelled_rows(X, y, reset=reset)
         if not reset:
-            self._check_items(triplets)
-        return triplets, codes
+            self._check_items(X.shape[1])
+        return X, codes
 
     def _check_features(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
         super()._check_features(comparisons, reset=reset)
         if not reset and isinstance(comparisons, Triplets):
-            self._check_items(comparisons)
+            self._check_items(comparisons.n_item_features)
 
-    def _check_items(self, triplets: Triplets) -> None:
-        if triplets.n_item_features != self.n_item_features_:
+    def _check_items(self, n_features: int) -> None:
+        if n_features != self.n_item_features_:
             raise ValueError(
-                f"items have {triplets.n_item_features} features, but {type(self).__name__} was fitted with items of "
+                f"items have {n_features} features, but {type(self).__name__} was fitted with items of "
                 f"{self.n_item_features_} features"
             )
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import mahala
 from mahala import LEGO, RDML, Pairs
-from mahala.online.storage import definite_model, pair_model
+from mahala.online.storage import definite_model
 from mahala.online.storage.definite_model import coordinates, span_is_cheaper
 
 LEARNERS = [LEGO(eta=0.5, similar_target=0.5, dissimilar_target=4.0), LEGO(eta=1e-3), RDML(eta=0.05)]
@@ -131,7 +131,7 @@ def test_many_features_and_few_rows_from_labels(learner):
 def test_steps_beyond_the_pairs_go_round_again(monkeypatch, learner, labelled):
     X, y = labelled
     pairs = Pairs.from_labels(X / 4, y, 100, random_state=0)
-    monkeypatch.setattr(pair_model, "block_size", lambda width: 64)  # several chunks a cycle
+    monkeypatch.setattr(definite_model, "BLOCK_BYTES", 64 * 5 * 8)  # several chunks a cycle
     cycles = clone(learner).set_params(n_steps=270).fit(pairs)
     monkeypatch.undo()
     assert cycles.n_steps_ == len(cycles.history_) == 270

@@ -15,6 +15,7 @@ from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import finite_array
+from mahala.support.rows import BLOCK_BYTES
 
 
 class DefiniteModel(PairModel):
@@ -56,7 +57,7 @@ class DefiniteModel(PairModel):
         return pairs
 
     def chunks(self, pairs: Pairs, n_steps: int, rule: Any, stop_every: int | None) -> Iterator[PairChunk]:
-        for part in pairs.cycles(n_steps, stop_every=stop_every, done=self.n_steps):
+        for part in pairs.cycles(n_steps, most_bytes=BLOCK_BYTES, stop_every=stop_every, done=self.n_steps):
             yield PairChunk(part.differences(), part.y)
 
     def finish(self) -> None:

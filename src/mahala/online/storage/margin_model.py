@@ -90,7 +90,7 @@ class MarginModel(PairModel):
         return max(self.b, 1.0)
 
     def feed(self, chunk: PairChunk, rule: MarginRule, steps: Steps) -> None:
-        if not self.M.flags.writeable:
+        if not (self.M.flags.writeable and self.tuning.flags.writeable):
             self.own("M", "R", "tuning")
         V, y = chunk
         n = len(y)
