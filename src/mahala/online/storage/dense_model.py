@@ -48,18 +48,9 @@ class DenseModel(SimilarityModel):
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         self.own("planes", "left", "right")
-        state = self.planes, self.layout, self.clock, rule.step(self.dtype), rule.penalty, rule.eta
-        given: Any = (
-            chunk.rows,
-            chunk.items,
-            *chunk.numbers,
-            *state,
-            self.left,
-            self.right,
-            self.shrinkage(rule),
-            *steps,
-        )
-        kernels.stream(*given)
+        *rule_numbers, shrinkage = self.settings(rule)
+        state: Any = self.planes, self.layout, self.clock, *rule_numbers, self.left, self.right, shrinkage, *steps
+        kernels.stream(*chunk[:2], *chunk.numbers, *state)
         return len(chunk.y), 0
 
     def _settle(self) -> None:

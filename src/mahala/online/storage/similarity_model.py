@@ -107,6 +107,9 @@ class SimilarityModel(Model):
         self.virgin = (float(start), float(start) if rule.average else 0.0)
         self.left = self.right = _NONE
         self._known = False  # whether the triplets to come are all that there will be
+        # The clock counts in the numbers that M is held in, which are exact up to here.
+        self.longest_clock = int(2 ** (np.finfo(self.dtype).nmant + 1)) - 1
+        self._rule: SimilarityRule | None = None
 
     def prepare(self, triplets: Triplets, n_steps: int, known: bool) -> Triplets:
         self._known = known
@@ -163,12 +166,11 @@ class SimilarityModel(Model):
             self.settle()
             self.penalty = rule.penalty
         total = len(chunk.y)
-        most = self._longest_clock()
         done = 0
         while done < total:
-            if self.clock >= most:
+            if self.clock >= self.longest_clock:
                 self.settle()
-            stop = min(total, done + most - self.clock)
+            stop = min(total, done + self.longest_clock - self.clock)
             if stop - done == total:
                 taken, stuck = self._stream(chunk, rule, steps)
             else:
@@ -186,10 +188,6 @@ class SimilarityModel(Model):
             M = sp.csr_array(M)
         return BilinearMetric(M, **about)
 
-    def _longest_clock(self) -> int:
-        """The clock counts in the numbers that M is held in, which are exact up to here."""
-        return int(2 ** (np.finfo(self.dtype).nmant + 1)) - 1
-
     def settle(self) -> None:
         """Bring all entries to the present, from where the clock starts anew."""
         if self.layout[0] > 1:
@@ -201,10 +199,14 @@ class SimilarityModel(Model):
             self.virgin = (late(m, self.clock * theta), S)
         self.clock = 0
 
-    def shrinkage(self, rule: SimilarityRule) -> tuple[float, float]:
-        """How much AROMA's covariances shrink: each by the other side's dimension."""
-        d, e = self.shape
-        return (1.0 / (rule.r * e), 1.0 / (rule.r * d)) if rule.r else (0.0, 0.0)
+    def settings(self, rule: SimilarityRule) -> Any:
+        """Return what compiled code takes of a rule; for the same rule at no cost."""
+        if rule is not self._rule:
+            d, e = self.shape
+            # AROMA's covariances shrink, each by the dimension of the other side.
+            shrinkage = (1.0 / (rule.r * e), 1.0 / (rule.r * d)) if rule.r else (0.0, 0.0)
+            self._rule, self._settings = rule, (rule.step(self.dtype), rule.penalty, rule.eta, shrinkage)
+        return self._settings
 
     def cost(self, touched: float) -> float:
         """What a step costs, in entries read or written, where it is about so many."""
@@ -254,7 +256,7 @@ class SimilarityModel(Model):
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         self.n_steps = n_steps
         self.clock = int(number_value(header, "clock", least=0.0))
-        if self.clock > min(n_steps, self._longest_clock()) or n_steps > np.iinfo(np.int64).max:
+        if self.clock > min(n_steps, self.longest_clock) or n_steps > np.iinfo(np.int64).max:
             raise ModelFileError(f"header entry 'clock' should not be beyond {n_steps} steps, found {self.clock}")
         self.virgin = (number_value(header, "virgin"), number_value(header, "virgin_sum"))
         if self.shape[0] != self.shape[1] and self.virgin != (0.0, 0.0):

@@ -104,18 +104,19 @@ class SparseModel(SimilarityModel):
         pattern.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.virgin)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
-        state = self.store, self.layout, self.virgin, self.clock, rule.step(self.dtype), rule.penalty, rule.eta
-        given: Any = (
-            chunk.rows,
-            chunk.items,
-            *chunk.numbers,
-            *state,
+        *rule_numbers, shrinkage = self.settings(rule)
+        state: Any = (
+            self.store,
+            self.layout,
+            self.virgin,
+            self.clock,
+            *rule_numbers,
             self.left,
             self.right,
-            self.shrinkage(rule),
+            shrinkage,
             *steps,
         )
-        taken, stuck = kernels.stream(*given)
+        taken, stuck = kernels.stream(*chunk[:2], *chunk.numbers, *state)
         return taken, stuck
 
     def _settle(self) -> None:
