@@ -33,7 +33,7 @@ def inverse_error(learner):
 def test_a_stream_follows_the_paper(stream, eta):
     V, y = stream
     learner = RDML(eta).partial_fit(as_pairs(V, y))
-    M, steps = rdml(V, y, eta, SHARE, FLOOR, BORDER)
+    M, steps = rdml(V, y, eta, SHARE, FLOOR, BORDER, LARGEST_CONDITION)
     predicted, p, tau = map(np.array, zip(*steps, strict=True))
     got, history = learner.metric_.matrix, learner.history_
     np.testing.assert_allclose(got, M, rtol=0, atol=1e-9 * np.abs(M).max())

@@ -35,8 +35,11 @@ def lego(V, y, eta, targets, least_share=0.0, limit=np.inf):
     return M, steps
 
 
-def rdml(V, y, lam, share, floor, border):
-    """Jin, Wang, Zhou (2009) from M = I, where a step takes at most `share` of M above its floor."""
+def rdml(V, y, lam, share, floor, border, limit=np.inf):
+    """Jin, Wang, Zhou (2009) from M = I, where a step takes at most `share` of M above its floor.
+
+    Steps that add to M are shortened so that tr M tr M⁻¹ stays below the limit times the number of features.
+    """
     M, steps = np.eye(V.shape[1]), []
     for v, label in zip(V, y, strict=True):
         distance = v @ M @ v
@@ -44,7 +47,8 @@ def rdml(V, y, lam, share, floor, border):
         if p >= -border and v @ v > 0:
             w = np.linalg.solve(M, v)
             least = floor * np.trace(M) / len(M) * (w @ w) / (v @ w)
-            tau = lam if label < 0 else min(lam, share * max(0.0, 1 - least) / (v @ w))
+            room = limit * len(M) / np.trace(np.linalg.inv(M)) - np.trace(M)
+            tau = min(lam, max(0.0, room) / (v @ v) if label < 0 else share * max(0.0, 1 - least) / (v @ w))
         steps.append((1 if distance <= 1 else -1, p, tau))
         M = M - tau * label * np.outer(v, v)
     return M, steps

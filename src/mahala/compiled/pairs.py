@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
+from mahala.compiled.jit import kernel, kernel_with
 from mahala.support.arrays import FloatArray, IndexArray, IntArray, SignArray
 
 # Steps whose quadratic forms and updates are computed by one matrix product.
@@ -32,7 +32,7 @@ def dot(a: FloatArray, b: FloatArray) -> float:
     return total
 
 
-@kernel
+@kernel_with({"contract"})  # the terms are added in order, as BLAS adds them
 def times(rows: FloatArray, A: FloatArray) -> FloatArray:
     """Return `rows @ A`. For a single row a loop is faster than BLAS, which copies A or starts threads."""
     d, e = A.shape
@@ -45,7 +45,7 @@ def times(rows: FloatArray, A: FloatArray) -> FloatArray:
         a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
         x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
         for j in range(e):
-            out[0, j] += x0 * a0[j] + x1 * a1[j] + x2 * a2[j] + x3 * a3[j]
+            out[0, j] = (((out[0, j] + x0 * a0[j]) + x1 * a1[j]) + x2 * a2[j]) + x3 * a3[j]
     for i in range(whole, d):
         for j in range(e):
             out[0, j] += x[i] * A[i, j]

@@ -155,7 +155,7 @@ def stream_lego(
     t = 0
     while t < n:
         block = V[t : min(t + size, n)]
-        product = times(block, M)
+        product = np.dot(block, M)  # one pair is rounded as many are: M may be ill-conditioned
         gram = np.dot(product, block.T)
         trace = trace_of(M, outside)
         most = max(most, trace)
