@@ -21,12 +21,10 @@ from mahala.comparisons.sampling import check_seed
 from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.compiled.ranking import retrieval
 from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
-from mahala.support.arrays import IndexArray
+from mahala.support.arrays import Arrays, IndexArray
 from mahala.support.estimators import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.validation import check_scale, class_codes
-
-Arrays = dict[str, NDArray[Any]]
 
 # Neighbours that vote where a learner is scored on labelled rows.
 SCORE_NEIGHBORS = 3

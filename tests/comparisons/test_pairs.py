@@ -103,7 +103,7 @@ def test_differences_are_those_of_python_floats(dense: NDArray[Any], layout: Any
     pairs = Pairs(layout(dense), left, right)
     rows = dense.tolist()
     expected = [[a - b for a, b in zip(rows[i], rows[j], strict=True)] for i, j in drawn]
-    found = pairs.differences(start, stop)
+    found = pairs[start:stop].differences()
     assert found.dtype == np.float64
     assert found.flags.c_contiguous
     assert found.flags.writeable

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mahala
 from mahala.comparisons import Pairs
 from mahala.comparisons.target_distances import PERCENTILES, RATIO, check_targets, squared_distances, targets_for
 
@@ -44,10 +45,11 @@ def test_auto_takes_percentiles_of_the_distances_that_are_not_zero():
 
 @pytest.mark.parametrize("wrong", [0, -1.0, np.inf, np.nan, "all", None, True])
 def test_wrong_targets_are_named(wrong):
-    with pytest.raises(ValueError, match=r"^similar_target must be 'auto' or a positive number, got"):
-        check_targets(wrong, 1.0)
-    with pytest.raises(ValueError, match=r"^dissimilar_target must be 'auto' or a positive number, got"):
-        check_targets("auto", wrong)
+    pairs = mahala.Pairs([[0.0], [1.0], [5.0]], [0, 0], [1, 2], [True, False])
+    for name in ("similar_target", "dissimilar_target"):
+        for kind in (mahala.LEGO, mahala.ITML):
+            with pytest.raises(ValueError, match=f"^{name} must be 'auto' or a positive number, got"):
+                kind(**{name: wrong}).fit(pairs)
 
 
 @settings(deadline=None)

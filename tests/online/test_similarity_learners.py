@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mahala
@@ -72,6 +72,8 @@ def triplet_streams(draw, max_n=80, max_d=150):
 
 
 def agree(learner, expected, average):
+    if isinstance(learner, mahala.AROMA):  # at a tie rounding decides whether its covariances shrink
+        assume(not (np.abs(learner.history_.p) < 1e-12).any())
     M, mean, losses = expected
     want = mean if average else M
     got = dense(learner.metric_.matrix)

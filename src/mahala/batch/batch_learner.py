@@ -12,10 +12,10 @@ from sklearn.utils.validation import _check_feature_names_in
 
 from mahala.batch.run import Callback, Model, Run, matrix_of
 from mahala.comparisons import Pairs, Triplets
-from mahala.learner import Arrays, LabelledRows, Learner
+from mahala.learner import LabelledRows, Learner
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import map_rows
-from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.arrays import Arrays, FloatArray, RealArray
 from mahala.support.contexts import all_or_nothing
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value, number_value

@@ -18,9 +18,9 @@ from mahala.comparisons import Pairs
 from mahala.comparisons.sampling import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, squared_distances, targets_for
 from mahala.compiled.itml import sweep
-from mahala.learner import Arrays, LabelledRows
+from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, array_value
 from mahala.support.rows import row_blocks
 from mahala.support.validation import Count, NonNegative, Positive, Seed

@@ -203,10 +203,9 @@ class Pairs(Comparisons):
             )
         return self
 
-    def differences(self, start: int = 0, stop: int | None = None, *, sparse: bool = False) -> Any:
-        """Return `X[left] - X[right]` of the pairs start..stop-1 in float64; with `sparse` as CSR if X is CSR."""
-        block = slice(start, stop)
-        left, right = self.X[self.left[block]], self.X[self.right[block]]
+    def differences(self, *, sparse: bool = False) -> Any:
+        """Return `X[left] - X[right]` in float64; with `sparse` as CSR if X is CSR."""
+        left, right = self.X[self.left], self.X[self.right]
         if is_sparse(self.X):
             if sparse:
                 return left.astype(np.float64) - right.astype(np.float64)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.ranking import leading
 from mahala.metric.explanation import Explanation
-from mahala.metric.matrices import Decomposition, Matrix, count_nonzero, score_blocks, similarities
+from mahala.metric.matrices import Decomposition, Matrix, score_blocks, similarities
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.rows import row_blocks
@@ -67,7 +67,9 @@ class Metric(ABC):
     def sparsity(self) -> float:
         """The share of the entries of M that are zero."""
         size = math.prod(self.matrix.shape)
-        return 1.0 - count_nonzero(self.matrix) / size if size else 0.0
+        return (
+            1.0 - np.count_nonzero(self.matrix.data if is_sparse(self.matrix) else self.matrix) / size if size else 0.0
+        )
 
     @property
     def spectrum(self) -> FloatArray:

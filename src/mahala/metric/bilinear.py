@@ -15,13 +15,13 @@ from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import (
     Decomposition,
     check_matrix,
+    decompose,
     entry_products,
     from_arrays,
     map_queries,
     row_dots,
     score_blocks,
     similarities,
-    singular_vectors,
     times_matrix,
     to_arrays,
 )
@@ -115,7 +115,7 @@ class BilinearMetric(Metric):
                 "the spectrum, n_components and truncate need a dense matrix, but this one is sparse: "
                 "use BilinearMetric(metric.matrix.toarray()) if it fits into memory"
             )
-        return singular_vectors(self.matrix)
+        return decompose(self.matrix, symmetric=False)
 
     def _embed(self, X: Any, item: bool) -> Any:
         rows = self._rows(X, "X", item)

@@ -294,7 +294,9 @@ class KernelMap:
         self._anchors = sp.csr_array(anchors) if is_sparse(anchors) else anchors
         self._with_origin = with_origin
         self._factor = factor
-        for array in (*_arrays_of(self._anchors), with_origin, factor):
+        own = self._anchors
+        parts = (own.data, own.indices, own.indptr) if is_sparse(own) else (own,)
+        for array in (*parts, with_origin, factor):
             array.flags.writeable = False
 
 
@@ -343,10 +345,6 @@ def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
     """
     result: FloatArray = np.maximum(np.cbrt(rounding) ** 2 * np.cbrt(norms), 64 * rounding)
     return result
-
-
-def _arrays_of(anchors: Any) -> list[NDArray[Any]]:
-    return [anchors.data, anchors.indices, anchors.indptr] if is_sparse(anchors) else [anchors]
 
 
 def _check_params(kernel: Kernel, params: dict[str, Any] | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from mahala.data.scaling import divided
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
-from mahala.metric.matrices import Decomposition, check_symmetric, eigenvectors, map_rows, read_only, squared_lengths
+from mahala.metric.matrices import Decomposition, check_symmetric, decompose, map_rows, read_only, squared_lengths
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import array_value, header_value
 
@@ -194,7 +194,7 @@ class MahalanobisMetric(Metric):
     @cached_property
     def _decomposition(self) -> Decomposition:
         if not self._is_diagonal:
-            return eigenvectors(self.matrix)
+            return decompose(self.matrix, symmetric=True)
         order = np.argsort(-self.matrix.diagonal(), kind="stable")
         vectors, values = np.eye(len(order))[:, order], self.matrix.diagonal()[order]
         return read_only(vectors), read_only(values), vectors

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -154,34 +153,22 @@ def from_arrays(header: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]
     return matrix
 
 
-def eigenvectors(matrix: FloatArray) -> Decomposition:
-    """Decompose a symmetric M; its eigenvectors stand for both sides."""
-    ascending, vectors = _converged(np.linalg.eigh, matrix)
-    return _oriented(vectors[:, ::-1], ascending[::-1], vectors[:, ::-1])
+def decompose(matrix: FloatArray, symmetric: bool) -> Decomposition:
+    """Decompose a dense M into eigenvectors, which stand for both sides, or into singular vectors.
 
-
-def singular_vectors(matrix: FloatArray) -> Decomposition:
-    """Decompose any dense M."""
-    left, values, rows = _converged(partial(np.linalg.svd, full_matrices=False), matrix)
-    return _oriented(left, values, rows.T)
-
-
-def _converged(function: Any, matrix: FloatArray) -> Any:
+    Of each direction and its opposite, the one whose largest entry is positive is taken.
+    """
     try:
-        return function(matrix)
+        if symmetric:
+            ascending, vectors = np.linalg.eigh(matrix)
+            left, values, right = vectors[:, ::-1], ascending[::-1], vectors[:, ::-1]
+        else:
+            left, values, rows = np.linalg.svd(matrix, full_matrices=False)
+            right = rows.T
     except np.linalg.LinAlgError as error:
         raise ValueError("the decomposition of matrix does not converge: rescale the features") from error
-
-
-def _oriented(left: FloatArray, values: FloatArray, right: FloatArray) -> Decomposition:
-    """Of each direction and its opposite, take the one whose largest entry is positive."""
     signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
     return read_only(left * signs), read_only(values), read_only(right * signs)
-
-
-def count_nonzero(matrix: Matrix) -> int:
-    """Return the number of entries that are not zero."""
-    return int(np.count_nonzero(matrix.data if is_sparse(matrix) else matrix))
 
 
 def times_matrix(rows: Any, matrix: Matrix | None) -> FloatArray:

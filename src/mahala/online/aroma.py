@@ -59,7 +59,7 @@ class AROMA(SimilarityLearner):
             return super()._model_in(storage)
         rule = self._rule()
         self._check_shape(rule)
-        return CovarianceModel((self.n_features_in_, self.n_item_features_), self._start_value(), rule)
+        return CovarianceModel((self.n_features_in_, self.n_item_features_), float(self.init == "identity"), rule)
 
     def _check_params(self) -> None:
         if self.covariance == "full" and (self.storage == "sparse" or self.dtype != "float64"):

@@ -41,13 +41,6 @@ class History:
             array.flags.writeable = False
         return cls(**columns)
 
-    def records(self) -> NDArray[np.void]:
-        """Return the steps as an array of RECORD."""
-        records = np.empty(len(self), dtype=RECORD)
-        for name in _COLUMNS:
-            records[name] = getattr(self, name)
-        return records
-
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the history as arrays for a model file."""
         return {f"history.{name}": getattr(self, name) for name in (*_COLUMNS, *_RANKS)}

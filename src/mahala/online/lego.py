@@ -10,8 +10,9 @@ from mahala.comparisons.target_distances import check_targets, squared_distances
 from mahala.compiled.rank_one import stream_lego
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.definite_model import DefiniteModel
-from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk
+from mahala.support.arrays import Arrays
 from mahala.support.model_files import ModelFileError, number_value
 from mahala.support.validation import Count, Positive
 
@@ -39,24 +40,18 @@ class LEGO(PairLearner):
         of the squared Euclidean distances of the first pairs that it sees: those of `fit`, or the first chunk of
         `partial_fit`. A stream that starts with a single pair takes half of its squared distance and one and a half
         times it; give numbers if you know the scale.
-    n_pairs : int or "auto"
-        Pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
     n_steps : int or "auto"
         Steps that `fit` takes, through the pairs in cycles; "auto" is one pass.
-    balance : float or None
-        Share of similar pairs among those drawn from labels; None draws uniformly from all pairs.
-    record : bool
-        Keep `history_`. It grows by 18 bytes per step: turn it off for an endless stream.
-    random_state : int, RandomState, Generator or None
+    n_pairs, balance, record, random_state
+        See :class:`mahala.PA`.
 
     Attributes
     ----------
     metric_ : MahalanobisMetric, what has been learned so far
     similar_target_, dissimilar_target_ : float, the targets in force
     threshold_ : float, the mean of the two targets
-    components_, n_features_in_, feature_names_in_
     history_ : History, what happened at each step; its p is |ŷ - y|
-    n_steps_, n_updates_, n_mistakes_ : int
+    components_, n_steps_, n_updates_, n_mistakes_ : see :class:`mahala.PA`
     loss_, squared_loss_ : float, |ŷ - y| and its square summed over all steps
 
     Examples

@@ -12,8 +12,8 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.learner import LabelledRows, Learner
 from mahala.metric import Metric
 from mahala.online.history import RECORD, History
-from mahala.online.storage.model import Arrays, Model
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.online.storage.model import Model
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.contexts import all_or_nothing, one_blas_thread, uninterrupted
 from mahala.support.model_files import header_value, number_value
 from mahala.support.progress import SHOWN, tell_stream
@@ -276,5 +276,6 @@ class OnlineMixin(_Base):
         own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
         self._model.set_state(header_value(header, "model", dict), own, self.n_steps_)
         history = History.from_arrays(arrays)
-        self._records, self._n_recorded = history.records(), len(history)
+        rows = self._room_for(len(history))
+        rows["y"], rows["predicted"], rows["p"], rows["tau"] = history.y, history.predicted, history.p, history.tau
         self._ranks = list(zip(history.rank_steps.tolist(), history.ranks.tolist(), strict=True))

@@ -29,31 +29,18 @@ class POLA(PairLearner):
     ----------
     gamma : float
         0 for separable data; larger values make smaller steps where no metric separates all pairs.
-    kernel : None, "linear", "rbf", "poly", "cosine", "precomputed" or callable
-        Learn in the feature space of a kernel; `kernel_params` are its parameters.
     tol : float or None
         Batch conversion: `fit` cycles through the pairs until none has a hinge loss above tol (`converged_`), at most
         `max_passes` times. None is a single pass.
     max_passes : int
-    n_pairs : int or "auto"
-        Pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
-    balance : float or None
-        Share of similar pairs among those drawn from labels; None draws uniformly from all pairs.
-    record : bool
-        Keep `history_`. It grows by 18 bytes per step: turn it off for an endless stream.
-    rank_every : int or None
-        Record the effective dimension of M in `history_` every so many steps.
-    random_state : int, RandomState, Generator or None
+    kernel, kernel_params, n_pairs, balance, record, rank_every, random_state
+        See :class:`mahala.PA`.
 
     Attributes
     ----------
-    metric_, raw_metric_ : MahalanobisMetric, what has been learned so far
-    threshold_, components_, n_features_in_, feature_names_in_
-    history_ : History, what happened at each step
-    n_steps_, n_updates_, n_mistakes_ : int
-    loss_, squared_loss_ : float, the hinge loss and its square summed over all steps
-    radius_ : float, the largest ‖v‖⁴ + 1 seen
     n_passes_, converged_ : passes of the last `fit`, and whether no pair was left with a loss above tol
+    metric_, raw_metric_, threshold_, radius_, history_, n_steps_, n_updates_, n_mistakes_, loss_, squared_loss_
+        See :class:`mahala.PA`.
 
     Examples
     --------

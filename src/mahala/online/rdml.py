@@ -11,9 +11,9 @@ from scipy.linalg import lapack
 from mahala.compiled.rank_one import stream_rdml
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.definite_model import DefiniteModel
-from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk, symmetric
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import finite_array, number_value
 from mahala.support.validation import Count, Positive
 
@@ -40,23 +40,17 @@ class RDML(PairLearner):
     ----------
     eta : float
         Learning rate λ.
-    n_pairs : int or "auto"
-        Pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
     n_steps : int or "auto"
         Steps that `fit` takes, through the pairs in cycles; "auto" is one pass.
-    balance : float or None
-        Share of similar pairs among those drawn from labels; None draws uniformly from all pairs.
-    record : bool
-        Keep `history_`. It grows by 18 bytes per step: turn it off for an endless stream.
-    random_state : int, RandomState, Generator or None
+    n_pairs, balance, record, random_state
+        See :class:`mahala.PA`.
 
     Attributes
     ----------
     metric_ : MahalanobisMetric, what has been learned so far
     threshold_ : float, 1
-    components_, n_features_in_, feature_names_in_
     history_ : History, what happened at each step; its p is y (d - 1), and its τ is λ_t
-    n_steps_, n_updates_, n_mistakes_ : int
+    components_, n_steps_, n_updates_, n_mistakes_ : see :class:`mahala.PA`
     loss_, squared_loss_ : float, the loss max(0, y (d - 1)) and its square summed over all steps
 
     Examples

@@ -175,7 +175,7 @@ class SimilarityLearner(OnlineMixin, Learner):
         shape, rule = (self.n_features_in_, self.n_item_features_), self._rule()
         self._check_shape(rule)
         kind = DenseModel if storage == "dense" else SparseModel
-        return kind(shape, self._start_value(), rule, self.dtype)
+        return kind(shape, float(self.init == "identity"), rule, self.dtype)
 
     def _check_shape(self, rule: SimilarityRule) -> None:
         d, e = self.n_features_in_, self.n_item_features_
@@ -187,10 +187,6 @@ class SimilarityLearner(OnlineMixin, Learner):
             raise ValueError(
                 f"penalty='offdiagonal' needs queries and items of the same features, got {d} and {e}; use penalty='l1'"
             )
-
-    def _start_value(self) -> float:
-        """Return the diagonal of M before the first step, unless a metric is given."""
-        return 1.0 if isinstance(self.init, str) and self.init == "identity" else 0.0
 
 
 def _one_row(row: Any, name: str) -> Any:
@@ -205,11 +201,6 @@ def _one_row(row: Any, name: str) -> Any:
 
 def _one_triplet(x: Any, positive: Any, negative: Any) -> Triplets:
     """Return a triplet of matrices of one row."""
-
-    def stack(*rows: Any) -> Any:
-        return sp.vstack(rows, format="csr") if any(map(is_sparse, rows)) else np.vstack(rows)
-
-    first, second, third = np.arange(3)[:, np.newaxis]
-    if x.shape[1] == positive.shape[1]:
-        return Triplets._build(stack(x, positive, negative), first, second, third)
-    return Triplets._build(x, first, first, second, items=stack(positive, negative))
+    sparse = is_sparse(positive) or is_sparse(negative)
+    items = sp.vstack([positive, negative], format="csr") if sparse else np.vstack([positive, negative])
+    return Triplets._build(x, np.array([0]), np.array([0]), np.array([1]), items=items)

@@ -69,15 +69,9 @@ class AdaSORS(SORS):
 
     Parameters
     ----------
-    eta : float
-        Step length.
-    lam : float
-        Weight of the penalty: the larger, the sparser.
     delta : float
         The least Σ: keeps first steps short.
-    penalty : "l1" or "offdiagonal"
-        Which entries are thresholded: all (the paper's I), or all but the diagonal (its II).
-    init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
+    eta, lam, penalty and the rest : as for `SORS`
 
     The attributes are those of `OASIS`.
 

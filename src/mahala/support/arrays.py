@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Arrays = dict[str, NDArray[Any]]  # of a model file, by name
 FloatArray = NDArray[np.float64]
 RealArray = NDArray[Any]  # float32 or float64
 IntArray = NDArray[np.int64]

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from mahala.compiled import aroma as kernels
 from mahala.compiled.triplets import CSR
 from mahala.online.storage.dense_model import csr_rows
-from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, finite_array
 from mahala.support.rows import block_size, slices

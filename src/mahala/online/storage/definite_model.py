@@ -10,9 +10,8 @@ from scipy.linalg import qr
 
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
-from mahala.online.storage.model import Arrays
 from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import finite_array
 from mahala.support.rows import BLOCK_BYTES

@@ -9,9 +9,9 @@ from numpy.typing import DTypeLike
 
 from mahala.compiled import lazy_dense as kernels
 from mahala.compiled.triplets import CSR, rows_as_csr
-from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import array_value, finite
 from mahala.support.validation import is_sparse

@@ -13,9 +13,9 @@ from mahala.compiled.pairs import COINCIDING, add_terms, stream_dual, stream_ind
 from mahala.compiled.psd import CORRECTIONS, LOG_MU, NORM, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
-from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
 from mahala.support.rows import BLOCK_BYTES

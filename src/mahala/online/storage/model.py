@@ -6,12 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from numpy.typing import NDArray
-
 from mahala.metric import Metric
-from mahala.support.arrays import FloatArray, SignArray
+from mahala.support.arrays import Arrays, FloatArray, SignArray
 
-Arrays = dict[str, NDArray[Any]]
 # What each step saw and did: its signed loss p, its length τ and the label predicted before it.
 Steps = tuple[FloatArray, FloatArray, SignArray]
 

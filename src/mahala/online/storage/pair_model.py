@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.online.storage.model import Model
 from mahala.support.arrays import FloatArray
@@ -47,9 +45,6 @@ class PairModel(Model):
             with one_blas_thread():
                 self.feed(chunk, rule, steps)
         return float(p[0]), float(tau[0]), int(predicted[0])
-
-    @abstractmethod
-    def metric(self, **about: Any) -> MahalanobisMetric: ...
 
 
 def symmetric(M: FloatArray) -> FloatArray:

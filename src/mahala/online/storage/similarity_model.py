@@ -13,8 +13,8 @@ from numpy.typing import DTypeLike, NDArray
 from mahala.comparisons import Triplets
 from mahala.compiled.triplets import CSR, LARGEST_CHANGE, StepRule, late, late_sum
 from mahala.metric import BilinearMetric
-from mahala.online.storage.model import Arrays, Model, Steps
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.online.storage.model import Model, Steps
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.contexts import uninterrupted
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
 from mahala.support.rows import BLOCK_BYTES, block_size, slices

@@ -12,9 +12,9 @@ from mahala.compiled import block_store, pattern
 from mahala.compiled import lazy_sparse as kernels
 from mahala.compiled.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
 from mahala.compiled.triplets import CSR
-from mahala.online.storage.model import Arrays, Steps
+from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
-from mahala.support.arrays import IntArray
+from mahala.support.arrays import Arrays, IntArray
 from mahala.support.memory import check_room, memory_limit
 from mahala.support.model_files import ModelFileError, array_value, finite
 
