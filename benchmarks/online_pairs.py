@@ -26,7 +26,8 @@ from threadpoolctl import threadpool_limits
 
 from mahala import Pairs
 from mahala.compiled.pairs import stream_dual
-from mahala.online.storage.pair_model import PairModel, sparse_is_cheaper
+from mahala.online.storage.margin_model import MarginModel, MarginRule, sparse_is_cheaper
+from mahala.online.storage.pair_model import PairChunk
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from reference.online_pairs import RULES, project
@@ -64,6 +65,13 @@ def stream(d: int, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return (X[i] - X[j])[order], np.where(labels[i] == labels[j], 1, -1).astype(np.int8)[order]
 
 
+def feed(model, V, y, rule):
+    """Take a step for each label; with more labels than differences these are fed in cycles."""
+    steps = np.empty(len(y)), np.empty(len(y)), np.empty(len(y), dtype=np.int8)
+    model.feed(PairChunk(V, y), MarginRule(*rule), steps)
+    return steps
+
+
 def numpy_loop(V, y, M, b, rule, psd):
     """What the papers do: a step in NumPy, and with psd an eigendecomposition after every update."""
     slack, lower, upper = rule
@@ -87,9 +95,9 @@ def timed(call, repeat: int = 1) -> float:
     return best
 
 
-def warm(V, y, rule, psd) -> PairModel:
-    model = PairModel(np.zeros((V.shape[1],) * 2), 0.0, psd)
-    model.feed(V[:WARM], y[:WARM], rule, 0.0)
+def warm(V, y, rule, psd) -> MarginModel:
+    model = MarginModel(np.zeros((V.shape[1],) * 2), 0.0, psd)
+    feed(model, V[:WARM], y[:WARM], rule)
     return model
 
 
@@ -101,7 +109,7 @@ def per_step(V, y, rule, psd, n) -> tuple[float, float]:
     for _ in range(3):
         model = copy.deepcopy(warmed)
         start = time.process_time()
-        _, tau, _ = model.feed(V, y, rule, 0.0)
+        _, tau, _ = feed(model, V, y, rule)
         best, share = min(best, time.process_time() - start), float(np.mean(tau != 0))
     return 1e6 * best / n, share
 
@@ -140,7 +148,7 @@ def bench_indefinite(dims) -> dict[tuple[int, str], float]:
             rows.append([str(d), f"PA-{name}", f"{share:.0%}", f"{plain:.1f}", f"{ours:.2f}", f"{plain / ours:.0f}×"])
             rows[-1] += [f"{floor:.1f}", f"{ours / floor:.2f}"]
     show(
-        '"-": one compiled call against the NumPy loop (µs a step)',
+        '"-": one compiled call against the NumPy loop (µs per step)',
         ["d", "learner", "updates", "NumPy", "mahala", "ratio", "memory floor", "mahala / floor"],
         rows,
     )
@@ -152,7 +160,7 @@ def bench_dual(d: int, n: int) -> None:
     gram2, order, predicted = (V @ V.T) ** 2, np.arange(n) % PAIRS, np.empty(n, dtype=np.int8)
     rows = []
     for name, rule in VARIANTS.items():
-        whole = timed(lambda rule=rule: PairModel(np.zeros((d, d)), 0.0, 0).feed_dual(V, y, n, rule, 0.0))
+        whole = timed(lambda rule=rule: feed(MarginModel(np.zeros((d, d)), 0.0, 0), V, np.resize(y, n), rule))
         tau = np.empty(n)
         arrays = (gram2, np.zeros(PAIRS), np.zeros(PAIRS), order, y, 0.0, rule, 0.0, np.empty(n), tau, predicted)
         steps = timed(functools.partial(stream_dual, *arrays))
@@ -161,7 +169,7 @@ def bench_dual(d: int, n: int) -> None:
         rows.append([str(d), f"PA-{name}", f"{share:.0%}", f"{plain:.0f}", f"{ours:.2f}", f"{plain / ours:.0f}×"])
         rows[-1] += [f"{whole - steps:.2f} s", f"{plain * n / 1e6 / whole:.0f}×"]
     show(
-        f'"-", dual form: {PAIRS} fixed pairs fed for {n} steps (µs a step)',
+        f'"-", dual form: {PAIRS} fixed pairs fed for {n} steps (µs per step)',
         ["d", "learner", "updates", "NumPy", "mahala", "ratio a step", "set-up", "ratio, set-up included"],
         rows,
     )
@@ -179,7 +187,7 @@ def bench_psd(dims, indefinite) -> None:
             rows.append([str(d), f"PA-{name}", f"{share:.0%}", f"{plain:.0f}", f"{ours:.1f}", f"{plain / ours:.0f}×"])
             rows[-1].append(f"{ours / minus:.1f}")
     show(
-        '"+": exact projection against an eigendecomposition after every update (µs a step)',
+        '"+": exact projection against an eigendecomposition after every update (µs per step)',
         ["d", "learner", "updates", "eigh", "mahala", "ratio", '"+" / "-"'],
         rows,
     )
@@ -194,15 +202,15 @@ def bench_sparse(shapes) -> None:
         pairs = Pairs(X, *rng.integers(0, 1000, size=(2, 500)), rng.random(500) < 0.3)
         times = []
         for sparse in (False, True):
-            V, model = pairs.differences(sparse=sparse), PairModel(np.zeros((d, d)), 0.0, 0)
-            model.feed(V[:2], pairs.y[:2], VARIANTS["LS"], 0.0)
-            feed = functools.partial(model.feed, V, pairs.y, VARIANTS["LS"], 0.0)
-            times.append(1e6 * timed(feed, 3) / len(pairs))
+            V, model = pairs.differences(sparse=sparse), MarginModel(np.zeros((d, d)), 0.0, 0)
+            feed(model, V[:2], pairs.y[:2], VARIANTS["LS"])
+            steps = functools.partial(feed, model, V, pairs.y, VARIANTS["LS"])
+            times.append(1e6 * timed(steps, 3) / len(pairs))
         rows.append([str(d), str(nnz), f"{times[0]:.1f}", f"{times[1]:.1f}", f"{times[0] / times[1]:.0f}×"])
         rows[-1].append("yes" if sparse_is_cheaper(X) else "no")
     show(
-        '"-", PA-LS on rows with few non-zeros: our dense and sparse kernels (µs a step)',
-        ["d", "non-zeros a row", "dense", "sparse", "ratio", "sparse is chosen"],
+        '"-", PA-LS on rows with few non-zeros: our dense and sparse kernels (µs per step)',
+        ["d", "non-zeros per row", "dense", "sparse", "ratio", "sparse is chosen"],
         rows,
     )
 
@@ -213,16 +221,16 @@ def bench_length(d: int, n: int) -> None:
     tenth = n // 10
     for name, rule in VARIANTS.items():
         for psd in (0, 1):
-            model = PairModel(np.zeros((d, d)), 0.0, psd)
+            model = MarginModel(np.zeros((d, d)), 0.0, psd)
             parts = []
             for start in range(0, n, tenth):
                 part = slice(start, start + tenth)
-                parts.append(timed(lambda part=part, model=model, rule=rule: model.feed(V[part], y[part], rule, 0.0)))
+                parts.append(timed(lambda part=part, model=model, rule=rule: feed(model, V[part], y[part], rule)))
             sign = "+" if psd else "-"
             rows.append([str(d), f"PA-{name}{sign}", f"{1e6 * parts[0] / tenth:.2f}", f"{1e6 * parts[-1] / tenth:.2f}"])
             rows[-1].append(f"{parts[-1] / parts[0]:.2f}")
     show(
-        f"Length: µs a step in the first and the last tenth of {n} steps",
+        f"Length: µs per step in the first and the last tenth of {n} steps",
         ["d", "learner", "first", "last", "last / first"],
         rows,
     )
@@ -232,8 +240,8 @@ def bench_drift(d: int, n: int) -> None:
     rows = []
     V, y = stream(d, n)
     for name, rule in VARIANTS.items():
-        model = PairModel(np.zeros((d, d)), 0.0, 1)
-        model.feed(V, y, rule, 0.0)
+        model = MarginModel(np.zeros((d, d)), 0.0, 1)
+        feed(model, V, y, rule)
         M, _ = numpy_loop(V, y, np.zeros((d, d)), 0.0, rule, 1)
         rows.append([str(d), f"PA-{name}+", f"{np.linalg.norm(model.M - M) / np.linalg.norm(M):.1e}"])
     show(f"Drift: ‖M - M_eigh‖ / ‖M_eigh‖ after {n} steps", ["d", "learner", "drift"], rows)
@@ -263,8 +271,8 @@ def main() -> None:
     quick = parser.parse_args().quick
     for psd in (0, 1):  # compile before the clock runs
         V, y = stream(6, 10)
-        PairModel(np.zeros((6, 6)), 0.0, psd).feed(V, y, VARIANTS["I"], 0.0)
-    PairModel(np.zeros((6, 6)), 0.0, 0).feed_dual(V, y, 20, VARIANTS["I"], 0.0)
+        feed(MarginModel(np.zeros((6, 6)), 0.0, psd), V, y, VARIANTS["I"])
+    feed(MarginModel(np.zeros((6, 6)), 0.0, 0), V, np.resize(y, 20), VARIANTS["I"])
     with threadpool_limits(1):
         costs = bench_indefinite([9, 64] if quick else [9, 36, 64, 256, 784])
         if not quick:

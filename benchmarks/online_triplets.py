@@ -142,7 +142,7 @@ def against_plain(console: Console, names: list[str], methods: list[str], n: int
         "method",
         "updates",
         "CPU s",
-        "µs a triplet",
+        "µs per triplet",
         "ns an entry",
         "peak GiB",
         "plain step",

@@ -9,7 +9,7 @@ import griffe
 SECTION = re.compile(r"^(?P<name>\w+)\n-{3,}\n", re.MULTILINE)
 # One or several names, perhaps what they are, and the indented lines below.
 ENTRY = re.compile(r"(?P<names>\w+(?:, \w+)*)(?: : (?P<text>.+))?(?P<block>(?:\n {4}.*)*)")
-# An entry whose line is longer than this is text that goes on in the next line, not the type of a parameter.
+# An entry whose line is longer than this is text that continues in the next line, not the type of a parameter.
 LONGEST_TYPE = 80
 
 
