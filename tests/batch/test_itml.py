@@ -37,7 +37,7 @@ def drawn(labelled, n=40, seed=0):
 
 @settings(max_examples=120, deadline=None)
 @given(
-    stream=streams(max_n=90), targets=TARGETS, gamma=GAMMA, n_sweeps=st.integers(1, 4),
+    stream=streams(max_n=60), targets=TARGETS, gamma=GAMMA, n_sweeps=st.integers(1, 4),
     dtype=st.sampled_from([np.float64, np.float32]), exponent=st.sampled_from([-7, 0, 9]),
 )  # fmt: skip
 def test_sweeps_follow_the_plain_algorithm(stream, targets, gamma, n_sweeps, dtype, exponent):
