@@ -12,8 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 DATA = Path(os.environ["MAHALA_DATA"]) if os.environ.get("MAHALA_DATA") else None
+
+# The first example of a test may compile.
+settings.register_profile("mahala", deadline=None)
+settings.load_profile("mahala")
 
 # A process that a shell starts in the background ignores Ctrl-C, and so do its children; some tests press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

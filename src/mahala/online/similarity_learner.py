@@ -49,9 +49,9 @@ class SimilarityLearner(OnlineMixin, Learner):
         ----------
         x, positive, negative : vectors, dense or sparse; items may have other features than x
         """
-        rows = {"x": x, "positive": positive, "negative": negative}
-        sparse = any(map(is_sparse, rows.values()))
-        x, positive, negative = (_one_row(row, name) if sparse else check_row(row, name) for name, row in rows.items())
+        sparse = is_sparse(x) or is_sparse(positive) or is_sparse(negative)
+        check = _one_row if sparse else check_row
+        x, positive, negative = check(x, "x"), check(positive, "positive"), check(negative, "negative")
         if positive.shape != negative.shape:
             raise ValueError(
                 f"positive has {positive.shape[-1]} features and negative {negative.shape[-1]}; they must have the same"

@@ -150,7 +150,9 @@ class SimilarityModel(Model):
     ) -> tuple[float, float, int]:
         """Take a step for one triplet of dense rows; return its p, τ and predicted label."""
         if len(x) == len(positive):
-            rows = items = self.translate(np.stack([x, positive, negative]))
+            stacked = np.empty((3, len(x)))
+            stacked[0], stacked[1], stacked[2] = x, positive, negative
+            rows = items = self.translate(stacked)
             numbers = _FIRST, _SECOND, _THIRD
         else:
             rows, items = self.translate(x[np.newaxis]), self.translate(np.stack([positive, negative]))
