@@ -59,7 +59,7 @@ class OnlineMixin(_Base):
         """Return the parameters of a step."""
 
     def _check_open(self, method: str) -> None:
-        """Raise ValueError for parameters with which a stream cannot go on after `fit`."""
+        """Raise ValueError for parameters with which a stream cannot continue after `fit`."""
 
     def _n_steps(self, comparisons: Comparisons, codes: IndexArray | None) -> int:
         """Return the number of steps that `fit` takes."""
@@ -77,7 +77,7 @@ class OnlineMixin(_Base):
         check_params(self)
         self._check_params()
         with all_or_nothing(self), one_blas_thread():
-            comparisons, codes = self._comparisons(X, y, reset=True)
+            comparisons, codes = self._comparisons(X, y, reset=True, at_most=False)
             self._begin(comparisons, known=True)
             self._learn(comparisons, codes)
         return self
@@ -86,7 +86,7 @@ class OnlineMixin(_Base):
         """Learn from more comparisons, once each and in their order; X and y as for `fit`."""
         self._check_stream("partial_fit")
         if self.__sklearn_is_fitted__():
-            comparisons, _ = self._comparisons(X, y, reset=False)
+            comparisons, _ = self._comparisons(X, y, reset=False, at_most=True)
             self._feed(comparisons, len(comparisons))
             return self
         with all_or_nothing(self):
@@ -95,17 +95,17 @@ class OnlineMixin(_Base):
             self._feed(comparisons, len(comparisons))
         return self
 
-    def _comparisons(
-        self, X: Any, y: Any, *, reset: bool, at_most: bool | None = None
-    ) -> tuple[Comparisons, IndexArray | None]:
-        """Return the comparisons given or drawn, and the class codes of rows."""
+    def _comparisons(self, X: Any, y: Any, *, reset: bool, at_most: bool) -> tuple[Comparisons, IndexArray | None]:
+        """Return the comparisons given or drawn, and the class codes of rows.
+
+        With `at_most` fewer are drawn than the parameters ask for if the rows have no more.
+        """
         if reset:
             self._reset_seed()
         given = self._given(X, y, reset=reset)
         if not isinstance(given, LabelledRows):
             return given, None
         kind: Any = self._learns_from
-        at_most = not reset if at_most is None else at_most
         return kind._drawn(given.X, given.codes, self, self._rng, at_most), given.codes
 
     def _begin(self, comparisons: Comparisons, known: bool) -> None:
