@@ -4,6 +4,7 @@
 # Comparisons and metrics
 from mahala.comparisons import Pairs as Pairs
 from mahala.comparisons import Triplets as Triplets
+from mahala.comparisons import Judgments as Judgments
 from mahala.metric import Metric as Metric
 from mahala.metric import MahalanobisMetric as MahalanobisMetric
 from mahala.metric import BilinearMetric as BilinearMetric
