@@ -186,7 +186,7 @@ def stream(
             for i in range(first, stop):
                 score += values[i] * read_some(planes, columns[i], layout, penalty, now, n_q, q_columns, q_values)
         predicted[t] = 1 if score > 0.0 else -1
-        p[t] = 1.0 - score
+        p[t] = rule[4] - score
         tau[t] = step_length(p[t], x_norm * q_norm, rule)
         if tau[t] == 0.0:
             continue

@@ -58,7 +58,7 @@ class CovarianceModel(SimilarityModel):
 
     def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
         self.own("M", "late", "Lambda", "Gamma")
-        kernels.stream_full(x, q, self.M, self.late, self.Lambda, self.Gamma, rule.r, clock, *steps)
+        kernels.stream_full(x, q, self.M, self.late, self.Lambda, self.Gamma, rule.r, rule.margin, clock, *steps)
 
     def feed_one(
         self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule

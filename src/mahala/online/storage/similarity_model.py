@@ -58,13 +58,14 @@ class SimilarityRule(NamedTuple):
     average: bool = False
     r: float = 0.0  # of the diagonal covariances Λ and Γ; 0 without them
     max_memory: float | None = None  # bytes that the model may take
+    margin: float = 1.0  # by which a positive should be more similar than a negative
 
     def step(self, dtype: DTypeLike) -> StepRule:
         """The rule of the step length. AdaGrad's steps are no longer than η: only its sums must fit into M's dtype."""
         largest = LARGEST_CHANGE
         if self.adaptive:
             largest = 1e30 if np.dtype(dtype) == np.float32 else np.inf
-        return self.scale, self.slack, self.upper, largest
+        return self.scale, self.slack, self.upper, largest, self.margin
 
     @property
     def penalty(self) -> tuple[float, bool, float]:
