@@ -138,9 +138,7 @@ class SimilarityLearner(OnlineMixin, Learner):
             )
 
     def _can_be_gram(self) -> bool:
-        rule: SimilarityRule = self._rule()
-        plain = not rule.late and not rule.adaptive and rule.r == 0.0
-        return plain and isinstance(self.init, str) and self.dtype == "float64"
+        return self._rule().plain and isinstance(self.init, str) and self.dtype == "float64"
 
     def _learns_by_gram(self, triplets: Triplets) -> bool:
         """Whether a fit runs through the inner products of the rows: if asked for, or if that is the cheapest."""

@@ -79,6 +79,10 @@ class CovarianceModel(SimilarityModel):
     def matrix(self) -> FloatArray:
         return self.M - self.late / self.n_steps if self.n_averaged else self.M.copy()
 
+    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        last = x @ self.M
+        return last, last - x @ self.late / self.n_steps if self.n_steps else last
+
     def add(self, change: Any, total: Any) -> None:
         self.M += change.toarray() if is_sparse(change) else change
 

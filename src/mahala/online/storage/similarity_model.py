@@ -72,6 +72,11 @@ class SimilarityRule(NamedTuple):
         return self.theta, self.exempt_diagonal, self.delta
 
     @property
+    def plain(self) -> bool:
+        """Whether a step changes M by a multiple of x qᵀ and nothing else."""
+        return not (self.late or self.adaptive or self.r)
+
+    @property
     def layout(self) -> tuple[int, bool, bool]:
         """The numbers kept of each entry: m, the step it was written, H, S."""
         return 1 + (self.late or self.average) + self.adaptive + self.average, self.adaptive, self.average
@@ -184,6 +189,23 @@ class SimilarityModel(Model):
             done += taken
             if stuck:
                 self._make_room(stuck)
+
+    def feed_query(
+        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
+    ) -> None:
+        """Take a step for each two items of one query: the numbers of the better and the worse, and a weight.
+
+        The weight scales the length of a step, where the rule is plain; elsewhere it must be 1.
+        """
+        positive, negative, _ = pairs
+        n = len(positive)
+        numbers = np.zeros(n, dtype=np.intp), positive, negative
+        chunk = TripletChunk(self.translate(x[np.newaxis]), self.translate(items), numbers, np.ones(n, dtype=np.int8))
+        self.feed(chunk, rule, (np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)))
+
+    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return xᵀM of the last model and of the mean of all models, in a storage that has both."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean beside the last model")
 
     def metric(self, **about: Any) -> BilinearMetric:
         M = self.matrix()
