@@ -58,6 +58,8 @@ from mahala.evaluation.statistics import FriedmanResult as FriedmanResult
 # Streams, files and progress
 from mahala.stream import Stream as Stream
 from mahala.data.tables import read_table as read_table
+from mahala.data.search_files import read_qrels as read_qrels
+from mahala.data.search_files import read_vectors as read_vectors
 from mahala.learner import load_learner as load_learner
 from mahala.support.model_files import ModelFileError as ModelFileError
 from mahala.support.progress import show_progress as show_progress
