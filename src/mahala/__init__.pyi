@@ -52,8 +52,11 @@ from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
 from mahala.evaluation.ranking import precision_at_k as precision_at_k
+from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranking
+from mahala.evaluation.ranking_quality import RankingQuality as RankingQuality
 from mahala.evaluation.statistics import friedman_holm as friedman_holm
 from mahala.evaluation.statistics import FriedmanResult as FriedmanResult
+from mahala.evaluation.statistics import PairedGain as PairedGain
 
 # Streams, files and progress
 from mahala.stream import Stream as Stream
