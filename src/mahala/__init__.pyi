@@ -58,6 +58,12 @@ from mahala.evaluation.statistics import friedman_holm as friedman_holm
 from mahala.evaluation.statistics import FriedmanResult as FriedmanResult
 from mahala.evaluation.statistics import PairedGain as PairedGain
 
+# Feedback
+from mahala.feedback.click_models import ClickModel as ClickModel
+from mahala.feedback.click_models import click_model as click_model
+from mahala.feedback.simulation import Simulation as Simulation
+from mahala.feedback.simulation import simulate_clicks as simulate_clicks
+
 # Streams, files and progress
 from mahala.stream import Stream as Stream
 from mahala.data.tables import read_table as read_table
