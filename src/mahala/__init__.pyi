@@ -52,12 +52,23 @@ from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
 from mahala.evaluation.ranking import precision_at_k as precision_at_k
+from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranking
+from mahala.evaluation.ranking_quality import RankingQuality as RankingQuality
 from mahala.evaluation.statistics import friedman_holm as friedman_holm
 from mahala.evaluation.statistics import FriedmanResult as FriedmanResult
+from mahala.evaluation.statistics import PairedGain as PairedGain
+
+# Feedback
+from mahala.feedback.click_models import ClickModel as ClickModel
+from mahala.feedback.click_models import click_model as click_model
+from mahala.feedback.simulation import Simulation as Simulation
+from mahala.feedback.simulation import simulate_clicks as simulate_clicks
 
 # Streams, files and progress
 from mahala.stream import Stream as Stream
 from mahala.data.tables import read_table as read_table
+from mahala.data.search_files import read_qrels as read_qrels
+from mahala.data.search_files import read_vectors as read_vectors
 from mahala.learner import load_learner as load_learner
 from mahala.support.model_files import ModelFileError as ModelFileError
 from mahala.support.progress import show_progress as show_progress

@@ -21,9 +21,20 @@ def read_arrays(path: str, suffix: str, label: str | None, n_features: int | Non
         raise ValueError(f"label is {label!r}, but {path} has no column names; it holds {kind}: omit label")
     elif suffix == ".npy":
         with open(path, "rb") as file:
-            X, labels = _load(file), None
+            X, labels = load_numpy(file), None
     else:
         X, labels = _read_svmlight(path, n_features)
+    X = finite_rows(path, X)
+    if labels is not None and labels.shape != (X.shape[0],):
+        raise ValueError(f"{path} has {X.shape[0]} rows, but labels of shape {labels.shape}")
+    if labels is not None and (labels != labels).any():
+        rows = np.flatnonzero(labels != labels)
+        raise ValueError(f"{path} has missing labels in {places('row', rows)}: drop those rows")
+    return X, labels
+
+
+def finite_rows(path: str, X: Any) -> Any:
+    """Return the rows of a file in float64 or float32; raise a ValueError unless they are finite numbers."""
     if X.ndim != 2 or X.dtype.kind not in "iufb":
         raise ValueError(f"{path} must hold a 2-D array of numbers, got {X.dtype} of shape {X.shape}")
     if 0 in X.shape:
@@ -36,12 +47,7 @@ def read_arrays(path: str, suffix: str, label: str | None, n_features: int | Non
         raise ValueError(
             f"{path} has missing or infinite values in {places('row', rows)}: fill them in or drop those rows"
         )
-    if labels is not None and labels.shape != (X.shape[0],):
-        raise ValueError(f"{path} has {X.shape[0]} rows, but labels of shape {labels.shape}")
-    if labels is not None and (labels != labels).any():
-        rows = np.flatnonzero(labels != labels)
-        raise ValueError(f"{path} has missing labels in {places('row', rows)}: drop those rows")
-    return X if X.dtype == np.float32 else X.astype(np.float64, copy=False), labels
+    return X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
 
 
 def places(word: str, numbers: NDArray[Any]) -> str:
@@ -57,7 +63,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(names[:20]) + rest
 
 
-def _load(file: BinaryIO) -> Any:
+def load_numpy(file: BinaryIO) -> Any:
     """Return the array of an .npy file or the arrays of an .npz file."""
     try:
         return np.load(file, allow_pickle=False)
@@ -68,7 +74,7 @@ def _load(file: BinaryIO) -> Any:
 def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | None]:
     """Return X, or the only array, or the CSR matrix whose parts the file holds; and the labels, y or `label`."""
     with open(path, "rb") as file:
-        arrays = _load(file)
+        arrays = load_numpy(file)
         if not isinstance(arrays, np.lib.npyio.NpzFile):
             raise ValueError(f"{path} is not an .npz file, which is a zip file of arrays")
         if label is not None and label not in arrays:

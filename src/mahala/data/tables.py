@@ -7,9 +7,10 @@ import difflib
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def read_table(
         pass
     suffix = _suffix(path)
     if suffix in _CSV or suffix == ".parquet":
-        source = _read_csv(path) if suffix in _CSV else _read_parquet(path)
+        source = _read_csv(path) if suffix in _CSV else _Source(path, read_parquet(path), None)
         table = _from_columns(source, label, drop, features)
     else:
         if drop:
@@ -119,33 +120,40 @@ class _Column(NamedTuple):
     missing: NDArray[np.bool_]
 
 
-def _read_csv(path: str) -> _Source:
+@contextmanager
+def text_file(path: str) -> Iterator[IO[str]]:
+    """Open a text file in UTF-8, also .gz; raise a ValueError that names it if it cannot be decoded."""
     opened: Any = gzip.open if path.lower().endswith(".gz") else open
-    rows: list[list[str]] = []
-    lines: list[int] = []
     try:
         with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-            first = next((line for line in file if line.strip()), "")
-            # The delimiter is the one that splits the first line into most columns.
-            order = "\t,;|" if ".tsv" in path.lower() else ",;\t|"
-            delimiter = max(
-                order, key=lambda mark: len(next(csv.reader([first], delimiter=mark, skipinitialspace=True), ()))
-            )
-            file.seek(0)
-            reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
-            line = 1
-            try:
-                for row in reader:
-                    if row:
-                        rows.append(row)
-                        lines.append(line)
-                    line = reader.line_num + 1
-            except csv.Error as error:
-                raise ValueError(f"{path} cannot be read beyond line {line}: {error}") from None
+            yield file
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} is not a complete gzip file ({error})") from None
+
+
+def _read_csv(path: str) -> _Source:
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    with text_file(path) as file:
+        first = next((line for line in file if line.strip()), "")
+        # The delimiter is the one that splits the first line into most columns.
+        order = "\t,;|" if ".tsv" in path.lower() else ",;\t|"
+        delimiter = max(
+            order, key=lambda mark: len(next(csv.reader([first], delimiter=mark, skipinitialspace=True), ()))
+        )
+        file.seek(0)
+        reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
+        line = 1
+        try:
+            for row in reader:
+                if row:
+                    rows.append(row)
+                    lines.append(line)
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise ValueError(f"{path} cannot be read beyond line {line}: {error}") from None
     if not rows:
         raise ValueError(f"{path} is empty: it must have a line of column names and lines of values")
     names = [name.strip() for name in rows[0]]
@@ -165,7 +173,8 @@ def _read_csv(path: str) -> _Source:
     return _Source(path, dict(zip(names, zip(*rows[1:], strict=True), strict=True)), lines[1:])
 
 
-def _read_parquet(path: str) -> _Source:
+def read_parquet(path: str) -> dict[str, Any]:
+    """Return the columns of a Parquet file as arrays, by name."""
     try:
         try:
             import polars
@@ -181,13 +190,15 @@ def _read_parquet(path: str) -> _Source:
         raise ValueError(f"{path} is not a readable Parquet file ({error})") from error
     if len(frame) == 0:
         raise ValueError(f"{path} has no rows")
-    return _Source(path, {str(name): frame[name].to_numpy() for name in frame.columns}, None)
+    return {str(name): frame[name].to_numpy() for name in frame.columns}
 
 
 def _from_columns(source: _Source, label: str | None, drop: Sequence[str], features: Sequence[str] | None) -> Table:
     for name, argument in [(label, "label"), *((name, "drop") for name in drop)]:
         if name is not None and name not in source.columns:
-            raise ValueError(f"{argument} names the column {name!r}, {_unknown(name, source)}")
+            raise ValueError(
+                f"{argument} names the column {name!r}, {unknown_column(name, source.path, source.columns)}"
+            )
     labels = None if label is None else _labels(source, label)
     names = [name for name in source.columns if name not in drop]
     if features is not None:
@@ -217,7 +228,9 @@ def _known_features(source: _Source, names: list[str], features: Sequence[str]) 
         elif ends:
             homes.append((feature[: ends[0]], feature[ends[0] + 1 :]))
         else:
-            raise ValueError(f"the model needs the feature {feature!r}, {_unknown(feature, source)}")
+            raise ValueError(
+                f"the model needs the feature {feature!r}, {unknown_column(feature, source.path, source.columns)}"
+            )
     coded = {name for name, value in homes if value is not None}
     columns = _whole(source, dict.fromkeys(name for name, _ in homes), coded)
     X = np.empty((len(next(iter(source.columns.values()))), len(features)))
@@ -363,7 +376,8 @@ def _objects(values: Any) -> NDArray[Any]:
     return result
 
 
-def _unknown(name: str, source: _Source) -> str:
-    near = difflib.get_close_matches(name, source.columns, n=1)
+def unknown_column(name: str, path: str, columns: Iterable[str]) -> str:
+    """Say in a message which columns a file has instead of one."""
+    near = difflib.get_close_matches(name, columns, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"which {source.path} does not have{hint}; its columns are {listed(source.columns)}"
+    return f"which {path} does not have{hint}; its columns are {listed(columns)}"

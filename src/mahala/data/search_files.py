@@ -1,0 +1,159 @@
+"""Read the files of a search collection: relevance judgments, and vectors of queries and items."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.data.array_files import finite_rows, listed, load_numpy, places, read_arrays
+from mahala.data.tables import read_parquet, text_file, unknown_column
+
+# Column names that are taken for the vectors and for the ids of a Parquet file.
+_VECTORS = ("vector", "embedding", "emb", "dense")
+_IDS = ("id", "_id", "ids", "query-id", "query_id", "qid", "corpus-id", "corpus_id", "item_id", "doc_id", "docid")
+
+
+def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    """Read relevance judgments as {query id: {item id: grade}}, the form that `Judgments.from_ids` takes.
+
+    The file is BEIR's, with the tab-separated columns query-id, corpus-id and score after a header line, or TREC's,
+    with lines `query-id 0 item-id grade` and no header; either may be a .gz file. Ids are text. Grades below 0, which
+    some collections give to spam, are read as 0, as trec_eval treats them.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "qrels.tsv")
+    ...     _ = path.write_text("query-id\\tcorpus-id\\tscore\\nq1\\td8\\t2\\nq1\\td3\\t0\\n")
+    ...     read_qrels(path)
+    {'q1': {'d8': 2.0, 'd3': 0.0}}
+    """
+    path = os.fspath(path)
+    qrels: dict[str, dict[str, float]] = {}
+    beir: bool | None = None
+    with text_file(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            fields = [field.strip() for field in line.split("\t")]
+            if beir is None:
+                beir = len(fields) == 3
+                if beir and _grade(fields[2]) is None:
+                    continue  # the header
+            if not beir:
+                fields = line.split()
+            where = f"{path}: line {number}"
+            if len(fields) != (3 if beir else 4) or not all(fields):
+                form = "query-id, corpus-id and score, separated by tabs" if beir else "query-id 0 item-id grade"
+                raise ValueError(f"{where} must be {form}, got {_shown(line)}")
+            query, item, text = fields[0], fields[-2], fields[-1]
+            grade = _grade(text)
+            if grade is None:
+                raise ValueError(f"{where} must end with a grade, a finite number, got {_shown(text)}")
+            if qrels.setdefault(query, {}).setdefault(item, grade) != grade:
+                raise ValueError(
+                    f"{where} gives query {query!r} and item {item!r} the grade {grade:g}, but an earlier line gives "
+                    f"{qrels[query][item]:g}"
+                )
+    if not qrels:
+        raise ValueError(f"{path} has no judgments: it must have lines of a query id, an item id and a grade")
+    return qrels
+
+
+def read_vectors(
+    path: str | os.PathLike[str], *, vector: str | None = None, id: str | None = None
+) -> tuple[Any, NDArray[Any] | None]:
+    """Read the vectors of queries or items, one per row, and their ids, or None if the file has no ids.
+
+    Parameters
+    ----------
+    path : .npy, with rows only; .npz, with X or the only array (or the parts of a CSR matrix) and perhaps ids; or
+        .parquet, with a column of lists
+    vector : Parquet column of the vectors; by default the only one that holds lists of numbers, or of several the one
+        that is named vector, embedding, emb or dense
+    id : Parquet column, or array of an .npz file, of the ids; by default one with a usual name, such as id, _id or ids
+
+    Rows of float32 stay float32, others become float64.
+    """
+    path = os.fspath(path)
+    with open(path, "rb"):  # raise Python's own OSError if the file is missing or not readable
+        pass
+    suffix = os.path.splitext(path.lower())[1]
+    if suffix == ".parquet":
+        return _from_parquet(path, vector, id)
+    if suffix not in (".npy", ".npz"):
+        raise ValueError(f"{path} must be a file of vectors, .npy, .npz or .parquet, got the suffix {suffix!r}")
+    if vector is not None:
+        raise ValueError(f"vector names a column of Parquet files, but {path} has no columns: omit it")
+    arrays: list[str] = []
+    if suffix == ".npz":
+        with open(path, "rb") as file:
+            arrays = getattr(load_numpy(file), "files", [])
+    if id is None:
+        id = next((name for name in _IDS if name in arrays), None)
+    elif id not in arrays:
+        raise ValueError(f"id names the array {id!r}, but {path} holds {listed(arrays) or 'rows only'}")
+    X, ids = read_arrays(path, suffix, id, None)
+    return X, None if id is None else ids
+
+
+def _grade(text: str) -> float | None:
+    try:
+        grade = float(text)
+    except ValueError:
+        return None
+    return max(grade, 0.0) if math.isfinite(grade) else None
+
+
+def _shown(line: str) -> str:
+    line = line.strip()
+    return repr(line if len(line) <= 60 else f"{line[:60]}…")
+
+
+def _from_parquet(path: str, vector: str | None, id: str | None) -> tuple[Any, NDArray[Any] | None]:
+    columns = read_parquet(path)
+    for name, argument in ((vector, "vector"), (id, "id")):
+        if name is not None and name not in columns:
+            raise ValueError(f"{argument} names the column {name!r}, {unknown_column(name, path, columns)}")
+    vector = _vector_column(path, columns) if vector is None else vector
+    id = next((name for name in _IDS if name in columns and name != vector), None) if id is None else id
+    ids = None if id is None else columns[id]
+    if ids is not None:
+        missing = np.array([value is None or value != value for value in ids])
+        if missing.any():
+            raise ValueError(f"{path}: column {id!r} has missing ids in {places('row', np.flatnonzero(missing))}")
+    return _stacked(path, vector, columns[vector]), ids
+
+
+def _vector_column(path: str, columns: dict[str, Any]) -> str:
+    lists = [name for name, values in columns.items() if values.ndim == 2 or _holds_lists(values)]
+    named = [name for name in _VECTORS if name in lists]
+    if len(lists) != 1 and not named:
+        found = f"{len(lists)} of them: {listed(lists)}" if lists else f"only {listed(columns)}"
+        raise ValueError(f"{path} must have a column of lists of numbers, or vector must name it; it has {found}")
+    return named[0] if named else lists[0]
+
+
+def _holds_lists(values: NDArray[Any]) -> bool:
+    first = next((value for value in values if value is not None), None) if values.dtype == object else None
+    return isinstance(first, np.ndarray) and first.dtype.kind in "iuf"
+
+
+def _stacked(path: str, name: str, values: NDArray[Any]) -> Any:
+    """Return a column of lists as rows."""
+    if values.ndim != 2:
+        if not _holds_lists(values):
+            raise ValueError(f"{path}: column {name!r} must hold lists of numbers, got {values.dtype}")
+        lengths = np.array([0 if value is None else len(value) for value in values])
+        odd = np.flatnonzero(lengths != np.bincount(lengths).argmax())
+        if len(odd):
+            raise ValueError(
+                f"{path}: column {name!r} must hold lists of one length, but {places('row', odd)} "
+                f"{'differ' if len(odd) > 1 else 'differs'} from the others"
+            )
+        values = np.stack(values.tolist())
+    return finite_rows(path, values)

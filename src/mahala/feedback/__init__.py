@@ -1,0 +1,1 @@
+"""Learning a query map from feedback, and judging what it learns."""

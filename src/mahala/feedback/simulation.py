@@ -1,0 +1,207 @@
+"""Simulate people who click, to see what an adapter learns from them before real people are shown its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mahala.comparisons import Judgments
+from mahala.compiled.ranking import leading
+from mahala.evaluation.ranking_quality import RankingQuality, evaluate_ranking
+from mahala.feedback.click_models import Clicks, click_model
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.validation import Count, Fraction, check_row, check_rows, check_value, is_sparse
+
+Progress = Callable[[int, int, str], object]
+
+
+class Adapter(Protocol):
+    """What learns from clicks: :class:`mahala.QueryAdapter`, or any object with these methods."""
+
+    def embed(self, query: Any, query_id: Any = None) -> Any:
+        """Return the vector to search with, or rows of them for rows of queries."""
+
+    def learn_one(self, query: Any, *, shown: Any, clicked: Any, query_id: Any = None) -> Any:
+        """Learn from one impression: the vectors of the items shown, from the top, and which of them were clicked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Result of :func:`simulate_clicks`; arrays have one entry per impression, except `held_out`.
+
+    Attributes
+    ----------
+    k : number of items shown
+    query : row number of the query
+    n_clicks : number of clicks
+    shown : nDCG at k of what was shown
+    raw : nDCG at k of what the inner product would have shown for this query
+    held_out : row numbers of the queries that were never asked
+    unseen : quality on these queries after the last impression; its baseline is the inner product
+    """
+
+    k: int
+    query: IndexArray
+    n_clicks: IndexArray
+    shown: FloatArray
+    raw: FloatArray
+    held_out: IndexArray
+    unseen: RankingQuality
+
+    @property
+    def gain(self) -> float:
+        """The mean gain in nDCG of what was shown over the inner product."""
+        return float((self.shown - self.raw).mean())
+
+    def curve(self, n_windows: int = 10) -> tuple[IndexArray, FloatArray]:
+        """Return the mean gain in windows of consecutive impressions: the number of impressions at their ends, and it.
+
+        There are at most as many windows as impressions.
+        """
+        check_value(n_windows, "n_windows", Count)
+        parts = np.array_split(self.shown - self.raw, min(n_windows, len(self.shown)))
+        return np.cumsum([len(part) for part in parts]), np.array([part.mean() for part in parts])
+
+    def __str__(self) -> str:
+        name = f"ndcg@{self.k}"
+        unseen = self.unseen.gains[name]
+        assert self.unseen.baseline is not None
+        before, after = self.unseen.baseline[name].mean(), self.unseen[name]
+        curve = " ".join(f"{gain:+.4f}" for gain in self.curve()[1])
+        return (
+            f"{len(self.query)} impressions of {len(np.unique(self.query))} queries, {self.n_clicks.sum()} clicks\n"
+            f"shown:  {name} {self.raw.mean():.4f} -> {self.shown.mean():.4f} ({self.gain:+.4f})\n"
+            f"        gain over time {curve}\n"
+            f"unseen: {name} {before:.4f} -> {after:.4f} ({unseen.mean:+.4f}, {100 * self.unseen.confidence:g} % "
+            f"interval {unseen.low:+.4f} to {unseen.high:+.4f}, {len(self.unseen.queries)} queries)"
+        )
+
+
+def simulate_clicks(
+    adapter: Adapter,
+    queries: Any,
+    items: Any,
+    qrels: Any,
+    *,
+    clicks: str | Clicks = "navigational",
+    n_impressions: int = 3000,
+    k: int = 10,
+    test_share: float = 0.3,
+    random_state: int | np.random.Generator = 0,
+    progress: Progress | None = None,
+) -> Simulation:
+    """Let an adapter learn from simulated clicks, and measure what people were shown and what it learned.
+
+    The queries with a relevant item are split at random: some are held out, and the others are asked. Each impression
+    asks one of them at random, shows the first `k` items by their inner product with ``adapter.embed(query,
+    query_id=row)``, draws clicks from the judgments of these items, and passes them to ``adapter.learn_one``. At the
+    end the held-out queries, which are embedded without a `query_id`, show what carries over to unseen queries.
+
+    Parameters
+    ----------
+    adapter : it learns in place, and may have learned before
+    queries, items : dense or CSR rows of the same number of columns
+    qrels : relevance judgments in any form of :meth:`mahala.Judgments.of`
+    clicks : name of a click model (:func:`mahala.click_model`), or an object with its method ``click``; the best grade
+        of `qrels` counts as fully relevant
+    n_impressions : number of impressions
+    k : number of items shown, and the cut-off of the nDCG
+    test_share : share of the queries that are held out
+    random_state : seed of the split, of the queries asked, and of the clicks
+    progress : function of (impressions done, impressions in all, a short text), called after each impression
+
+    >>> class Raw:
+    ...     def embed(self, query, query_id=None):
+    ...         return query
+    ...
+    ...     def learn_one(self, query, *, shown, clicked, query_id=None):
+    ...         pass
+    >>> rng = np.random.default_rng(0)
+    >>> queries, items = rng.normal(size=(20, 4)), rng.normal(size=(50, 4))
+    >>> qrels = [(i, j, 1) for i in range(20) for j in np.argsort(items @ queries[i])[-9:]]
+    >>> print(simulate_clicks(Raw(), queries, items, qrels, clicks="perfect", n_impressions=30, k=5))
+    30 impressions of 13 queries, 150 clicks
+    shown:  ndcg@5 1.0000 -> 1.0000 (+0.0000)
+            gain over time +0.0000 +0.0000 +0.0000 +0.0000 +0.0000 +0.0000 +0.0000 +0.0000 +0.0000 +0.0000
+    unseen: ndcg@5 1.0000 -> 1.0000 (+0.0000, 95 % interval +0.0000 to +0.0000, 6 queries)
+    """
+    queries, items = check_rows(queries, "queries"), check_rows(items, "items")
+    if queries.shape[1] != items.shape[1]:
+        raise ValueError(f"items must have the {queries.shape[1]} columns of queries, got {items.shape[1]}")
+    judgments = Judgments.of(qrels, queries.shape[0], items.shape[0])
+    for value, name, kind in (
+        (n_impressions, "n_impressions", Count),
+        (k, "k", Count),
+        (test_share, "test_share", Fraction),
+    ):
+        check_value(value, name, kind)
+    model = click_model(clicks) if isinstance(clicks, str) else clicks
+    rng = np.random.default_rng(random_state)
+    asked, held_out = _split(judgments.judged_queries, test_share, rng)
+    page = _Page(items, judgments, k)
+    best = float(judgments.grade.max())
+
+    query = asked[rng.integers(len(asked), size=n_impressions)]
+    n_clicks = np.zeros(n_impressions, dtype=np.intp)
+    shown, raw = np.empty(n_impressions), np.empty(n_impressions)
+    by_inner_product: dict[int, float] = {}
+    total = 0.0
+    for at, row in enumerate(query.tolist()):
+        x = check_row(queries[[row]] if is_sparse(queries) else queries[row], "query")
+        if row not in by_inner_product:
+            by_inner_product[row] = page.ndcg(row, page.first(x))
+        first = page.first(check_row(adapter.embed(x, query_id=row), "the result of adapter.embed"))
+        shown[at], raw[at] = page.ndcg(row, first), by_inner_product[row]
+        total += shown[at] - raw[at]
+        clicked: BoolArray = np.asarray(model.click(page.grades(row, first), rng, best), dtype=bool)
+        n_clicks[at] = clicked.sum()
+        adapter.learn_one(x, shown=items[first], clicked=clicked, query_id=row)
+        if progress is not None:
+            progress(at + 1, n_impressions, f"gain {total / (at + 1):+.4f}")
+    quality = evaluate_ranking(queries[held_out], items, judgments.select(held_out), adapter, k=k, random_state=rng)
+    return Simulation(k, query, n_clicks, shown, raw, held_out, quality)
+
+
+def _split(rows: IndexArray, test_share: float, rng: np.random.Generator) -> tuple[IndexArray, IndexArray]:
+    """Split queries into those that are asked and those that are held out."""
+    if len(rows) < 2:
+        raise ValueError(
+            f"qrels must have at least 2 queries with a grade above 0, one to ask and one to hold out, got {len(rows)}"
+        )
+    n_test = min(max(round(test_share * len(rows)), 1), len(rows) - 1)
+    order = rng.permutation(rows)
+    return np.sort(order[n_test:]), np.sort(order[:n_test])
+
+
+class _Page:
+    """What is shown for a query: the first k items, their grades and their nDCG."""
+
+    def __init__(self, items: Any, judgments: Judgments, k: int) -> None:
+        self.items = items if is_sparse(items) else items.astype(np.float64, copy=False)
+        self.judgments = judgments
+        self.k = min(k, judgments.n_items)
+        self.discounts = 1.0 / np.log2(np.arange(2.0, k + 2.0))
+
+    def first(self, vector: FloatArray) -> IndexArray:
+        """The first items by their inner products with a vector; of ties those with lower row numbers."""
+        if len(vector) != self.items.shape[1]:
+            raise ValueError(
+                f"adapter.embed must return vectors of {self.items.shape[1]} numbers, like the items, got {len(vector)}"
+            )
+        result: IndexArray = leading(np.asarray(self.items @ vector)[np.newaxis], self.k)[0]
+        return result
+
+    def grades(self, row: int, shown: IndexArray) -> FloatArray:
+        """The grades of the items shown for a query, 0 without a judgment."""
+        judged, grades = self.judgments.of_query(row)
+        at = np.minimum(np.searchsorted(judged, shown), len(judged) - 1)
+        return np.where(judged[at] == shown, grades[at], 0.0)
+
+    def ndcg(self, row: int, shown: IndexArray) -> float:
+        """The nDCG of the items shown for a query that has a relevant item."""
+        best = np.sort(self.judgments.of_query(row)[1])[::-1][: len(self.discounts)]
+        gain = self.grades(row, shown) @ self.discounts[: len(shown)]
+        return float(gain / (best @ self.discounts[: len(best)]))

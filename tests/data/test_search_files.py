@@ -1,0 +1,169 @@
+"""Files of search collections: judgments of BEIR and TREC, and vectors with their ids."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from mahala import Judgments, read_qrels, read_vectors
+
+BEIR = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td 2\t0\nq2\td1\t1\n"
+TREC = "q1 0 d1 2\nq1 0 d2 -2\n\nq2\tQ0\td1\t1\n"
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["qrels.tsv", "qrels.tsv.gz"])
+def test_qrels_of_beir(tmp_path: Path, name: str) -> None:
+    expected = {"q1": {"d1": 2.0, "d 2": 0.0}, "q2": {"d1": 1.0}}
+    assert read_qrels(written(tmp_path / name, BEIR)) == expected
+    assert read_qrels(written(tmp_path / name, "\ufeff" + BEIR.replace("\n", "\r\n"))) == expected
+    assert read_qrels(written(tmp_path / name, BEIR.split("\n", 1)[1])) == expected  # without a header
+
+
+def test_qrels_of_trec_with_grades_below_zero(tmp_path: Path) -> None:
+    for name in ("qrels.txt", "qrels.txt.gz"):
+        qrels = read_qrels(written(tmp_path / name, TREC))
+        assert qrels == {"q1": {"d1": 2.0, "d2": 0.0}, "q2": {"d1": 1.0}}
+    judgments = Judgments.from_ids(qrels, ["q0", "q1", "q2"], ["d1", "d2"])
+    assert judgments.grade.tolist() == [2.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BEIR + "q3\td1\n", r"line 5 must be query-id, corpus-id and score, separated by tabs, got 'q3\\td1'"),
+        (BEIR + "q3\td1\thigh\n", "line 5 must end with a grade, a finite number, got 'high'"),
+        (BEIR + "q3\t\t1\n", "line 5 must be query-id, corpus-id and score"),
+        (TREC + "q3 0 d1\n", "line 5 must be query-id 0 item-id grade, got 'q3 0 d1'"),
+        (TREC + "q3 0 d1 nan\n", "line 5 must end with a grade, a finite number, got 'nan'"),
+        (TREC + "q2 0 d1 1\nq1 0 d1 1\n", "line 6 gives query 'q1' and item 'd1' the grade 1, but an earlier .* 2"),
+        ("q1,d1,1\n", "line 1 must be query-id 0 item-id grade, got 'q1,d1,1'"),
+        ("query-id\tcorpus-id\tscore\n", "has no judgments"),
+        ("", "has no judgments"),
+        ("x" * 99, "got 'x{60}…'"),
+    ],
+)
+def test_lines_that_hold_no_judgment_are_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_qrels(written(tmp_path / "qrels.tsv", text))
+
+
+def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "qrels.tsv.gz"
+    path.write_bytes(gzip.compress(BEIR.encode())[:-9])
+    with pytest.raises(ValueError, match="not a complete gzip file"):
+        read_qrels(path)
+    path = tmp_path / "qrels.tsv"
+    path.write_bytes(b"q1\td1\t\xff")
+    with pytest.raises(ValueError, match="not text in UTF-8"):
+        read_qrels(path)
+    with pytest.raises(FileNotFoundError):
+        read_qrels(tmp_path / "none.tsv")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept"), [(np.float16, np.float64), (np.float32, np.float32), (np.float64, np.float64)]
+)
+def test_vectors_of_numpy_files(tmp_path: Path, dtype: Any, kept: Any) -> None:
+    X = np.array([[0.5, 1.0], [2.0, 0.0]], dtype=dtype)
+    np.save(tmp_path / "x.npy", X)
+    np.savez(tmp_path / "one.npz", vectors=X)
+    np.savez(tmp_path / "labelled.npz", X=X, y=[0, 1])
+    for name in ("x.npy", "one.npz", "labelled.npz"):
+        read, ids = read_vectors(tmp_path / name)
+        np.testing.assert_array_equal(read, X)
+        assert read.dtype == kept
+        assert ids is None
+    np.savez(tmp_path / "ids.npz", X=X, ids=["b", "a"], other=["c", "d"])
+    assert read_vectors(tmp_path / "ids.npz")[1].tolist() == ["b", "a"]
+    assert read_vectors(tmp_path / "ids.npz", id="other")[1].tolist() == ["c", "d"]
+
+
+def test_sparse_vectors(tmp_path: Path) -> None:
+    X = sp.csr_array([[0.0, 2.0], [1.0, 0.0]])
+    sp.save_npz(tmp_path / "x.npz", X)
+    read, ids = read_vectors(tmp_path / "x.npz")
+    np.testing.assert_array_equal(read.toarray(), X.toarray())
+    assert ids is None
+
+
+def test_vectors_of_parquet_files(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    X = np.array([[0.5, 1.0, 3.0], [2.0, 0.0, 4.0]], dtype=np.float32)
+    frame = pl.DataFrame({"title": ["t", "u"], "vector": X.tolist(), "id": ["b", "a"], "other": [[1], [2]]})
+    for kind in (pl.List(pl.Float32), pl.Array(pl.Float32, 3)):
+        frame.with_columns(pl.col("vector").cast(kind)).write_parquet(path)
+        read, ids = read_vectors(path)
+        np.testing.assert_array_equal(read, X)
+        assert read.dtype == np.float32
+        assert ids is not None
+        assert ids.tolist() == ["b", "a"]
+    read, ids = read_vectors(path, vector="other", id="title")
+    assert read.tolist() == [[1.0], [2.0]]
+    assert ids is not None
+    assert ids.tolist() == ["t", "u"]
+    pl.DataFrame({"weights": X.tolist()}).write_parquet(path)
+    assert read_vectors(path)[1] is None
+
+
+def test_parquet_through_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without polars the columns are those of pandas, whose lists are arrays in an object array."""
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"")
+    frame = pd.DataFrame({"_id": [7, 8], "embedding": [np.array([1.0, 2.0]), np.array([3.0, 4.0])]})
+    monkeypatch.setitem(__import__("sys").modules, "polars", None)
+    monkeypatch.setattr(pd, "read_parquet", lambda path: frame)
+    read, ids = read_vectors(path)
+    assert read.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert ids is not None
+    assert ids.tolist() == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"a": [1.0, 2.0]}, {}, "must have a column of lists of numbers, or vector must name it; it has only a"),
+        ({"a": [[1.0], [2.0]], "b": [[1.0], [2.0]]}, {}, "it has 2 of them: a, b"),
+        ({"a": [["x"], ["y"]]}, {}, "it has only a"),
+        ({"a": [1.0, 2.0]}, {"vector": "a"}, "column 'a' must hold lists of numbers, got float64"),
+        ({"a": [[1.0], [2.0]]}, {"vector": "b"}, "vector names the column 'b', which"),
+        ({"a": [[1.0], [2.0]]}, {"id": "b"}, "id names the column 'b', which"),
+        ({"a": [[1.0], [2.0, 3.0], [3.0]]}, {}, "lists of one length, but row 1 differs from the others"),
+        ({"a": [[1.0], None, [3.0]]}, {}, "lists of one length, but row 1 differs from the others"),
+        ({"a": [[1.0], [None], [3.0]]}, {}, "missing or infinite values in row 1"),
+        ({"a": [[1.0], [2.0]], "id": ["x", None]}, {}, "column 'id' has missing ids in row 1"),
+        ({"a": [[1.0], [2.0]], "id": [1.5, None]}, {}, "column 'id' has missing ids in row 1"),
+    ],
+)
+def test_wrong_parquet_files_are_refused(tmp_path: Path, columns: Any, options: Any, message: str) -> None:
+    path = tmp_path / "x.parquet"
+    pl.DataFrame(columns).write_parquet(path)
+    with pytest.raises(ValueError, match=message):
+        read_vectors(path, **options)
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.eye(2))
+    with pytest.raises(ValueError, match="vector names a column of Parquet files"):
+        read_vectors(path, vector="a")
+    with pytest.raises(ValueError, match=r"id names the array 'a', but .* holds rows only"):
+        read_vectors(path, id="a")
+    path = tmp_path / "x.npz"
+    np.savez(path, X=np.eye(2), y=[0, 1])
+    with pytest.raises(ValueError, match=r"id names the array 'a', but .* holds X, y"):
+        read_vectors(path, id="a")
+    written(tmp_path / "x.bin", "")
+    with pytest.raises(ValueError, match=r"a file of vectors, .npy, .npz or .parquet, got the suffix '.bin'"):
+        read_vectors(tmp_path / "x.bin")
