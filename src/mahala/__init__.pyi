@@ -5,6 +5,7 @@
 from mahala.comparisons import Pairs as Pairs
 from mahala.comparisons import Triplets as Triplets
 from mahala.comparisons import Judgments as Judgments
+from mahala.comparisons import Impressions as Impressions
 from mahala.metric import Metric as Metric
 from mahala.metric import MahalanobisMetric as MahalanobisMetric
 from mahala.metric import BilinearMetric as BilinearMetric
@@ -61,7 +62,6 @@ from mahala.evaluation.statistics import PairedGain as PairedGain
 # Feedback
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
 from mahala.feedback.query_adapter import Gain as Gain
-from mahala.feedback.impressions import Impressions as Impressions
 from mahala.feedback.click_models import ClickModel as ClickModel
 from mahala.feedback.click_models import click_model as click_model
 from mahala.feedback.simulation import Simulation as Simulation

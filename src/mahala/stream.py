@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any, Protocol
 
-from mahala.comparisons import Pairs, Triplets
-from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
+from mahala.comparisons import Impression, Pairs, Triplets
+from mahala.comparisons.json_lines import IMPRESSION, PAIR, TRIPLET, LineError, LineReader
+from mahala.feedback.query_adapter import QueryAdapter
 from mahala.learner import load_learner
 from mahala.online.lego import LEGO
 from mahala.online.online_mixin import OnlineMixin
@@ -184,14 +185,15 @@ class Stream:
         self._saved_at = time.monotonic()
         self._progress = _Progress()
         self.learner: Any = _check_online(self._open(learner))
-        self._saved_steps = getattr(self.learner, "n_steps_", 0)
+        self._saved_steps = self._n_steps()
         is_pair = isinstance(self.learner, PairLearner)
+        is_adapter = isinstance(self.learner, QueryAdapter)
         self._reader = LineReader(
-            PAIR if is_pair else TRIPLET,
-            self._widths() if hasattr(self.learner, "n_steps_") else (n_features, n_features),
+            PAIR if is_pair else IMPRESSION if is_adapter else TRIPLET,
+            self._widths() if hasattr(self.learner, "n_features_in_") else (n_features, n_features),
             names=list(getattr(self.learner, "feature_names_in_", ())),
             items=items,
-            taken=("line", "predicted" if is_pair else "right", "margin"),
+            taken=("line", "predicted" if is_pair else "right", "trust" if is_adapter else "margin"),
         )
 
     def _open(self, learner: Any) -> Any:
@@ -237,7 +239,7 @@ class Stream:
 
         The position in a new input is saved once something was learned from it.
         """
-        position, steps = self._progress.position(), getattr(self.learner, "n_steps_", 0)
+        position, steps = self._progress.position(), self._n_steps()
         changed = steps > self._saved_steps or (self._is_known and position != self._saved)
         if changed:
             header, arrays = self.learner.to_parts()
@@ -300,11 +302,18 @@ class Stream:
             result = self._step(comparison)
             progress.add(line)
             right = result.pop("right") if isinstance(comparison, Pairs) else result["right"]
+            # Of an impression, the share of pairs in the right order; one without pairs has none wrong.
+            right = right is None or right >= 0.5
             yield Learned(progress.lines, right, {"line": progress.lines, **result, **others})
         self._progress.ended = True
 
-    def _step(self, comparison: Pairs | Triplets) -> dict[str, Any]:
+    def _step(self, comparison: Pairs | Triplets | Impression) -> dict[str, Any]:
         """Learn from one comparison; return what had been predicted, and whether that was right."""
+        if isinstance(comparison, Impression):
+            query, shown, clicked, query_id, user = comparison
+            share = self.learner.learn_one(query, shown, clicked, query_id=query_id, user=user)
+            self._reader.widths = self._widths()
+            return {"right": share, "trust": self.learner.trust_}
         self.learner.partial_fit(comparison)
         self._reader.widths = self._widths()
         y, p, predicted = self.learner._last_step
@@ -320,16 +329,19 @@ class Stream:
             return math.nan  # its loss has no sign
         return 0.0 - y * p if isinstance(self.learner, RDML) else 0.0 + y * (getattr(self.learner, "margin_", 1.0) - p)
 
+    def _n_steps(self) -> int:
+        return getattr(self.learner, "n_steps_", getattr(self.learner, "n_impressions_", 0))
+
     def _widths(self) -> tuple[int, int]:
         n_features = self.learner.n_features_in_
         return n_features, getattr(self.learner, "n_item_features_", n_features)
 
 
-def _check_online(learner: Any) -> OnlineMixin:
-    if not isinstance(learner, OnlineMixin):
+def _check_online(learner: Any) -> OnlineMixin | QueryAdapter:
+    if not isinstance(learner, OnlineMixin | QueryAdapter):
         raise TypeError(
             f"{type(learner).__name__} does not learn from one comparison at a time; give an online learner, "
-            "such as PA for pairs or OASIS for triplets"
+            "such as PA for pairs, OASIS for triplets or QueryAdapter for impressions"
         )
     return learner
 

@@ -31,15 +31,18 @@ Model = Annotated[Path, typer.Option("--model", help=MODEL_HELP)]
 _LARGEST_DECOMPOSED = 3000
 
 
-def learner_named(name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner") -> Learner:
+def learner_named(
+    name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner", base: type | None = None
+) -> Learner:
     """Return a learner by its name in any case, with settings such as "C=0.1" and `seed` as its random_state."""
     import mahala
     from mahala.learner import Learner
 
+    base = base or Learner
     exact = {known.lower(): known for known in mahala.__all__}.get(name.lower(), "")
     kind: Any = getattr(mahala, exact, None)
-    if not _is_learner(kind, Learner):
-        names = [known for known in mahala.__all__ if _is_learner(getattr(mahala, known), Learner)]
+    if not _is_learner(kind, base):
+        names = [known for known in mahala.__all__ if _is_learner(getattr(mahala, known), base)]
         raise ValueError(f"{option} is {name!r}, not a learner{_nearest(name, names)}; choose from {_list(names)}")
     learner: Learner = kind()
     known = learner.get_params(deep=False)

@@ -1,4 +1,4 @@
-"""Read comparisons from lines of JSON, one per line, as Pairs and Triplets of length 1."""
+"""Read comparisons from lines of JSON, one per line: Pairs and Triplets of length 1, or an Impression."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons.impressions import Impression, check_reactions
 from mahala.support.arrays import FloatArray, IntArray
 from mahala.support.validation import LARGEST_VALUE, is_sparse
 
 PAIR = ("x", "x2", "similar")
 TRIPLET = ("query", "positive", "negative")
+IMPRESSION = ("query", "shown", "clicked")
+
+_KINDS: dict[tuple[str, ...], str] = {PAIR: "pair", TRIPLET: "triplet", IMPRESSION: "impression"}
 
 _NUMBERS = np.arange(3)[:, np.newaxis]
 _ABBREVIATION = 40
@@ -31,7 +35,7 @@ class _Point(NamedTuple):
 
 
 class LineReader:
-    """Read pairs if `keys` is PAIR, or triplets if it is TRIPLET.
+    """Read pairs if `keys` is PAIR, triplets if it is TRIPLET, or impressions if it is IMPRESSION.
 
     `widths` are the numbers of features of queries and items; if they are None, lists may have any length. A point is
     a list, an object of features by number (or by name, if there are `names`), or the number of a row of `items`. A
@@ -61,14 +65,14 @@ class LineReader:
         # If a name looks like a number, numbers are read as names.
         self._by_number = not any(name.isdecimal() for name in names)
 
-    def read(self, line: bytes) -> tuple[Pairs | Triplets, dict[str, Any]]:
+    def read(self, line: bytes) -> tuple[Pairs | Triplets | Impression, dict[str, Any]]:
         """Return the comparison and the other entries of a line; raise LineError if it does not hold a comparison."""
         try:
             return self._read(_decode(line))
         except RecursionError:
             raise LineError("its brackets are nested too deeply for a comparison") from None
 
-    def _read(self, given: dict[str, Any]) -> tuple[Pairs | Triplets, dict[str, Any]]:
+    def _read(self, given: dict[str, Any]) -> tuple[Pairs | Triplets | Impression, dict[str, Any]]:
         for key in self.keys:
             if key not in given:
                 raise LineError(self._missing(key, given))
@@ -77,7 +81,7 @@ class LineReader:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
         if self.keys == PAIR and not isinstance(given["similar"], bool):
             raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
-        comparison = self._pair(given) if self.keys == PAIR else self._triplet(given)
+        comparison = getattr(self, f"_{_KINDS[self.keys]}")(given)
         others = {key: value for key, value in given.items() if key not in self.keys}
         try:
             json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express
@@ -86,11 +90,12 @@ class LineReader:
         return comparison, others
 
     def _missing(self, key: str, given: dict[str, Any]) -> str:
-        wanted, other = ("pair", "triplet") if self.keys == PAIR else ("triplet", "pair")
+        wanted = _KINDS[self.keys]
         form = "{" + ", ".join(f'"{name}": ...' for name in self.keys) + "}"
-        if all(name in given for name in (TRIPLET if self.keys == PAIR else PAIR)):
-            return f"a {other}, but the model learns from {wanted}s: {form}"
-        return f"{key} is missing: a {wanted} is {form}"
+        for keys, other in _KINDS.items():
+            if all(name in given for name in keys):
+                return f"{_a(other)}, but the model learns from {wanted}s: {form}"
+        return f"{key} is missing: {_a(wanted)} is {form}"
 
     def _pair(self, given: dict[str, Any]) -> Pairs:
         points = {name: self._point(given[name], name, self.widths[0]) for name in PAIR[:2]}
@@ -105,6 +110,22 @@ class LineReader:
         if query.width == positive.width:
             return Triplets._build(_rows(query, positive, negative), *_NUMBERS)
         return Triplets._build(_rows(query), _NUMBERS[0], _NUMBERS[0], _NUMBERS[1], items=_rows(positive, negative))
+
+    def _impression(self, given: dict[str, Any]) -> Impression:
+        query = self._point(given["query"], "query", self.widths[0])
+        for name in ("shown", "clicked"):
+            if type(given[name]) is not list:
+                raise LineError(f"{name} must be a list, got {_shown(given[name])}")
+        points = [self._point(value, f"shown[{at}]", query.width) for at, value in enumerate(given["shown"])]
+        if not set(map(type, given["clicked"])) <= {bool, int, float}:
+            raise LineError(f"clicked must hold true, false or numbers, got {_shown(given['clicked'])}")
+        try:
+            clicked = check_reactions(given["clicked"], len(points))
+        except ValueError as error:
+            raise LineError(str(error)) from None
+        ids = (given.get(name) for name in ("query_id", "user"))
+        query_id, user = (json.dumps(own) if isinstance(own, dict | list) else own for own in ids)
+        return Impression(_rows(query), _rows(*points), clicked, query_id, user)
 
     def _point(self, value: Any, name: str, width: int | None) -> _Point:
         # Exact types: isinstance would accept true as an int.
@@ -153,6 +174,10 @@ class LineReader:
             return _Point(np.array(self.items[number], dtype=np.float64), None, width)
         part = slice(self.items.indptr[number], self.items.indptr[number + 1])
         return _Point(self.items.data[part].astype(np.float64), self.items.indices[part].astype(np.int64), width)
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind == 'impression' else 'a'} {kind}"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

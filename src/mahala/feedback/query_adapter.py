@@ -11,13 +11,13 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from sklearn.base import clone
 
-from mahala.comparisons import Judgments
+from mahala.comparisons import Impressions, Judgments
+from mahala.comparisons.impressions import check_reactions
 from mahala.comparisons.sampling import check_seed
 from mahala.compiled.ranking import leading
 from mahala.evaluation.statistics import paired_gains
 from mahala.feedback import judged
 from mahala.feedback.hedge import Hedge, mixtures, prior
-from mahala.feedback.impressions import Impressions, check_reactions
 from mahala.learner import SavedEstimator
 from mahala.metric import BilinearMetric
 from mahala.online.oasis import OASIS
