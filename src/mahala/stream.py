@@ -318,7 +318,7 @@ class Stream:
         """Return threshold minus squared distance, or the difference of similarities, before a step with loss p."""
         if isinstance(self.learner, LEGO):
             return math.nan  # its loss has no sign
-        return 0.0 - y * p if isinstance(self.learner, RDML) else 0.0 + y * (1.0 - p)
+        return 0.0 - y * p if isinstance(self.learner, RDML) else 0.0 + y * (getattr(self.learner, "margin_", 1.0) - p)
 
     def _widths(self) -> tuple[int, int]:
         n_features = self.learner.n_features_in_

@@ -20,20 +20,23 @@ from reference import online_triplets as reference
 # Step lengths with few digits: where the values are whole numbers all sums are then exact, and ties are ties.
 ETA, LAM, DELTA, C, R = 0.125, 0.0625, 0.25, 0.0625, 2.0
 CASES = {
-    "OGD": (mahala.OGD(ETA), lambda t, M: reference.ogd(t, M, ETA)),
-    "OASIS": (mahala.OASIS(C), lambda t, M: reference.oasis(t, M, C)),
-    "SORS-I": (mahala.SORS(ETA, lam=LAM), lambda t, M: reference.sors(t, M, ETA, LAM, False)),
-    "SORS-II": (mahala.SORS(ETA, lam=LAM, penalty="offdiagonal"), lambda t, M: reference.sors(t, M, ETA, LAM, True)),
+    "OGD": (mahala.OGD(ETA), lambda t, M, m=1.0: reference.ogd(t, M, ETA, m)),
+    "OASIS": (mahala.OASIS(C), lambda t, M, m=1.0: reference.oasis(t, M, C, m)),
+    "SORS-I": (mahala.SORS(ETA, lam=LAM), lambda t, M, m=1.0: reference.sors(t, M, ETA, LAM, False, m)),
+    "SORS-II": (
+        mahala.SORS(ETA, lam=LAM, penalty="offdiagonal"),
+        lambda t, M, m=1.0: reference.sors(t, M, ETA, LAM, True, m),
+    ),
     "AdaSORS-I": (
         mahala.AdaSORS(ETA, lam=LAM, delta=DELTA),
-        lambda t, M: reference.adasors(t, M, ETA, LAM, DELTA, False),
+        lambda t, M, m=1.0: reference.adasors(t, M, ETA, LAM, DELTA, False, m),
     ),
     "AdaSORS-II": (
         mahala.AdaSORS(ETA, lam=LAM, delta=DELTA, penalty="offdiagonal"),
-        lambda t, M: reference.adasors(t, M, ETA, LAM, DELTA, True),
+        lambda t, M, m=1.0: reference.adasors(t, M, ETA, LAM, DELTA, True, m),
     ),
-    "AROMA": (mahala.AROMA(R), lambda t, M: reference.aroma(t, M, R, False)),
-    "AROMA diagonal": (mahala.AROMA(R, covariance="diagonal"), lambda t, M: reference.aroma(t, M, R, True)),
+    "AROMA": (mahala.AROMA(R), lambda t, M, m=1.0: reference.aroma(t, M, R, False, m)),
+    "AROMA diagonal": (mahala.AROMA(R, covariance="diagonal"), lambda t, M, m=1.0: reference.aroma(t, M, R, True, m)),
 }
 STORAGES = {name: ("dense", "sparse", "gram") if name in ("OGD", "OASIS") else ("dense", "sparse") for name in CASES}
 STORAGES["AROMA"] = ("dense",)
@@ -86,12 +89,56 @@ def agree(learner, expected, average):
 
 @every_case
 @settings(max_examples=40, deadline=None)
-@given(triplets=triplet_streams(), average=st.booleans())
-def test_equals_the_papers_algorithm(name, storage, triplets, average):
+@given(triplets=triplet_streams(), average=st.booleans(), margin=st.sampled_from([1.0, 0.125]))
+def test_equals_the_papers_algorithm(name, storage, triplets, average, margin):
     learner, expected = CASES[name]
-    fitted = type(learner)(**learner.get_params() | {"storage": storage, "average": average}).fit(triplets)
+    changed = {"storage": storage, "average": average, "margin": margin}
+    fitted = type(learner)(**learner.get_params() | changed).fit(triplets)
     assume_no_ties(fitted)
-    agree(fitted, expected(spelled_out(triplets), np.eye(triplets.n_features)), average)
+    agree(fitted, expected(spelled_out(triplets), np.eye(triplets.n_features), margin), average)
+
+
+AUTO = [mahala.OASIS("auto"), mahala.OGD("auto"), mahala.SORS("auto"), mahala.AdaSORS("auto"), mahala.AROMA("auto")]
+
+
+@pytest.mark.parametrize("learner", AUTO, ids=lambda learner: type(learner).__name__)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_automatic_margins_and_steps_are_on_the_scale_of_the_similarities(learner, sparse, tmp_path):
+    rng = np.random.default_rng(0)
+    X, numbers = rng.normal(size=(40, 6)), rng.integers(0, 40, (3, 300))
+    x, q = X[numbers[0]], X[numbers[1]] - X[numbers[2]]
+    gap = np.median(abs(np.einsum("ij,ij->i", x, q)))
+    size = np.median(np.linalg.norm(x, axis=1) * np.linalg.norm(X[numbers[1]], axis=1))
+    step = gap**2 / size**3
+    stream = type(learner)(**learner.get_params() | {"margin": "auto"})
+    stream.partial_fit(Triplets(sp.csr_matrix(X) if sparse else X, *numbers))
+    assert stream.margin_ == pytest.approx(gap)
+    length = gap / step if isinstance(learner, mahala.AROMA) else step
+    name = next(name for name in ("C", "eta", "r") if hasattr(learner, name))
+    spelled = {"margin": stream.margin_, name: length}
+    same = type(learner)(**learner.get_params() | spelled).fit(Triplets(X, *numbers))
+    np.testing.assert_allclose(dense(stream.metric_.matrix), dense(same.metric_.matrix), atol=1e-9)
+    # Vectors that are ten times as long: the same similarities, up to their scale.
+    longer = type(learner)(**stream.get_params()).fit(Triplets(10 * X, *numbers))
+    assert longer.margin_ == pytest.approx(100 * gap)
+    if not isinstance(learner, mahala.SORS):  # whose thresholds have a scale of their own
+        np.testing.assert_array_equal(longer.history_.predicted, stream.history_.predicted)
+    stream.save(tmp_path / "stream.safetensors")
+    resumed = mahala.load_learner(tmp_path / "stream.safetensors")
+    for either in stream, resumed:
+        either.partial_fit(Triplets(3 * X, *numbers))  # the scales stay those of the first comparisons
+    assert resumed.margin_ == stream.margin_ == pytest.approx(gap)
+    np.testing.assert_array_equal(dense(resumed.metric_.matrix), dense(stream.metric_.matrix))
+
+
+def test_automatic_margins_without_a_scale_are_the_papers():
+    zero = Triplets(np.zeros((3, 2)), [0], [1], [2])
+    assert mahala.OASIS("auto", margin="auto").fit(zero).margin_ == 1.0
+    other = Triplets(np.ones((1, 2)), [0], [0], [1], items=np.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"margin='auto' compares inner products .* got 2 and 3; give a number"):
+        mahala.OASIS(margin="auto", init="zero").fit(other)
+    with pytest.raises(ValueError, match="margin must be 'auto' or a positive number up to"):
+        mahala.OASIS(margin=0.0).fit(zero)
 
 
 @pytest.mark.parametrize(("name", "storage"), [case for case in BOTH if case[1] != "gram"])
@@ -99,7 +146,8 @@ def test_equals_the_papers_algorithm(name, storage, triplets, average):
 @given(triplets=triplet_streams(), average=st.booleans(), data=st.data())
 def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, average, data, tmp_path_factory):
     learner, expected = CASES[name]
-    stream = type(learner)(**learner.get_params() | {"storage": storage, "average": average})
+    changed = {"storage": storage, "average": average, "margin": 0.125}
+    stream = type(learner)(**learner.get_params() | changed)
     cuts = sorted(data.draw(st.lists(st.integers(1, max(1, len(triplets) - 1)), max_size=4, unique=True)))
     for part in np.split(np.arange(len(triplets)), cuts):
         if len(part):
@@ -114,7 +162,7 @@ def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, a
             elif how == "settle":
                 stream._model.settle()
     assume_no_ties(stream)
-    agree(stream, expected(spelled_out(triplets), np.eye(triplets.n_features)), average)
+    agree(stream, expected(spelled_out(triplets), np.eye(triplets.n_features), 0.125), average)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.endswith("-II")])

@@ -9,33 +9,33 @@ def soft(M, threshold):
     return np.sign(M) * np.maximum(np.abs(M) - threshold, 0)
 
 
-def hinge(M, x, positive, negative):
-    return max(0.0, 1 - x @ M @ positive + x @ M @ negative)
+def hinge(M, x, positive, negative, margin):
+    return max(0.0, margin - x @ M @ positive + x @ M @ negative)
 
 
-def _run(step, M, triplets):
+def _run(step, M, triplets, margin):
     """M after all steps, the mean of the models before each of them, and the loss of each step."""
     mean, losses = np.zeros_like(M), []
     for x, positive, negative in triplets:
         mean += M / len(triplets)
-        losses.append(hinge(M, x, positive, negative))
+        losses.append(hinge(M, x, positive, negative, margin))
         M = step(M, x, positive - negative, losses[-1])
     return M, mean, np.array(losses)
 
 
-def ogd(triplets, M, eta):
-    return _run(lambda M, x, q, l: M + eta * np.outer(x, q) if l > 0 else M, M, triplets)
+def ogd(triplets, M, eta, margin=1.0):
+    return _run(lambda M, x, q, l: M + eta * np.outer(x, q) if l > 0 else M, M, triplets, margin)
 
 
-def oasis(triplets, M, C):
+def oasis(triplets, M, C, margin=1.0):
     def step(M, x, q, l):
         norm = (x @ x) * (q @ q)
         return M + min(C, l / norm) * np.outer(x, q) if l > 0 and norm > 0 else M
 
-    return _run(step, M, triplets)
+    return _run(step, M, triplets, margin)
 
 
-def sors(triplets, M, eta, lam, off_diagonal):
+def sors(triplets, M, eta, lam, off_diagonal, margin=1.0):
     """Algorithm 1 of the 2015 paper; with off_diagonal its equation (7)."""
     threshold = eta * lam * (1 - np.eye(*M.shape) if off_diagonal else np.ones(M.shape))
 
@@ -43,10 +43,10 @@ def sors(triplets, M, eta, lam, off_diagonal):
         G = -np.outer(x, q) if l > 0 else 0
         return soft(M - eta * G, threshold)
 
-    return _run(step, M, triplets)
+    return _run(step, M, triplets, margin)
 
 
-def adasors(triplets, M, eta, lam, delta, off_diagonal):
+def adasors(triplets, M, eta, lam, delta, off_diagonal, margin=1.0):
     """Algorithm 2 of the 2015 paper; with off_diagonal its equation (11)."""
     threshold = eta * lam * (1 - np.eye(*M.shape) if off_diagonal else np.ones(M.shape))
     H = np.zeros(M.shape)
@@ -58,10 +58,10 @@ def adasors(triplets, M, eta, lam, delta, off_diagonal):
         Sigma = delta + H
         return soft(M - eta * G / Sigma, threshold / Sigma)
 
-    return _run(step, M, triplets)
+    return _run(step, M, triplets, margin)
 
 
-def aroma(triplets, M, r, diagonal):
+def aroma(triplets, M, r, diagonal, margin=1.0):
     """AROW on the matrix with covariance Λ ⊗ Γ (Crammer, Chechik, 2012), its factors full or diagonal."""
     d, e = M.shape
     Lambda, Gamma = np.eye(d), np.eye(e)
@@ -82,4 +82,4 @@ def aroma(triplets, M, r, diagonal):
                 Gamma = grow_inverse(Gamma, sx / (r * d), q)
         return M
 
-    return _run(step, M, triplets)
+    return _run(step, M, triplets, margin)

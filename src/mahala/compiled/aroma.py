@@ -41,6 +41,7 @@ def stream_full(
     Lambda: FloatArray,
     Gamma: FloatArray,
     r: float,
+    margin: float,
     clock: int,
     p: FloatArray,
     tau: FloatArray,
@@ -65,7 +66,7 @@ def stream_full(
             for l in range(k):
                 score += alpha[l] * dot(u[l], x[i]) * dot(v[l], q[i])
             predicted[t] = 1 if score > 0.0 else -1
-            p[t] = 1.0 - score
+            p[t] = margin - score
             tau[t] = 0.0
             if not p[t] > 0.0:
                 continue

@@ -39,7 +39,7 @@ def stream(
         if q_norms[t] == 0.0:
             score = 0.0  # inner products with two equal rows may differ by rounding
         predicted[t] = 1 if score > 0.0 else -1
-        p[t] = 1.0 - score
+        p[t] = rule[4] - score
         tau[t] = step_length(p[t], K[a, a] * q_norms[t], rule)
         if tau[t] != 0.0:
             for j in range(n):

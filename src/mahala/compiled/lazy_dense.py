@@ -186,7 +186,7 @@ def stream(
             for i in range(first, stop):
                 score += values[i] * read_some(planes, columns[i], layout, penalty, now, n_q, q_columns, q_values)
         predicted[t] = 1 if score > 0.0 else -1
-        p[t] = 1.0 - score
+        p[t] = rule[4] - score
         tau[t] = step_length(p[t], x_norm * q_norm, rule)
         if tau[t] == 0.0:
             continue
@@ -239,3 +239,93 @@ def export(planes: RealArray, layout: Layout, penalty: Penalty, clock: int, n_av
                 else:
                     m = late(m, steps * own)
             M[row, column] = m
+
+
+@kernel
+def products(
+    planes: RealArray,
+    layout: Layout,
+    penalty: Penalty,
+    clock: int,
+    n_averaged: int,
+    x: FloatArray,
+    last: FloatArray,
+    mean: FloatArray,
+) -> None:
+    """Write xᵀM before step `clock` to `last`, and that of the mean of the n_averaged models so far to `mean`."""
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    last[:] = 0.0
+    mean[:] = 0.0
+    for row in range(len(x)):
+        own_x = x[row]
+        if own_x == 0.0:
+            continue
+        m, written, H, S = planes[row, 0], planes[row, 1], planes[row, min(2, width - 1)], planes[row, width - 1]
+        if theta == 0.0:
+            for column in range(len(m)):
+                last[column] += own_x * m[column]
+                mean[column] += own_x * (S[column] + (clock - written[column] - 1.0) * m[column])
+            continue
+        for column in range(len(m)):
+            own = 0.0 if exempt_diagonal and column == row else theta
+            if adaptive:
+                own /= delta + H[column]
+            steps = clock - written[column]
+            value: float = np.float64(m[column])
+            last[column] += own_x * late(value, steps * own)
+            mean[column] += own_x * (S[column] + late_sum(value, steps - 1.0, own))
+    for column in range(len(mean)):
+        mean[column] /= n_averaged
+
+
+@kernel
+def stream_query(
+    planes: RealArray,
+    clock: int,
+    x: FloatArray,
+    items: FloatArray,
+    positives: IntArray,
+    negatives: IntArray,
+    weights: FloatArray,
+    rule: StepRule,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
+) -> None:
+    """Take one step for each two items of one query x, each weight times as long as the rule says; S is kept.
+
+    M changes by terms x qᵀ only, so the steps need w = Mᵀx alone: M is read once and written once.
+    """
+    n, e = len(positives), items.shape[1]
+    w, q = np.zeros(e), np.empty(e)
+    change, changes = np.zeros(e), np.zeros(e)  # Σ τ q, and its sum over the models between the steps
+    x_norm = 0.0
+    for row in range(len(x)):
+        if x[row] != 0.0:
+            x_norm += x[row] * x[row]
+            m = planes[row, 0]
+            for column in range(e):
+                w[column] += x[row] * m[column]
+    for t in range(n):
+        score = q_norm = 0.0
+        for column in range(e):
+            q[column] = items[positives[t], column] - items[negatives[t], column]
+            score += w[column] * q[column]
+            q_norm += q[column] * q[column]
+            changes[column] += change[column]
+        predicted[t] = 1 if score > 0.0 else -1
+        p[t] = rule[4] - score
+        tau[t] = weights[t] * step_length(p[t], x_norm * q_norm, rule)
+        if tau[t] != 0.0:
+            for column in range(e):
+                change[column] += tau[t] * q[column]
+                w[column] += tau[t] * x_norm * q[column]
+    for row in range(len(x)):
+        if x[row] != 0.0:
+            m, written, S = planes[row, 0], planes[row, 1], planes[row, 2]
+            for column in range(e):
+                # The models before the steps up to the last one; the first of them has no change yet.
+                S[column] += (clock + n - 1 - written[column]) * m[column] + x[row] * changes[column]
+                m[column] += x[row] * change[column]
+                written[column] = clock + n - 1

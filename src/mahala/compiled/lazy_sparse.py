@@ -159,7 +159,7 @@ def stream(
             score += values[i] * inner
 
         predicted[t] = 1 if score > 0.0 else -1
-        p[t] = 1.0 - score
+        p[t] = rule[4] - score
         tau[t] = step_length(p[t], x_norm * q_norm, rule)
         if tau[t] == 0.0:
             continue

@@ -14,7 +14,7 @@ from mahala.support.arrays import FloatArray, IntArray
 CSR = tuple[IntArray, NDArray[np.int32], FloatArray]  # indptr, columns (ascending in each row), values
 Layout = tuple[int, bool, bool]  # numbers per entry, whether H is one of them, whether S is
 Penalty = tuple[float, bool, float]  # θ, whether the diagonal is exempt, δ (1 without AdaGrad)
-StepRule = tuple[float, float, float, float]  # scale, slack, upper, the largest change of M in one step
+StepRule = tuple[float, float, float, float, float]  # scale, slack, upper, the largest change of M in a step, margin
 
 # The largest change of M (Frobenius norm) in one step. Beyond it the square of a loss could overflow, and M in float32.
 LARGEST_CHANGE = 1e25
@@ -66,7 +66,7 @@ def difference(items: CSR, positive: int, negative: int, q_columns: IntArray, q_
 @kernel
 def step_length(p: float, norm: float, rule: StepRule) -> float:
     """Return τ = min(upper, l / (scale · norm + slack)), or 0 if there is no loss, no change or too large a change."""
-    scale, slack, upper, largest = rule
+    scale, slack, upper, largest, _ = rule
     if not p > 0.0 or norm == 0.0:
         return 0.0
     tau = min(upper, p / (scale * norm + slack))

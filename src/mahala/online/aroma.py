@@ -20,17 +20,19 @@ SMALLEST_R = 1e-50
 class AROMA(SimilarityLearner):
     r"""Online learning of a bilinear similarity with confidence: AROW on the matrix, with covariance Λ ⊗ Γ.
 
-    With q = x⁺ - x⁻, l = max(0, 1 - xᵀMq) and s = (xᵀΛx)(qᵀΓq), each step with l > 0 is M ← M + l / (s + r) (Λx)(Γq)ᵀ,
-    Λ⁻¹ ← Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and Γ⁻¹ ← Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ, for M of shape (d, e).
+    With q = x⁺ - x⁻, l = max(0, margin - xᵀMq) and s = (xᵀΛx)(qᵀΓq), each step with l > 0 is
+    M ← M + l / (s + r) (Λx)(Γq)ᵀ, Λ⁻¹ ← Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and
+    Γ⁻¹ ← Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ, for M of shape (d, e).
 
     Parameters
     ----------
-    r : float
-        Regularization: the larger, the shorter the steps and the slower confidence grows.
+    r : float or "auto"
+        Regularization: the larger, the shorter the steps and the slower confidence grows. "auto" makes the first step
+        for a typical loss as long as the C="auto" of `OASIS`.
     covariance : "full" or "diagonal"
         Whether Λ and Γ are full matrices or diagonal. Full ones cost O(d²) per step and memory for three matrices, so
         they are for some thousand features at most; with diagonal ones a step costs O(nnz(x) · nnz(q)).
-    init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
+    margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
 
     The attributes are those of `OASIS`.
 
@@ -46,13 +48,13 @@ class AROMA(SimilarityLearner):
     0.99
     """
 
-    r: Annotated[float, Where(between(SMALLEST_R), f"a number of at least {SMALLEST_R:g}")] = 1.0
+    r: Literal["auto"] | Annotated[float, Where(between(SMALLEST_R), f"a number of at least {SMALLEST_R:g}")] = 1.0
     _: KW_ONLY
     covariance: Literal["full", "diagonal"] = "full"
 
-    def _rule(self) -> SimilarityRule:
-        r = float(self.r)
-        return SimilarityRule(1.0, r, np.inf, average=bool(self.average), r=r, max_memory=self.max_memory)
+    def _step_rule(self) -> SimilarityRule:
+        r = max(self.margin_ / self._length("auto"), SMALLEST_R) if isinstance(self.r, str) else float(self.r)
+        return SimilarityRule(1.0, r, np.inf, r=r)
 
     def _model_in(self, storage: str) -> SimilarityModel:
         if self.covariance == "diagonal":

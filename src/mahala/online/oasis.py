@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.similarity_model import SimilarityRule
@@ -13,12 +14,17 @@ from mahala.support.validation import Positive
 class OASIS(SimilarityLearner):
     r"""Online learning of a bilinear similarity xᵀ M x' from triplets, as little change as needed in each step.
 
-    With q = x⁺ - x⁻ and the hinge loss l = max(0, 1 - xᵀMq), each step is M ← M + τ x qᵀ, τ = min(C, l / (‖x‖² ‖q‖²)).
+    With q = x⁺ - x⁻ and the hinge loss l = max(0, margin - xᵀMq), each step is M ← M + τ x qᵀ,
+    τ = min(C, l / (‖x‖² ‖q‖²)).
 
     Parameters
     ----------
-    C : float
-        Aggressiveness: the longest step.
+    C : float or "auto"
+        Aggressiveness: the longest step. "auto" is margin² / s³, where s is the median of ‖x‖ ‖x⁺‖ in the first
+        comparisons: a share margin / s of the step that repairs a typical loss.
+    margin : float or "auto"
+        By how much x⁺ should be more similar than x⁻. The paper has 1.0, which unit vectors, whose similarities
+        differ by a tenth, never reach; "auto" is the median of |xᵀx⁺ - xᵀx⁻| in the first comparisons.
     init : "identity", "zero" or Metric
         M before the first step. Queries and items with different features need "zero" or a bilinear Metric.
     average : bool
@@ -40,7 +46,9 @@ class OASIS(SimilarityLearner):
     ----------
     metric_ : Metric, bilinear; its matrix is sparse where M is held so, or is large and mostly zero
     sparsity_ : float, share of entries of M that are zero
-    history_ : History, what happened at each step: y is 1, `predicted` whether x⁺ was the more similar, p = 1 - xᵀMq
+    margin_ : float, the margin in force
+    history_ : History, what happened at each step: y is 1, `predicted` whether x⁺ was the more similar,
+        p = margin - xᵀMq
     n_steps_, n_updates_, n_mistakes_ : int
     loss_, squared_loss_ : float, the hinge loss and its square summed over all steps
     n_features_in_, n_item_features_ : int
@@ -59,7 +67,7 @@ class OASIS(SimilarityLearner):
     0.99
     """
 
-    C: Positive = 0.1
+    C: Literal["auto"] | Positive = 0.1
 
-    def _rule(self) -> SimilarityRule:
-        return SimilarityRule(1.0, 0.0, float(self.C), average=bool(self.average), max_memory=self.max_memory)
+    def _step_rule(self) -> SimilarityRule:
+        return SimilarityRule(1.0, 0.0, self._length(self.C))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.similarity_model import SimilarityRule, StepLength
@@ -12,13 +13,13 @@ from mahala.online.storage.similarity_model import SimilarityRule, StepLength
 class OGD(SimilarityLearner):
     r"""Online learning of a bilinear similarity xᵀ M x' from triplets by gradient descent.
 
-    With q = x⁺ - x⁻, each step on which the hinge loss l = max(0, 1 - xᵀMq) is positive is M ← M + η x qᵀ.
+    With q = x⁺ - x⁻, each step on which the hinge loss l = max(0, margin - xᵀMq) is positive is M ← M + η x qᵀ.
 
     Parameters
     ----------
-    eta : float
-        Step length.
-    init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`
+    eta : float or "auto"
+        Step length; "auto" as for the C of `OASIS`.
+    margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`
 
     The attributes are those of `OASIS`.
 
@@ -34,7 +35,7 @@ class OGD(SimilarityLearner):
     0.99
     """
 
-    eta: StepLength = 0.1
+    eta: Literal["auto"] | StepLength = 0.1
 
-    def _rule(self) -> SimilarityRule:
-        return SimilarityRule(0.0, 0.0, float(self.eta), average=bool(self.average), max_memory=self.max_memory)
+    def _step_rule(self) -> SimilarityRule:
+        return SimilarityRule(0.0, 0.0, self._length(self.eta))

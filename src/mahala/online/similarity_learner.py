@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -12,10 +13,11 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.triplets import LARGEST_CHANGE
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
+from mahala.metric.matrices import row_dots
 from mahala.online.online_mixin import OnlineMixin
 from mahala.online.storage.dense_model import DenseModel, dense_bytes
 from mahala.online.storage.gram import fit_gram, gram_is_cheaper
-from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, touches
+from mahala.online.storage.similarity_model import LONGEST_STEP, SimilarityModel, SimilarityRule, StepLength, touches
 from mahala.online.storage.sparse_model import SparseModel
 from mahala.support.arrays import IndexArray, SignArray
 from mahala.support.contexts import uninterrupted
@@ -26,12 +28,15 @@ from mahala.support.validation import Count, Positive, check_row, check_rows, is
 # Up to this many bytes a full matrix is held if nothing is known of the stream; beyond them touched entries only.
 SMALL_MATRIX = 2**28
 LARGE_MATRIX = 2**31
+# Triplets from which the scales of similarities are taken.
+SCALE_SAMPLE = 1000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SimilarityLearner(OnlineMixin, Learner):
     """An online learner of M in S(x, x') = xᵀ M x' from triplets, or from labels by way of triplets."""
 
+    margin: Literal["auto"] | StepLength = 1.0
     init: Literal["identity", "zero"] | BilinearMetric = "identity"
     average: bool = False
     n_triplets: Count = 100_000
@@ -40,7 +45,11 @@ class SimilarityLearner(OnlineMixin, Learner):
     max_memory: Positive | None = None
 
     _learns_from: ClassVar = Triplets
-    _fixed: ClassVar = ("init", "average", "storage", "dtype", "penalty", "covariance")
+    _fixed: ClassVar = ("margin", "init", "average", "storage", "dtype", "penalty", "covariance")
+    _saved: ClassVar = ("_gap", "_size")
+
+    _gap = 1.0  # how much the similarities of an x to two items differ under the identity
+    _size = 1.0  # the largest similarity that an x and an item of their lengths can have
 
     def learn_one(self, x: Any, positive: Any, negative: Any) -> bool:
         """Learn that x is more similar to `positive` than to `negative`; return whether that was predicted.
@@ -82,9 +91,26 @@ class SimilarityLearner(OnlineMixin, Learner):
         return metric
 
     @property
+    def margin_(self) -> float:
+        """By how much a positive should be more similar than a negative."""
+        return self._gap if isinstance(self.margin, str) else float(self.margin)
+
+    @property
     def sparsity_(self) -> float:
         """Share of M's entries that are zero."""
         return self.metric_.sparsity
+
+    @abstractmethod
+    def _step_rule(self) -> SimilarityRule:
+        """Return what the algorithm does in a step."""
+
+    def _rule(self) -> SimilarityRule:
+        own: SimilarityRule = self._step_rule()
+        return own._replace(margin=self.margin_, average=bool(self.average), max_memory=self.max_memory)
+
+    def _length(self, step: float | Literal["auto"]) -> float:
+        """Return the length of a step; "auto" is on the scale of the similarities."""
+        return min(self.margin_**2 / self._size**3, LONGEST_STEP) if isinstance(step, str) else float(step)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         X, codes = super()._labelled_rows(X, y, reset=reset)
@@ -112,9 +138,7 @@ class SimilarityLearner(OnlineMixin, Learner):
             )
 
     def _can_be_gram(self) -> bool:
-        rule: SimilarityRule = self._rule()
-        plain = not rule.late and not rule.adaptive and rule.r == 0.0
-        return plain and isinstance(self.init, str) and self.dtype == "float64"
+        return self._rule().plain and isinstance(self.init, str) and self.dtype == "float64"
 
     def _learns_by_gram(self, triplets: Triplets) -> bool:
         """Whether a fit runs through the inner products of the rows: if asked for, or if that is the cheapest."""
@@ -143,6 +167,7 @@ class SimilarityLearner(OnlineMixin, Learner):
 
     def _first_model(self, triplets: Triplets, known: bool) -> SimilarityModel:
         self.n_item_features_ = triplets.n_item_features
+        self._set_scales(triplets)
         shape = self.n_features_in_, self.n_item_features_
         if self.storage in ("dense", "sparse"):
             storage: str = self.storage
@@ -159,6 +184,27 @@ class SimilarityLearner(OnlineMixin, Learner):
                 raise ValueError(f"init must have entries up to {LARGEST_CHANGE:g}: products with larger ones overflow")
             model.add(self.init.matrix, self.init.matrix)
         return model
+
+    def _set_scales(self, triplets: Triplets) -> None:
+        """Take the scales of similarities from the first triplets; where these have none, they are 1."""
+        self._gap = self._size = 1.0
+        if self.margin == "auto" and self.n_features_in_ != self.n_item_features_:
+            raise ValueError(
+                "margin='auto' compares inner products of queries and items, which need the same features, got "
+                f"{self.n_features_in_} and {self.n_item_features_}; give a number"
+            )
+        items = triplets.X if triplets.items is None else triplets.items
+        first = slice(0, SCALE_SAMPLE)
+        x, positive, negative = (
+            rows[numbers[first]].astype(np.float64)
+            for rows, numbers in ((triplets.X, triplets.anchor), (items, triplets.positive), (items, triplets.negative))
+        )
+        size = float(np.median(np.sqrt(row_dots(x, x)) * np.sqrt(row_dots(positive, positive))))
+        if 1.0 / LONGEST_STEP <= size <= LONGEST_STEP:
+            self._size = size
+        if self.margin == "auto":
+            gap = float(np.median(abs(_dots(x, positive) - _dots(x, negative))))
+            self._gap = min(gap, LONGEST_STEP) or 1.0
 
     def _stored_model(self, header: dict[str, Any]) -> SimilarityModel:
         own = header_value(header, "model", dict)
@@ -187,6 +233,10 @@ class SimilarityLearner(OnlineMixin, Learner):
             raise ValueError(
                 f"penalty='offdiagonal' needs queries and items of the same features, got {d} and {e}; use penalty='l1'"
             )
+
+
+def _dots(rows: Any, others: Any) -> Any:
+    return row_dots(others, rows) if is_sparse(rows) else row_dots(rows, others)
 
 
 def _one_row(row: Any, name: str) -> Any:

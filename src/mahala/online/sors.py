@@ -16,19 +16,19 @@ from mahala.support.validation import NonNegative, Positive
 class SORS(SimilarityLearner):
     r"""Sparse online relative similarity: a bilinear similarity xᵀ M x' whose matrix is sparse.
 
-    With q = x⁺ - x⁻ and the hinge loss l = max(0, 1 - xᵀMq), each step is M ← soft(M + η x qᵀ, ηλ) where l > 0, else
-    M ← soft(M, ηλ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0). A step costs O(nnz(x) · nnz(q)) and is exact:
-    what it does to all other entries is done when they are next read.
+    With q = x⁺ - x⁻ and the hinge loss l = max(0, margin - xᵀMq), each step is M ← soft(M + η x qᵀ, ηλ) where
+    l > 0, else M ← soft(M, ηλ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0). A step costs
+    O(nnz(x) · nnz(q)) and is exact: what it does to all other entries is done when they are next read.
 
     Parameters
     ----------
-    eta : float
-        Step length.
+    eta : float or "auto"
+        Step length; "auto" as for the C of `OASIS`.
     lam : float
         Weight of the penalty: the larger, the sparser. In T steps an entry loses up to ηλT in all.
     penalty : "l1" or "offdiagonal"
         Which entries are thresholded: all (the paper's I), or all but the diagonal (its II).
-    init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
+    margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
 
     The attributes are those of `OASIS`.
 
@@ -44,15 +44,14 @@ class SORS(SimilarityLearner):
     0.99
     """
 
-    eta: StepLength = 0.1
+    eta: Literal["auto"] | StepLength = 0.1
     _: KW_ONLY
     lam: NonNegative = 1e-6
     penalty: Literal["l1", "offdiagonal"] = "l1"
 
-    def _rule(self) -> SimilarityRule:
-        eta, off_diagonal = float(self.eta), self.penalty == "offdiagonal"
-        rule = SimilarityRule(0.0, 0.0, eta, eta, eta * float(self.lam), off_diagonal, late=True)
-        return rule._replace(average=bool(self.average), max_memory=self.max_memory)
+    def _step_rule(self) -> SimilarityRule:
+        eta, off_diagonal = self._length(self.eta), self.penalty == "offdiagonal"
+        return SimilarityRule(0.0, 0.0, eta, eta, eta * float(self.lam), off_diagonal, late=True)
 
     def _check_params(self) -> None:
         rule = self._rule()
@@ -90,5 +89,5 @@ class AdaSORS(SORS):
     _: KW_ONLY
     delta: Positive = 0.1
 
-    def _rule(self) -> SimilarityRule:
-        return super()._rule()._replace(upper=1.0, delta=float(self.delta), adaptive=True)
+    def _step_rule(self) -> SimilarityRule:
+        return super()._step_rule()._replace(upper=1.0, delta=float(self.delta), adaptive=True)

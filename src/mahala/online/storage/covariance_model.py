@@ -58,7 +58,7 @@ class CovarianceModel(SimilarityModel):
 
     def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
         self.own("M", "late", "Lambda", "Gamma")
-        kernels.stream_full(x, q, self.M, self.late, self.Lambda, self.Gamma, rule.r, clock, *steps)
+        kernels.stream_full(x, q, self.M, self.late, self.Lambda, self.Gamma, rule.r, rule.margin, clock, *steps)
 
     def feed_one(
         self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule
@@ -78,6 +78,10 @@ class CovarianceModel(SimilarityModel):
 
     def matrix(self) -> FloatArray:
         return self.M - self.late / self.n_steps if self.n_averaged else self.M.copy()
+
+    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        last = x @ self.M
+        return last, last - x @ self.late / self.n_steps if self.n_steps else last
 
     def add(self, change: Any, total: Any) -> None:
         self.M += change.toarray() if is_sparse(change) else change

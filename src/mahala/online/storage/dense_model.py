@@ -11,7 +11,7 @@ from mahala.compiled import lazy_dense as kernels
 from mahala.compiled.triplets import CSR, rows_as_csr
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
-from mahala.support.arrays import Arrays, FloatArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import array_value, finite
 from mahala.support.validation import is_sparse
@@ -52,6 +52,27 @@ class DenseModel(SimilarityModel):
         state: Any = self.planes, self.layout, self.clock, *rule_numbers, self.left, self.right, shrinkage, *steps
         kernels.stream(*chunk[:2], *chunk.numbers, *state)
         return len(chunk.y), 0
+
+    def feed_query(
+        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
+    ) -> None:
+        n = len(pairs[0])
+        if not rule.plain or not rule.average or self.clock + n > self.longest_clock:
+            super().feed_query(x, items, pairs, rule)
+            return
+        self.own("planes")
+        steps = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
+        kernels.stream_query(self.planes, self.clock, x, items, *pairs, rule.step(self.dtype), *steps)
+        self.clock += n
+        self.n_steps += n
+
+    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if self.n_steps == 0:
+            product = x @ self.planes[:, 0]
+            return product, product
+        last, mean = np.empty(self.shape[1]), np.empty(self.shape[1])
+        kernels.products(self.planes, self.layout, self.penalty, self.clock, self.n_steps, x, last, mean)
+        return last, mean
 
     def _settle(self) -> None:
         self.own("planes")

@@ -58,17 +58,23 @@ class SimilarityRule(NamedTuple):
     average: bool = False
     r: float = 0.0  # of the diagonal covariances Λ and Γ; 0 without them
     max_memory: float | None = None  # bytes that the model may take
+    margin: float = 1.0  # by which a positive should be more similar than a negative
 
     def step(self, dtype: DTypeLike) -> StepRule:
         """The rule of the step length. AdaGrad's steps are no longer than η: only its sums must fit into M's dtype."""
         largest = LARGEST_CHANGE
         if self.adaptive:
             largest = 1e30 if np.dtype(dtype) == np.float32 else np.inf
-        return self.scale, self.slack, self.upper, largest
+        return self.scale, self.slack, self.upper, largest, self.margin
 
     @property
     def penalty(self) -> tuple[float, bool, float]:
         return self.theta, self.exempt_diagonal, self.delta
+
+    @property
+    def plain(self) -> bool:
+        """Whether a step changes M by a multiple of x qᵀ and nothing else."""
+        return not (self.late or self.adaptive or self.r)
 
     @property
     def layout(self) -> tuple[int, bool, bool]:
@@ -183,6 +189,23 @@ class SimilarityModel(Model):
             done += taken
             if stuck:
                 self._make_room(stuck)
+
+    def feed_query(
+        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
+    ) -> None:
+        """Take a step for each two items of one query: the numbers of the better and the worse, and a weight.
+
+        The weight scales the length of a step, where the rule is plain; elsewhere it must be 1.
+        """
+        positive, negative, _ = pairs
+        n = len(positive)
+        numbers = np.zeros(n, dtype=np.intp), positive, negative
+        chunk = TripletChunk(self.translate(x[np.newaxis]), self.translate(items), numbers, np.ones(n, dtype=np.int8))
+        self.feed(chunk, rule, (np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)))
+
+    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return xᵀM of the last model and of the mean of all models, in a storage that has both."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean beside the last model")
 
     def metric(self, **about: Any) -> BilinearMetric:
         M = self.matrix()
