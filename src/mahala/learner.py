@@ -37,7 +37,79 @@ class LabelledRows(NamedTuple):
     codes: IndexArray
 
 
-class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class SavedEstimator(BaseEstimator, ABC):
+    """A scikit-learn estimator that is written to a model file and read back, with its whole state."""
+
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+    _model: Any
+
+    @abstractmethod
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return the fitted state as a header and arrays for a model file."""
+
+    @abstractmethod
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        """Restore what `_get_state` returned."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
+
+    def _check_fitted(self) -> None:
+        """Raise NotFittedError before the first fit; scikit-learn's check costs more than a prediction."""
+        if "_model" not in vars(self):
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+                "using this estimator."
+            )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the whole state to a model file, so that `mahala.load_learner(path)` resumes exactly here.
+
+        The file is safetensors with a JSON header: no pickle. It is written whole or not at all.
+        """
+        header, arrays = self.to_parts()
+        write_model(path, "learner", arrays, header)
+
+    def to_parts(self) -> tuple[dict[str, object], Arrays]:
+        """Return the whole state as a header and arrays for a model file; a reader ignores other header entries."""
+        self._check_fitted()
+        header, arrays = self._get_state()
+        params: dict[str, object] = {}
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, Metric):
+                parts, metric_arrays = value.to_parts()
+                params[name] = {"metric": parts}
+                arrays |= {f"{name}.{key}": array for key, array in metric_arrays.items()}
+            elif isinstance(value, SavedEstimator):
+                params[name] = {"estimator": type(value).__name__, "params": value.get_params(deep=False)}
+            elif name == "callback":
+                params[name] = None  # it watches a fit; it is not part of what was learned
+            elif callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)):
+                raise ValueError(
+                    f"{name}={value!r} cannot be written to a file; use a number or a name that mahala knows"
+                )
+            else:
+                params[name] = value.item() if isinstance(value, np.generic) else value
+        names = getattr(self, "feature_names_in_", None)
+        header |= {
+            "learner": type(self).__name__,
+            "params": params,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else [str(name) for name in names],
+        }
+        return header, arrays
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a learner that `save` wrote."""
+        learner = load_learner(path)
+        if not isinstance(learner, cls):
+            raise ModelFileError(f"{path} holds a {type(learner).__name__}, not a {cls.__name__}")
+        return learner
+
+
+class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator):
     """A scikit-learn estimator whose fitted state yields a `metric_`."""
 
     # The comparisons from which it learns, if not from rows with class labels only.
@@ -46,9 +118,6 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
     _needs_labels: ClassVar[bool] = True
 
     random_state: Any = None  # a parameter of those that draw
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
-    _model: Any
     _seed: int
     _rng: np.random.Generator
 
@@ -61,27 +130,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
     def metric_(self) -> Any:
         """What has been learned so far, as an immutable Metric."""
 
-    @abstractmethod
-    def _get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the fitted state as a header and arrays for a model file."""
-
-    @abstractmethod
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        """Restore what `_get_state` returned."""
-
     def _check_params(self) -> None:
         """Raise ValueError for parameters that do not go together."""
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_model" in vars(self)
-
-    def _check_fitted(self) -> None:
-        """Raise NotFittedError before the first fit; scikit-learn's check costs more than a prediction."""
-        if "_model" not in vars(self):
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
-                "using this estimator."
-            )
 
     def transform(self, X: Any) -> Any:
         """Map rows into the space in which Euclidean distances are the learned ones.
@@ -243,56 +293,13 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
             "origin": {"learner": type(self).__name__, "params": params},
         }
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the whole state to a model file, so that `mahala.load_learner(path)` resumes exactly here.
-
-        The file is safetensors with a JSON header: no pickle. It is written whole or not at all.
-        """
-        header, arrays = self.to_parts()
-        write_model(path, "learner", arrays, header)
-
-    def to_parts(self) -> tuple[dict[str, object], Arrays]:
-        """Return the whole state as a header and arrays for a model file; a reader ignores other header entries."""
-        self._check_fitted()
-        header, arrays = self._get_state()
-        params: dict[str, object] = {}
-        for name, value in self.get_params(deep=False).items():
-            if isinstance(value, Metric):
-                parts, metric_arrays = value.to_parts()
-                params[name] = {"metric": parts}
-                arrays |= {f"{name}.{key}": array for key, array in metric_arrays.items()}
-            elif name == "callback":
-                params[name] = None  # it watches a fit; it is not part of what was learned
-            elif callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)):
-                raise ValueError(
-                    f"{name}={value!r} cannot be written to a file; use a number or a name that mahala knows"
-                )
-            else:
-                params[name] = value.item() if isinstance(value, np.generic) else value
-        names = getattr(self, "feature_names_in_", None)
-        header |= {
-            "learner": type(self).__name__,
-            "params": params,
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": None if names is None else [str(name) for name in names],
-        }
-        return header, arrays
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a learner that `save` wrote."""
-        learner = load_learner(path)
-        if not isinstance(learner, cls):
-            raise ModelFileError(f"{path} holds a {type(learner).__name__}, not a {cls.__name__}")
-        return learner
-
 
 def load_learner(path: str | PathLike[str]) -> Any:
     """Read the learner that was saved at `path`; it resumes where it stopped."""
     header, arrays = read_model(path, "learner")
     name = header.get("learner")
-    kind = getattr(mahala, name, None) if isinstance(name, str) and name in mahala.__all__ else None
-    if not (inspect.isclass(kind) and issubclass(kind, Learner)):
+    kind = _kind_named(name)
+    if kind is None:
         raise ModelFileError(f"{path} holds a learner {name!r} that this version of mahala does not know")
     try:
         params: dict[str, Any] = {}
@@ -301,6 +308,9 @@ def load_learner(path: str | PathLike[str]) -> Any:
                 prefix = f"{key}."
                 own = {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
                 value = Metric.from_parts(value["metric"], own)
+            elif isinstance(value, dict) and "estimator" in value:
+                inner: Any = _kind_named(value["estimator"])
+                value = inner(**header_value(value, "params", dict))
             params[key] = value
         learner = kind(**params)
         learner.n_features_in_ = header_value(header, "n_features_in", int)
@@ -313,6 +323,12 @@ def load_learner(path: str | PathLike[str]) -> Any:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError) as error:
         raise ModelFileError(f"{path} does not hold a whole {name}: {error}") from error
     return learner
+
+
+def _kind_named(name: object) -> Any:
+    """Return the class of a learner by its public name, or None if there is none."""
+    kind = getattr(mahala, name, None) if isinstance(name, str) and name in mahala.__all__ else None
+    return kind if inspect.isclass(kind) and issubclass(kind, SavedEstimator) else None
 
 
 def n_axes(X: Any) -> int:

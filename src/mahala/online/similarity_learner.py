@@ -110,7 +110,9 @@ class SimilarityLearner(OnlineMixin, Learner):
 
     def _length(self, step: float | Literal["auto"]) -> float:
         """Return the length of a step; "auto" is on the scale of the similarities."""
-        return min(self.margin_**2 / self._size**3, LONGEST_STEP) if isinstance(step, str) else float(step)
+        if not isinstance(step, str):
+            return float(step)
+        return min(self.margin_**2 / max(self._size, 1.0 / LONGEST_STEP) ** 3, LONGEST_STEP)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         X, codes = super()._labelled_rows(X, y, reset=reset)

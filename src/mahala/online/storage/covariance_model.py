@@ -83,6 +83,9 @@ class CovarianceModel(SimilarityModel):
         last = x @ self.M
         return last, last - x @ self.late / self.n_steps if self.n_steps else last
 
+    def matrices(self) -> tuple[FloatArray, FloatArray]:
+        return self.M.copy(), self.matrix()
+
     def add(self, change: Any, total: Any) -> None:
         self.M += change.toarray() if is_sparse(change) else change
 

@@ -79,8 +79,14 @@ class DenseModel(SimilarityModel):
         kernels.settle(self.planes, self.layout, self.penalty, self.clock)
 
     def matrix(self) -> FloatArray:
+        return self._matrix(self.n_averaged)
+
+    def matrices(self) -> tuple[FloatArray, FloatArray]:
+        return self._matrix(0), self.matrix()
+
+    def _matrix(self, n_averaged: int) -> FloatArray:
         M = np.empty(self.shape)
-        kernels.export(self.planes, self.layout, self.penalty, self.clock, self.n_averaged, M)
+        kernels.export(self.planes, self.layout, self.penalty, self.clock, n_averaged, M)
         return M
 
     def add(self, change: Any, total: Any) -> None:

@@ -1,0 +1,110 @@
+"""Impressions: what was shown for a query, and how people reacted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.validation import check_indices, check_rows
+
+
+class Impression(NamedTuple):
+    """One impression: a query, the vectors shown from the top, a reaction to each, and who asked."""
+
+    query: Any
+    shown: Any
+    clicked: FloatArray
+    query_id: Hashable
+    user: Hashable
+
+
+class Impressions(Sequence[Impression]):
+    """Impressions of items (rows of one table) for queries (rows of another), in the order in which they happened.
+
+    Parameters
+    ----------
+    queries, items : dense or CSR rows
+    query : row number of the query of each impression
+    shown : for each impression the row numbers of the items shown, from the top
+    clicked : for each impression a reaction to each of these: True or False, or numbers, see `QueryAdapter.learn_one`
+    query_ids : an id of each row of `queries`, any hashable; by default the row number
+    users : an id of the user of each impression, or None
+
+    Examples
+    --------
+    >>> impressions = Impressions(np.eye(2), np.eye(2), [0, 1], [[0, 1], [1]], [[False, True], [True]])
+    >>> len(impressions), impressions[0].clicked
+    (2, array([0., 1.]))
+    """
+
+    def __init__(
+        self,
+        queries: Any,
+        items: Any,
+        query: ArrayLike,
+        shown: Sequence[Any],
+        clicked: Sequence[Any],
+        *,
+        query_ids: Sequence[Hashable] | None = None,
+        users: Sequence[Hashable] | None = None,
+    ) -> None:
+        self.queries, self.items = check_rows(queries, "queries"), check_rows(items, "items")
+        self.query: IndexArray = check_indices(query, self.queries.shape[0], "query")
+        n = len(self.query)
+        for name, values, wanted in (
+            ("shown", shown, n),
+            ("clicked", clicked, n),
+            ("users", users, n),
+            ("query_ids", query_ids, self.queries.shape[0]),
+        ):
+            if values is not None and len(values) != wanted:
+                what = "query" if name == "query_ids" else "impression"
+                raise ValueError(f"{name} must have one entry for each of the {wanted} {what} rows, got {len(values)}")
+        self.shown: list[IndexArray] = []
+        self.clicked: list[FloatArray] = []
+        for at in range(n):
+            where = f" of impression {at}"
+            self.shown.append(check_indices(shown[at], self.items.shape[0], f"shown{where}"))
+            self.clicked.append(check_reactions(clicked[at], len(self.shown[-1]), where))
+        self.query_ids, self.users = query_ids, users
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            rows = range(len(self))[at]
+            part = Impressions.__new__(Impressions)
+            part.queries, part.items, part.query_ids = self.queries, self.items, self.query_ids
+            part.query = self.query[at]
+            part.shown, part.clicked = [self.shown[row] for row in rows], [self.clicked[row] for row in rows]
+            part.users = None if self.users is None else [self.users[row] for row in rows]
+            return part
+        row = int(self.query[at])
+        query_id = row if self.query_ids is None else self.query_ids[row]
+        user = None if self.users is None else self.users[at]
+        return Impression(self.queries[[row]], self.items[self.shown[at]], self.clicked[at], query_id, user)
+
+    def __iter__(self) -> Iterator[Impression]:
+        return (self[at] for at in range(len(self)))
+
+
+def check_reactions(clicked: Any, n_shown: int, where: str = "") -> FloatArray:
+    """Return one finite number per result shown."""
+    if n_shown == 0:
+        raise ValueError(f"shown{where} must have at least one item, got none")
+    try:
+        values = np.asarray(clicked, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"clicked{where} must hold booleans or numbers: {error}") from None
+    if values.shape != (n_shown,):
+        raise ValueError(
+            f"clicked{where} must have one entry for each of the {n_shown} items shown, got shape {values.shape}"
+        )
+    if not np.isfinite(values).all():
+        raise ValueError(f"clicked{where} contains NaN or infinity; every reaction must be a finite number")
+    return values

@@ -1,0 +1,138 @@
+"""Learning from judgments: passes over the judged queries, with negatives from the current ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mahala.comparisons import Judgments
+from mahala.compiled.ranking import leading
+from mahala.metric.matrices import score_blocks
+from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule
+from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.validation import is_sparse
+
+# Candidates of a query, from which negatives are drawn and among which experts are judged. A ranking of all items finds
+# them, at the start and in the middle of the passes.
+POOL = 256
+
+
+class Search(NamedTuple):
+    """Judged queries with a relevant item, the items, and the candidates of each query under the raw ranking."""
+
+    queries: FloatArray
+    items: Any
+    judgments: Judgments
+    pool: IndexArray
+
+    @classmethod
+    def of(cls, queries: Any, items: Any, judgments: Judgments) -> Search:
+        """Rank the items for each of the queries that have a relevant one."""
+        rows = judgments.judged_queries
+        dense = dense_rows(queries[rows])
+        return cls(dense, items, judgments.select(rows), candidates(dense, items))
+
+    def gap(self) -> float:
+        """Return the median difference of the first and the tenth raw score, or of the last one if there are fewer."""
+        last = min(9, self.pool.shape[1] - 1)
+        ends = [dense_rows(self.items[self.pool[i, [0, last]]]) @ x for i, x in enumerate(self.queries)]
+        return float(np.median([first - tenth for first, tenth in ends]))
+
+
+def dense_rows(rows: Any) -> FloatArray:
+    """Return rows as a dense float64 array."""
+    dense: FloatArray = (rows.toarray() if is_sparse(rows) else np.asarray(rows)).astype(np.float64, copy=False)
+    return dense
+
+
+def candidates(mapped: FloatArray, items: Any) -> IndexArray:
+    """Return the leading items of each query."""
+    size = min(POOL, items.shape[0])
+    pool = np.empty((len(mapped), size), dtype=np.intp)
+    for block, scores in score_blocks(mapped, items, None, distances=False):
+        pool[block] = leading(scores, size)
+    return pool
+
+
+def learn(
+    search: Search,
+    rows: IndexArray,
+    model: SimilarityModel,
+    rule: SimilarityRule,
+    n_passes: int,
+    n_negatives: int,
+    depth: int,
+    rng: np.random.Generator,
+    tick: Callable[[], object],
+) -> None:
+    """Take steps for the judged queries `rows`, each pass in a new order.
+
+    Each relevant item of a query is compared with `n_negatives` items of lower grades, drawn from the `depth` leading
+    candidates under the mean model at the start of the pass. A step is weighted by the difference of the grades.
+    """
+    pool, best = search.pool[rows], float(search.judgments.grade.max())
+    mapped = search.queries[rows]
+    for n in range(n_passes):
+        if n:
+            mapped = search.queries[rows] @ model.matrices()[1]
+            if n == n_passes // 2 and pool.shape[1] < search.items.shape[0]:
+                pool = candidates(mapped, search.items)
+        for i in rng.permutation(len(rows)):
+            scores = search.items[pool[i]] @ mapped[i]
+            lead = pool[i][np.argpartition(-scores, depth)[:depth] if depth < len(scores) else slice(None)]
+            judged, grades = search.judgments.of_query(int(rows[i]))
+            better = judged[grades > 0.0]
+            given, own = _grades(lead, judged, grades), grades[grades > 0.0]
+            pairs = _drawn(own, given, n_negatives, rng)
+            if pairs is not None:
+                positive, negative = pairs
+                weights = (own[positive] - given[negative]) / best if rule.plain else np.ones(len(positive))
+                vectors = dense_rows(search.items[np.concatenate([better, lead])])
+                steps = positive, len(better) + negative, weights
+                model.feed_query(search.queries[rows[i]], vectors, steps, rule)
+            tick()
+
+
+def _drawn(
+    own: FloatArray, given: FloatArray, n_negatives: int, rng: np.random.Generator
+) -> tuple[IndexArray, IndexArray] | None:
+    """Draw negatives for each positive, from those of lower grades; None if no positive has one."""
+    order = np.argsort(given, kind="stable")
+    lower = np.searchsorted(given[order], own)  # for each positive, how many have lower grades
+    positive = np.repeat(np.flatnonzero(lower), n_negatives)
+    if not len(positive):
+        return None
+    positive = rng.permutation(positive)
+    return positive, order[(rng.random(len(positive)) * lower[positive]).astype(np.intp)]
+
+
+def _grades(items: IndexArray, judged: IndexArray, grades: FloatArray) -> FloatArray:
+    """Return the grade of each of the items; 0 if it is not judged."""
+    at = np.searchsorted(judged, items)
+    at[at == len(judged)] = 0
+    return np.where(judged[at] == items, grades[at], 0.0)
+
+
+def expert_gains(search: Search, rows: IndexArray, model: SimilarityModel, experts: FloatArray, k: int) -> FloatArray:
+    """Return the gain in nDCG at k of each expert over the first one, the raw ranking, for queries `rows`.
+
+    The items ranked are the candidates under the raw scores, the mean and the last model.
+    """
+    last, mean = model.matrices()
+    queries = search.queries[rows]
+    maps = queries, queries @ mean, queries @ last
+    pools = search.pool[rows], *(candidates(mapped, search.items) for mapped in maps[1:])
+    discounts = 1.0 / np.log2(np.arange(2, k + 2))
+    values = np.empty((len(rows), len(experts)))
+    for i, row in enumerate(rows):
+        judged, grades = search.judgments.of_query(int(row))
+        pool = np.unique(np.concatenate([own[i] for own in pools]))
+        vectors = search.items[pool]
+        scores = np.column_stack([vectors @ mapped[i] for mapped in maps]) @ experts.T
+        given = _grades(pool, judged, grades)
+        first = np.argsort(-scores, axis=0, kind="stable")[:k]
+        ideal = np.sort(grades)[::-1][:k]
+        values[i] = discounts[: len(first)] @ given[first] / (discounts[: len(ideal)] @ ideal)
+    return values - values[:, :1]

@@ -1,0 +1,542 @@
+"""QueryAdapter: a map of queries that is learned from clicks and judgments, and used as far as it has proved itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from mahala.comparisons import Judgments
+from mahala.comparisons.sampling import check_seed
+from mahala.compiled.ranking import leading
+from mahala.evaluation.statistics import paired_gains
+from mahala.feedback import judged
+from mahala.feedback.hedge import Hedge, mixtures, prior
+from mahala.feedback.impressions import Impressions, check_reactions
+from mahala.learner import SavedEstimator
+from mahala.metric import BilinearMetric
+from mahala.online.oasis import OASIS
+from mahala.online.similarity_learner import SimilarityLearner
+from mahala.support.arrays import Arrays, FloatArray, IndexArray
+from mahala.support.contexts import all_or_nothing, one_blas_thread, uninterrupted
+from mahala.support.model_files import ModelFileError, header_value, number_value
+from mahala.support.progress import SHOWN, task_bar
+from mahala.support.validation import (
+    Count,
+    NonNegative,
+    Positive,
+    Seed,
+    Share,
+    check_params,
+    check_row,
+    check_rows,
+    check_value,
+    is_sparse,
+)
+
+# How fast trust moves: evidence from a query's first impression is rare and weighs much, so it moves trust slowly.
+RATES = {"new": 0.5, "known": 1.0}
+# The weight, in the prior after `fit`, of all experts but the one that cross-validation chose.
+DOUBT = 1e-3
+# A gain is shown, not only seen, if it is above 0 by so many standard errors.
+SEEN, SHOWN_BY = 1.0, 1.96
+_COUNTS = ("n_impressions", "n_learned", "n_ignored")
+
+
+class Gain(NamedTuple):
+    """A gain over the raw ranking on queries that were not learned from, with its 95 % interval."""
+
+    measure: str
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(eq=False, repr=False)
+class QueryAdapter(SavedEstimator):
+    """A map of queries, learned from clicks or judgments, for an index over frozen vectors that ranks by inner product.
+
+    A similarity learner learns M in the score xᵀ M z of a query x and an item z. What is sent to the index is Mᵀx, so
+    the items stay as they are. How much of the learned map is used is decided on what was not learned from, with the
+    raw ranking always among the candidates: by cross-validation over queries in `fit`, and by `trust_` in a stream.
+
+    Before each impression is learned from, 17 experts are judged by it: the raw scores, and raw + α (learned - raw)
+    for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the share
+    of pairs (one result that people reacted to more than to another) that it has in the wrong order. Exponential
+    weights on these losses, one set for queries that are new and one for queries that are known, give `trust_`; the
+    weighted mean of the experts is served.
+
+    What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the experts' losses, summed over T
+    impressions with pairs, is above the loss of the raw ranking by at most 0.93 sqrt(T) for new queries and
+    1.45 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.hedge.Hedge` has the theorem; the constants
+    are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the weights.
+    It says nothing about nDCG, nor about the ranking by the mean: that these follow was seen in simulations, and not
+    proved.
+
+    Parameters
+    ----------
+    learner : SimilarityLearner or None
+        What learns M; its `average`, `storage` and `record` are set by the adapter. None is
+        ``OASIS(C="auto", margin="auto")``, with a margin that is the mean difference between the best and the worst raw
+        score among the results shown, or in `fit` the median one between the first and the tenth.
+    cap : float
+        The largest share of the learned map, from 0 to 1. It bounds what consistently wrong clicks can do.
+    half_life : float or None
+        Impressions after which evidence for and against the experts counts half; None never forgets.
+    bias : None, "skip-above" or float
+        Correction for positions. None compares a clicked result with all that were not clicked; "skip-above" only with
+        those above it; a number η weights a pair by (rank of the better result / number shown)^η. In simulations
+        None was best.
+    user_cap : int or None
+        The n-th impression of a user is learned from with the weight min(1, user_cap / n).
+    memory : int
+        Number of query ids, and of users, that are remembered; those not seen for the longest time are forgotten first.
+    k : int
+        The cut-off of the nDCG by which `fit` chooses.
+    n_passes, n_negatives, depth : int
+        In `fit`: passes over the judged queries; negatives drawn for each relevant item in each pass; the number of
+        leading results they are drawn from.
+    n_folds : int
+        Folds of the cross-validation over queries in `fit`.
+    verbose : bool
+        Whether `fit` shows a progress bar.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    metric_ : BilinearMetric that serves new queries
+    trust_ : dict, the share of the learned map in what is served to "new" and to "known" queries
+    gain_ : Gain over the raw ranking, on queries that were not learned from; None before there is any evidence
+    verdict_ : str, what `gain_` means
+    n_impressions_, n_learned_, n_ignored_ : int, impressions in all; with pairs to learn from; with none
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np, mahala
+    >>> rng = np.random.default_rng(0)
+    >>> items, queries = rng.normal(size=(200, 8)), rng.normal(size=(40, 8))
+    >>> taste = np.array([3.0, 2.0, 2.0, 1.0, 1.0, 0.2, 0.2, 0.2])
+    >>> qrels = [(i, j, 1) for i in range(40) for j in np.argsort(-items @ (taste * queries[i]))[:5]]
+    >>> adapter = mahala.QueryAdapter(random_state=0).fit(queries[:30], items, [q for q in qrels if q[0] < 30])
+    >>> adapter.embed(queries[30]).shape
+    (8,)
+    """
+
+    learner: SimilarityLearner | None = None
+    _: KW_ONLY
+    cap: Share = 1.0
+    half_life: Positive | None = None
+    bias: Literal["skip-above"] | NonNegative | None = None
+    user_cap: Count | None = None
+    memory: Count = 100_000
+    k: Count = 10
+    n_passes: Count = 12
+    n_negatives: Count = 5
+    depth: Count = 30
+    n_folds: Count = 5
+    verbose: bool = False
+    random_state: Seed = None
+
+    # ------------------------------------------------------------------------------------------------ learning
+
+    def fit(self, queries: Any, items: Any, qrels: Any) -> Self:
+        """Learn from judgments; how much of the map is used is decided by cross-validation over the queries.
+
+        Parameters
+        ----------
+        queries, items : dense or CSR rows with the same features
+        qrels : judgments in any form of `mahala.Judgments.of`; queries without a relevant item are left out
+        """
+        check_params(self)
+        queries, items = check_rows(queries, "queries"), check_rows(items, "items")
+        self._check_same(queries.shape[1], items.shape[1])
+        judgments = Judgments.of(qrels, queries.shape[0], items.shape[0])
+        n = len(judgments.judged_queries)
+        if n < 2:
+            raise ValueError(f"qrels must have relevant items for at least 2 queries, to test on some, got {n}")
+        folds = min(int(self.n_folds), n)
+        if folds < 2:
+            raise ValueError(f"n_folds must be at least 2, got {self.n_folds}")
+        with all_or_nothing(self), one_blas_thread():
+            self._begin(queries.shape[1])
+            with task_bar(type(self).__name__, self.verbose or SHOWN.get() is not None) as update:
+                self._fit(judged.Search.of(queries, items, judgments), folds, update)
+        return self
+
+    def _fit(self, search: judged.Search, folds: int, update: Any) -> None:
+        n = len(search.queries)
+        lengths = np.sqrt(np.einsum("ij,ij->i", search.queries, search.queries))
+        first = judged.dense_rows(search.items[search.pool[:, 0]])
+        self._scale(search.gap(), float(np.median(lengths * np.sqrt(np.einsum("ij,ij->i", first, first)))), 1)
+        total, done = int(self.n_passes) * n * folds, 0
+
+        def tick() -> None:
+            nonlocal done
+            done += 1
+            if done % 100 == 0:
+                update(done, "judged queries", total)
+
+        def learned(rows: IndexArray) -> Any:
+            model = self._new_model()
+            rule = self._rule()
+            judged.learn(
+                search, rows, model, rule, int(self.n_passes), int(self.n_negatives), int(self.depth), self._rng, tick
+            )
+            return model
+
+        fold_of = self._rng.permutation(n) % folds
+        gains = np.empty((n, len(self._experts)))
+        for fold in range(folds):
+            test = np.flatnonzero(fold_of == fold)
+            model = learned(np.flatnonzero(fold_of != fold))
+            gains[test] = judged.expert_gains(search, test, model, self._experts, int(self.k))
+        chosen = _best(gains)
+        # The gain of the choice is honest where the choice is made on the other folds.
+        honest = np.concatenate([gains[fold_of == f][:, _best(gains[fold_of != f])] for f in range(folds)])
+        gain = paired_gains(honest[:, np.newaxis], 2000, 0.95, self._rng)[0]
+        self._judged: Gain | None = Gain(f"nDCG@{self.k}", gain.mean, gain.low, gain.high, n) if chosen else None
+        self._tested = n
+        self._model = learned(np.arange(n))
+        if chosen:
+            for hedge in self._hedges.values():
+                hedge.prior = prior(len(self._experts), chosen, 1.0 - DOUBT)
+
+    def learn_one(
+        self, query: Any, shown: Any, clicked: Any, *, query_id: Hashable = None, user: Hashable = None
+    ) -> float | None:
+        """Learn from one impression; return the share of its pairs that were served in the right order.
+
+        Nothing is learned, and None is returned, if the reactions are all equal.
+
+        Parameters
+        ----------
+        query : vector
+        shown : vectors of the results, from the top
+        clicked : a reaction to each of them: True or False, or numbers of which larger ones are better, such as grades
+            or dwell times; 0 is no reaction, and below 0 means "not this one". Every two results with different
+            reactions are a pair, with a weight in proportion to the difference. Numbers other than two levels need a
+            learner whose steps can be weighted, `OASIS` or `OGD`.
+        query_id : what tells queries apart, any hashable; it is remembered by its `repr`. None: the vector itself.
+        user : who asked, for `user_cap`
+        """
+        x, rows = self._vector(query), check_rows(shown, "shown")
+        self._check_same(len(x), rows.shape[1], "shown")
+        values = check_reactions(clicked, rows.shape[0])
+        if not self.__sklearn_is_fitted__():
+            check_params(self)
+            with all_or_nothing(self):
+                self._begin(len(x))
+                return self._learn(x, judged.dense_rows(rows), values, query_id, user)
+        return self._learn(x, judged.dense_rows(rows), values, query_id, user)
+
+    def partial_fit(self, impressions: Iterable[Any]) -> Self:
+        """Learn from impressions in their order, as `learn_one` does from each.
+
+        Parameters
+        ----------
+        impressions : `mahala.Impressions`
+        """
+        if not isinstance(impressions, Impressions):
+            raise TypeError(f"impressions must be mahala.Impressions, got {type(impressions).__name__}")
+        self._check_same(impressions.queries.shape[1], impressions.items.shape[1], "items")
+        for query, shown, clicked, query_id, user in impressions:
+            self.learn_one(query, shown, clicked, query_id=query_id, user=user)
+        return self
+
+    def _learn(
+        self, x: FloatArray, items: FloatArray, values: FloatArray, query_id: Hashable, user: Hashable
+    ) -> float | None:
+        positive, negative, weights = self._pairs(values)
+        if not self._plain and not (weights == 1.0).all():
+            raise ValueError(
+                f"clicked has graded reactions, or bias and user_cap weights, which need steps of any length; "
+                f"{type(self._learner).__name__} has none: use OASIS or OGD"
+            )
+        with uninterrupted():
+            self.n_impressions_ += 1
+            raw = items @ x
+            size = float(np.sqrt((x @ x) * np.einsum("ij,ij->i", items, items).mean()))
+            self._scale(float(raw.max() - raw.min()), size, self.n_impressions_)
+            if not len(positive):
+                self.n_ignored_ += 1
+                return None
+            self.n_learned_ += 1
+            key = _digest(x.tobytes() if query_id is None else query_id)
+            kind = "known" if key in self._ids else "new"
+            last, mean = self._model.products(x)
+            scores = np.column_stack([raw, items @ mean, items @ last]) @ self._experts.T
+            hedge = self._hedges[kind]
+            trust = hedge.weights()
+            gaps = np.column_stack([scores, scores @ trust])
+            gaps = gaps[positive] - gaps[negative]
+            losses = weights @ ((gaps < 0.0) + 0.5 * (gaps == 0.0)) / weights.sum()
+            hedge.update(losses[:-1])
+            self._seen[kind].add(float(losses[0] - losses[-1]))
+            if self.user_cap is not None and user is not None:
+                n = self._users[_digest(user)] = self._users.pop(_digest(user), 0) + 1
+                _trim(self._users, int(self.memory))
+                weights = weights * min(1.0, self.user_cap / n)
+            self._model.feed_query(x, items, (positive, negative, weights), self._rule())
+            self._ids.pop(key, None)
+            self._ids[key] = 1
+            _trim(self._ids, int(self.memory))
+            self._served.clear()
+        return float(1.0 - losses[-1])
+
+    def _pairs(self, values: FloatArray) -> tuple[IndexArray, IndexArray, FloatArray]:
+        """Return the numbers of the better and the worse result of each pair, and its weight from 0 to 1."""
+        gaps = values[:, np.newaxis] - values
+        above = gaps > 0.0
+        if self.bias == "skip-above":
+            above = np.tril(above)
+        positive, negative = np.nonzero(above)
+        weights = gaps[positive, negative] / (values.max() - values.min() or 1.0)
+        if self.bias is not None and not isinstance(self.bias, str):
+            weights = weights * ((positive + 1.0) / len(values)) ** float(self.bias)
+        return positive, negative, weights
+
+    # ------------------------------------------------------------------------------------------------- serving
+
+    def embed(self, query: Any, query_id: Any = None) -> Any:
+        """Return what to send to the index: one vector for a vector, or rows for rows.
+
+        Parameters
+        ----------
+        query : vector, or dense or CSR rows
+        query_id : the id that `learn_one` was given for this query, or a sequence of ids for rows; None for new queries
+        """
+        self._check_fitted()
+        if not is_sparse(query) and np.ndim(query) == 1:
+            x = self._vector(query)
+            self._check_same(len(x))
+            return self._embed(x, "new" if query_id is None else self._kind(query_id))
+        rows = check_rows(query, "query")
+        self._check_same(rows.shape[1])
+        dense = judged.dense_rows(rows)
+        result = dense @ self._matrix("new")
+        if query_id is not None:
+            if len(query_id) != len(dense):
+                raise ValueError(f"query_id must have one id for each of the {len(dense)} rows, got {len(query_id)}")
+            known = np.array([self._kind(own) == "known" for own in query_id])
+            if known.any():
+                result[known] = dense[known] @ self._matrix("known")
+        return result
+
+    def _embed(self, x: FloatArray, kind: str) -> FloatArray:
+        if kind not in self._served:
+            self._served[kind] = None  # a second query before anything is learned is worth a matrix
+            raw, mean, last = self._mixture(kind)
+            products = self._model.products(x)
+            return np.asarray(raw * x + last * products[0] + mean * products[1])
+        return np.asarray(x @ self._matrix(kind))
+
+    def rank(self, query: Any, items: Any, k: int | None = None, query_id: Any = None) -> IndexArray:
+        """Return the row numbers of the k best items, best first, for a query or for each row of queries.
+
+        Parameters
+        ----------
+        query, query_id : as for `embed`
+        items : dense or CSR rows
+        k : how many; None for all
+        """
+        vectors = self.embed(query, query_id)
+        rows = check_rows(items, "items")
+        self._check_same(self.n_features_in_, rows.shape[1])
+        n = rows.shape[0]
+        if k is not None:
+            check_value(k, "k", Count)
+        scores = np.atleast_2d(vectors @ rows.T if not is_sparse(rows) else (rows @ np.atleast_2d(vectors).T).T)
+        best = leading(scores, min(int(k or n), n))
+        return best[0] if np.ndim(vectors) == 1 else best
+
+    @property
+    def metric_(self) -> BilinearMetric:
+        """The similarity that serves new queries."""
+        self._check_fitted()
+        return BilinearMetric(self._matrix("new"), origin={"learner": type(self).__name__, "trust": self.trust_["new"]})
+
+    @property
+    def trust_(self) -> dict[str, float]:
+        """The share of the learned map in what is served, from 0 (the raw ranking) to `cap`."""
+        self._check_fitted()
+        return {kind: float(1.0 - self._mixture(kind)[0]) for kind in self._hedges}
+
+    @property
+    def gain_(self) -> Gain | None:
+        """The gain over the raw ranking on queries that were not learned from.
+
+        After `fit` it is that of cross-validation, in nDCG. In a stream it is the share of pairs in the right order, in
+        the first impression of each query, more than the raw ranking had. Those pairs are among the results shown, so
+        it is a sign and not an estimate of quality: judge by `mahala.evaluate_ranking` on queries that were held out.
+        """
+        self._check_fitted()
+        if self._judged is not None or not self._seen["new"].n:
+            return self._judged
+        return self._seen["new"].gain()
+
+    @property
+    def verdict_(self) -> str:
+        """What `gain_` means, in words."""
+        gain = self.gain_
+        if gain is None:
+            tested = (
+                f" in cross-validation over {self._tested} queries" if self._tested else ": nothing was learned yet"
+            )
+            return f"not shown to help{tested}: the map is the identity"
+        text = f"{gain.mean:+.3f} {gain.measure}, 95 % {gain.low:+.3f}..{gain.high:+.3f} ({gain.n} queries)"
+        if gain.low > 0.0:
+            return f"{text}: use it"
+        share = f"{self.trust_['new']:.2f} of the learned map is used"
+        return f"{text}: not certain to help; {share}" if gain.high > 0.0 else f"{text}: does not help; {share}"
+
+    # -------------------------------------------------------------------------------------------------- state
+
+    def _begin(self, n_features: int) -> None:
+        """Start over, with nothing learned."""
+        self.n_features_in_ = n_features
+        learner = OASIS("auto", margin="auto") if self.learner is None else clone(self.learner)
+        self._learner: Any = learner.set_params(average=True, storage="dense", record=False)
+        check_params(self._learner)
+        self._learner._check_params()
+        self._learner.n_features_in_ = self._learner.n_item_features_ = n_features
+        self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
+        self._experts = mixtures(float(self.cap))
+        self._hedges = {kind: Hedge(prior(len(self._experts)), rate, self.half_life) for kind, rate in RATES.items()}
+        self._seen = {kind: _Mean() for kind in RATES}
+        self._judged = None
+        self._tested = 0
+        self._ids: OrderedDict[int, int] = OrderedDict()
+        self._users: OrderedDict[int, int] = OrderedDict()
+        self._served: dict[str, FloatArray | None] = {}
+        self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
+        self._learner._gap = self._learner._size = 1.0
+        self._model = self._new_model()
+
+    def _new_model(self) -> Any:
+        return self._learner._model_in("dense")
+
+    @property
+    def _plain(self) -> bool:
+        return bool(self._learner._step_rule().plain)
+
+    def _rule(self) -> Any:
+        return self._learner._rule()
+
+    def _scale(self, gap: float, size: float, n: int) -> None:
+        """Take the scale of the scores into a running mean, of which this is the n-th value."""
+        self._learner._gap += (gap - self._learner._gap) / n
+        self._learner._size += (size - self._learner._size) / n
+
+    def _mixture(self, kind: str) -> FloatArray:
+        """Return the shares of raw, mean and last model in what is served."""
+        shares: FloatArray = self._hedges[kind].weights() @ self._experts
+        return shares
+
+    def _matrix(self, kind: str) -> FloatArray:
+        if self._served.get(kind) is None:
+            raw, mean, last = self._mixture(kind)
+            models = self._model.matrices()
+            matrix = last * models[0] + mean * models[1]
+            matrix[np.diag_indices(len(matrix))] += raw
+            self._served[kind] = matrix
+        served = self._served[kind]
+        assert served is not None
+        return served
+
+    def _kind(self, query_id: Hashable) -> str:
+        return "known" if _digest(query_id) in self._ids else "new"
+
+    def _vector(self, query: Any) -> FloatArray:
+        one_row = is_sparse(query) or (np.ndim(query) == 2 and len(query) == 1)
+        return check_row(judged.dense_rows(query)[0] if one_row else query, "query")
+
+    def _check_same(self, n_query: int, n_item: int | None = None, name: str = "items") -> None:
+        known = getattr(self, "n_features_in_", n_query) if self.__sklearn_is_fitted__() else n_query
+        if n_query != known:
+            raise ValueError(f"query has {n_query} features, but QueryAdapter was fitted with {known} features")
+        if n_item is not None and n_item != n_query:
+            raise ValueError(
+                f"{name} must have the {n_query} features of the queries, got {n_item}: scores are inner products"
+            )
+
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        header: dict[str, object] = {name: getattr(self, f"{name}_") for name in _COUNTS}
+        header |= {"gap": self._learner._gap, "size": self._learner._size, "tested": self._tested}
+        header["judged"] = None if self._judged is None else list(self._judged)
+        header["hedges"] = {kind: hedge.get_state() for kind, hedge in self._hedges.items()}
+        header["seen"] = {kind: list(mean) for kind, mean in self._seen.items()}
+        header["random_state"] = self._rng.bit_generator.state
+        header["n_steps"] = self._model.n_steps
+        header["model"], arrays = self._model.get_state()
+        arrays = {f"model.{name}": array for name, array in arrays.items()}
+        for name, remembered in (("ids", self._ids), ("users", self._users)):
+            arrays[name] = np.array(list(remembered), dtype=np.uint64)
+        return header, arrays | {"user_counts": np.array(list(self._users.values()), dtype=np.int64)}
+
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        check_params(self)
+        self._begin(self.n_features_in_)
+        self._rng.bit_generator.state = header_value(header, "random_state", dict)
+        for name in _COUNTS:
+            setattr(self, f"{name}_", int(number_value(header, name, least=0.0)))
+        self._learner._gap = number_value(header, "gap", least=0.0)
+        self._learner._size = number_value(header, "size", least=0.0)
+        self._tested = int(number_value(header, "tested", least=0.0))
+        known = header_value(header, "judged", list, type(None))
+        self._judged = None if known is None else Gain(*known)
+        for kind, hedge in self._hedges.items():
+            hedge.set_state(header_value(header_value(header, "hedges", dict), kind, dict))
+            self._seen[kind] = _Mean(*header_value(header_value(header, "seen", dict), kind, list))
+        own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
+        n_steps = int(number_value(header, "n_steps", least=0.0))
+        self._model.set_state(header_value(header, "model", dict), own, n_steps)
+        if len(arrays["users"]) != len(arrays["user_counts"]):
+            raise ModelFileError("arrays 'users' and 'user_counts' should have the same length")
+        self._ids = OrderedDict.fromkeys(arrays["ids"].tolist(), 1)
+        self._users = OrderedDict(zip(arrays["users"].tolist(), arrays["user_counts"].tolist(), strict=True))
+
+
+class _Mean:
+    """A running mean and variance."""
+
+    def __init__(self, n: int = 0, mean: float = 0.0, squares: float = 0.0) -> None:
+        self.n, self.mean, self.squares = int(n), float(mean), float(squares)
+
+    def __iter__(self) -> Any:
+        return iter((self.n, self.mean, self.squares))
+
+    def add(self, value: float) -> None:
+        self.n += 1
+        before = value - self.mean
+        self.mean += before / self.n
+        self.squares += before * (value - self.mean)
+
+    def gain(self) -> Gain:
+        error = 1.96 * np.sqrt(self.squares / max(self.n - 1, 1) / self.n) if self.n > 1 else 1.0
+        return Gain("pairs in the right order", self.mean, self.mean - error, self.mean + error, self.n)
+
+
+def _best(gains: FloatArray) -> int:
+    """Return the expert with the largest mean gain, or the raw ranking unless that gain is above its standard error."""
+    means = gains.mean(axis=0)
+    best = int(means.argmax())
+    error = float(gains[:, best].std(ddof=1)) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
+    return best if means[best] > SEEN * error else 0
+
+
+def _digest(value: Hashable) -> int:
+    """Return 64 bits by which ids are told apart, the same in every process."""
+    data = value if isinstance(value, bytes) else repr(value).encode()
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _trim(remembered: OrderedDict[int, int], size: int) -> None:
+    while len(remembered) > size:
+        remembered.popitem(last=False)
