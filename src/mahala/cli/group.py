@@ -51,6 +51,8 @@ _OPTIONS = {
     r"^label and drop name": "--label and --drop name",
     r"\(with items\)": "(with --items)",
     r"\(n_features\)": "(--features)",
+    r"^records must name ids in query_ids, got": "--qrels must name queries that --queries has, got",
+    r"^records must name ids in item_ids, got": "--qrels must name items that --items has, got",
 }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from mahala.comparisons import Judgments
     from mahala.data.tables import Table
     from mahala.learner import Learner
     from mahala.metric import Metric
@@ -26,6 +27,13 @@ Jobs = Annotated[int, typer.Option(help="Number of processes.", min=1)]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
 MODEL_HELP = "A model file, written by `mahala fit` or `mahala stream`."
 Model = Annotated[Path, typer.Option("--model", help=MODEL_HELP)]
+Queries = Annotated[
+    Path, typer.Option("--queries", help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")
+]
+Items = Annotated[Path, typer.Option("--items", help="Vectors of items: .npy, .npz or .parquet, with or without ids.")]
+Qrels = Annotated[
+    Path, typer.Option("--qrels", help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
+]
 
 # Computing the singular values of a larger bilinear matrix takes minutes.
 _LARGEST_DECOMPOSED = 3000
@@ -89,6 +97,19 @@ def read_rows(data: str, metric: Metric, label: str | None = None, *, items: boo
     # The model names the features of queries; items with other features have no names.
     names = metric.feature_names if n_features == metric.n_features_in else None
     return read_data(data, label=label, features=names, n_features=n_features)
+
+
+def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments]:
+    """Read the vectors of queries and items, and the judgments; the ids of a file without ids are row numbers."""
+    from mahala.comparisons import Judgments
+    from mahala.data.search_files import read_qrels, read_vectors
+
+    records = read_qrels(qrels)
+    rows, names = {}, {}
+    for kind, path in (("query", queries), ("item", items)):
+        rows[kind], ids = read_vectors(path)
+        names[kind] = [str(name) for name in (range(rows[kind].shape[0]) if ids is None else ids.tolist())]
+    return rows["query"], rows["item"], Judgments.from_ids(records, names["query"], names["item"])
 
 
 def spectrum(metric: Metric) -> Any:

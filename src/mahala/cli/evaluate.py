@@ -1,0 +1,45 @@
+"""`mahala evaluate`: measure rankings against relevance judgments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mahala.cli.models import Items, Qrels, Queries, load_metric, read_collection
+from mahala.cli.output import Json, print_json
+
+
+def evaluate(
+    queries: Queries,
+    items: Items,
+    qrels: Qrels,
+    model: Annotated[Path | None, typer.Option(help="A model file; without one, inner products rank.")] = None,
+    k: Annotated[list[int] | None, typer.Option("-k", "--k", help="A cut-off, 10 by default; may be repeated.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how well items are ranked for queries: nDCG, precision, recall and hits at k, MRR and MAP.
+
+    With a model, the table shows its gain over the inner products of the vectors, with a 95 % interval from a paired
+    bootstrap over queries and the p-value of a paired randomization test. Queries without a relevant item are left out.
+
+    Examples:
+
+        mahala evaluate --queries queries.npy --items items.npy --qrels qrels.tsv
+
+        mahala evaluate --queries q.parquet --items i.parquet --qrels test.tsv --model m.safetensors -k 10 -k 100
+    """
+    from mahala.evaluation.ranking_quality import evaluate_ranking
+
+    metric = None if model is None else load_metric(model)
+    asked, found, judgments = read_collection(queries, items, qrels)
+    # Vectors of different lengths have no inner products to compare with.
+    baseline = "raw" if asked.shape[1] == found.shape[1] else None
+    quality = evaluate_ranking(asked, found, judgments, metric, k=k or 10, baseline=baseline)
+    if as_json:
+        left_out = quality.n_queries - len(quality.queries)
+        facts = {"queries": len(quality.queries), "left_out": left_out, "items": quality.n_items}
+        print_json(facts | {"confidence": quality.confidence, "measures": quality.table()})
+    else:
+        typer.echo(str(quality))
