@@ -45,15 +45,15 @@ def stream(
 
     A line is a pair, `{"x": [0.1, 2], "x2": [0, 1.5], "similar": true}`, or a triplet,
     `{"query": [1, 2], "positive": [1, 3], "negative": [5, 0]}`, or with --learner adapter an impression,
-    `{"query": [1, 2], "shown": [[1, 3], [5, 0]], "clicked": [false, true], "query_id": 7}`. A point is a list of numbers, an
-    object `{"17": 0.5}` of its non-zero features, or (with --items) the number of a row. Other keys are copied to the
-    output.
+    `{"query": [1, 2], "shown": [[1, 3], [5, 0]], "clicked": [false, true], "query_id": 7}`. A point is a list of
+    numbers, an object `{"17": 0.5}` of its non-zero features, or (with --items) the number of a row. Other keys are
+    copied to the output.
 
     The output is `{"line": 1, "similar": true, "predicted": false, "margin": -0.2}` for a pair and
     `{"line": 1, "right": true, "margin": 0.7}` for a triplet, and for an impression
-    `{"line": 1, "right": 0.8, "trust": {"new": 0.2, "known": 0.4}}`, with the share of its pairs in the right order. The
-    sign of the margin is the prediction: the margin is threshold minus squared distance (not available for LEGO), or
-    the similarity of the positive minus that of the negative.
+    `{"line": 1, "right": 0.8, "trust": {"new": 0.2, "known": 0.4}}`, with the share of its pairs in the right order.
+    The sign of the margin is the prediction: the margin is threshold minus squared distance (not available for LEGO),
+    or the similarity of the positive minus that of the negative.
 
     The model file also stores the position in the input. If the same command is run again, it resumes where it stopped,
     even after kill -9, and ends with the same model; from a growing log it learns only the new lines. Lines after
