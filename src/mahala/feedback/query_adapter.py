@@ -279,6 +279,8 @@ class QueryAdapter(SavedEstimator):
             losses = weights @ ((gaps < 0.0) + 0.5 * (gaps == 0.0)) / weights.sum()
             hedge.update(losses[:-1])
             self._seen[kind].add(float(losses[0] - losses[-1]))
+            # Many clicks on one page are less certain: together they count as their square root.
+            weights = weights / np.sqrt(len(np.unique(positive))) if self._plain else weights
             if self.user_cap is not None and user is not None:
                 n = self._users[_digest(user)] = self._users.pop(_digest(user), 0) + 1
                 _trim(self._users, int(self.memory))

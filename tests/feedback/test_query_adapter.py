@@ -1,0 +1,331 @@
+"""QueryAdapter: against its reference in plain NumPy, and what it promises to those who use it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import mahala
+from mahala import Impressions, QueryAdapter
+from mahala.feedback.query_adapter import RATES
+from reference.feedback import adapter_stream
+
+D = 6
+
+
+def impressions(seed, n=40, n_queries=8, kind="clicks"):
+    """Impressions of (x, shown, reactions, id), with repeated queries, zero vectors, ties and pages without clicks."""
+    rng = np.random.default_rng(seed)
+    queries = rng.normal(size=(n_queries, D)) * (rng.random((n_queries, D)) < 0.8)
+    result = []
+    for _ in range(n):
+        at = int(rng.integers(n_queries))
+        shown = rng.normal(size=(int(rng.integers(1, 7)), D)) / 2
+        if kind == "ties":
+            shown = shown[rng.integers(0, len(shown), len(shown))]
+        reactions = rng.integers(-1, 4, len(shown)) if kind == "grades" else rng.random(len(shown)) < 0.4
+        result.append((queries[at], shown, reactions.astype(float), at))
+    return result
+
+
+def fed(adapter, stream):
+    for x, shown, reactions, key in stream:
+        adapter.learn_one(x, shown, reactions, query_id=key)
+    return adapter
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["clicks", "grades", "ties"]))
+def test_a_stream_equals_the_reference(seed, kind):
+    stream = impressions(seed, kind=kind)
+    adapter = fed(QueryAdapter(), stream[:1])
+    served, M, losses, weighted, counts = adapter_stream(stream, D, RATES)
+    for (x, shown, reactions, key), want in zip(stream[1:], served[1:], strict=True):
+        np.testing.assert_allclose(adapter.embed(x, query_id=key), want, atol=1e-9)
+        adapter.learn_one(x, shown, reactions, query_id=key)
+    np.testing.assert_allclose(adapter.metric_.matrix, M, atol=1e-9)
+    for name, hedge in adapter._hedges.items():
+        np.testing.assert_allclose(hedge.losses, losses[name], atol=1e-9)
+        assert hedge.n == counts[name]
+        # The theorem of the docstring, on a real stream.
+        assert weighted[name] - losses[name][0] <= hedge.bound(0) + 1e-9
+
+
+def test_impressions_one_by_one_and_together_give_the_same_model():
+    stream = impressions(3)
+    queries = np.array([x for x, *_ in stream])
+    items = np.vstack([shown for _, shown, *_ in stream])
+    stops = np.cumsum([len(shown) for _, shown, *_ in stream])
+    rows = [range(stop - len(shown), stop) for stop, (_, shown, *_) in zip(stops, stream, strict=True)]
+    reactions = [own for *_, own, _ in stream]
+    ids = [key for *_, key in stream]
+    many = Impressions(queries, items, np.arange(len(stream)), rows, reactions, query_ids=ids)
+    together = QueryAdapter().partial_fit(many[:25]).partial_fit(many[25:])
+    alone = fed(QueryAdapter(), stream)
+    np.testing.assert_array_equal(together.metric_.matrix, alone.metric_.matrix)
+    assert together.trust_ == alone.trust_
+    sparse = Impressions(
+        sp.csr_matrix(queries), sp.csr_matrix(items), np.arange(len(stream)), rows, reactions, query_ids=ids
+    )
+    np.testing.assert_array_equal(QueryAdapter().partial_fit(sparse).metric_.matrix, alone.metric_.matrix)
+
+
+@pytest.mark.parametrize("how", ["file", "pickle"])
+@pytest.mark.parametrize(
+    "params", [{}, {"learner": mahala.AROMA("auto", margin="auto")}, {"user_cap": 2, "half_life": 9.0}]
+)
+def test_resumes_bit_for_bit(how, params, tmp_path):
+    stream = impressions(5)
+    adapter = QueryAdapter(random_state=0, **params)
+    for at, (x, shown, reactions, key) in enumerate(stream[:20]):
+        adapter.learn_one(x, shown, reactions, query_id=key, user=at % 3)
+    if how == "file":
+        adapter.save(tmp_path / "adapter.safetensors")
+        resumed = mahala.load_learner(tmp_path / "adapter.safetensors")
+    else:
+        resumed = pickle.loads(pickle.dumps(adapter))
+    assert resumed.gain_ == adapter.gain_
+    for either in adapter, resumed:
+        for at, (x, shown, reactions, key) in enumerate(stream[20:]):
+            either.learn_one(x, shown, reactions, query_id=key, user=at % 3)
+    np.testing.assert_array_equal(resumed.metric_.matrix, adapter.metric_.matrix)
+    assert resumed.trust_ == adapter.trust_
+    assert resumed.n_impressions_ == len(stream)
+    np.testing.assert_array_equal(resumed.embed(x, query_id=key), adapter.embed(x, query_id=key))
+
+
+@pytest.mark.parametrize(
+    "learner", [mahala.OGD("auto", margin="auto"), mahala.SORS("auto"), mahala.AdaSORS(), mahala.AROMA()]
+)
+def test_composes_any_similarity_learner(learner):
+    adapter = fed(QueryAdapter(learner), impressions(7))
+    M = adapter.metric_.matrix
+    assert np.abs(M - np.eye(D)).max() > 1e-6
+    x = np.arange(1.0, D + 1.0)
+    np.testing.assert_allclose(adapter.embed(x), x @ M, atol=1e-12)
+    np.testing.assert_allclose(adapter.embed(x), x @ M, atol=1e-12)  # by the matrix, the second time
+    if not isinstance(learner, mahala.OGD):
+        with pytest.raises(ValueError, match=r"graded reactions.*use OASIS or OGD"):
+            adapter.learn_one(x, np.eye(D)[:3], [0.0, 1.0, 3.0])
+
+
+def collection(seed=0, n_queries=60, n_items=300, d=12, strength=4.0):
+    """Queries and items whose relevance has another taste than the inner product."""
+    rng = np.random.default_rng(seed)
+    queries, items = rng.normal(size=(n_queries, d)), rng.normal(size=(n_items, d))
+    queries, items = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (queries, items))
+    taste = np.where(np.arange(d) < d // 2, strength, 1.0)
+    scores = (queries * taste) @ items.T + 0.02 * rng.normal(size=(n_queries, n_items))
+    order = np.argsort(-scores, axis=1)[:, :8]
+    return queries, items, [(i, int(j), 3 - r // 3) for i in range(n_queries) for r, j in enumerate(order[i])]
+
+
+def split(qrels, rows):
+    place = {row: at for at, row in enumerate(rows)}
+    return [(place[i], j, g) for i, j, g in qrels if i in place]
+
+
+def test_judgments_improve_new_queries_and_the_gain_is_honest():
+    queries, items, qrels = collection()
+    train, test = np.arange(40), np.arange(40, 60)
+    adapter = QueryAdapter(random_state=0).fit(queries[train], items, split(qrels, train))
+    gain = mahala.evaluate_ranking(queries[test], items, split(qrels, test), adapter).gains["ndcg@10"]
+    assert gain.mean > 0.05
+    assert gain.mean == pytest.approx(adapter.gain_.mean, abs=0.1)
+    assert adapter.verdict_.endswith("use it")
+    assert adapter.trust_["new"] > 0.3
+    again = QueryAdapter(random_state=0).fit(queries[train], items, sp.csr_matrix(_matrix(qrels, 40, 300)))
+    np.testing.assert_array_equal(again.metric_.matrix, adapter.metric_.matrix)
+    by_query = {i: {j: g for own, j, g in qrels if own == i} for i in range(40)}
+    np.testing.assert_array_equal(
+        QueryAdapter(random_state=0).fit(queries[train], items, by_query).metric_.matrix, adapter.metric_.matrix
+    )
+
+
+def _matrix(qrels, n_queries, n_items):
+    dense = np.zeros((n_queries, n_items))
+    for i, j, g in qrels:
+        if i < n_queries:
+            dense[i, j] = g
+    return dense
+
+
+def test_where_there_is_nothing_to_learn_the_map_stays_the_identity():
+    queries, items, _ = collection()
+    rng = np.random.default_rng(1)
+    nothing = [(i, int(j), 1) for i in range(60) for j in rng.choice(300, 8, replace=False)]
+    adapter = QueryAdapter(random_state=0, n_passes=3).fit(queries, items, nothing)
+    assert adapter.gain_ is None
+    assert adapter.verdict_ == "not shown to help in cross-validation over 60 queries: the map is the identity"
+    assert adapter.trust_["new"] < 0.25
+
+
+def test_sparse_rows_give_the_model_of_dense_ones():
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    fit = QueryAdapter(random_state=0, n_passes=2, n_folds=2).fit
+    dense = fit(queries, items, qrels).metric_.matrix
+    sparse = clone(QueryAdapter(random_state=0, n_passes=2, n_folds=2)).fit(
+        sp.csr_matrix(queries), sp.csr_array(items), qrels
+    )
+    np.testing.assert_allclose(sparse.metric_.matrix, dense, atol=1e-9)
+
+
+@pytest.mark.parametrize(("clicks", "least"), [("perfect", 0.1), ("navigational", 0.05), ("random", -0.02)])
+def test_a_stream_of_clicks_improves_what_is_shown_and_noise_does_not_harm(clicks, least):
+    queries, items, qrels = collection()
+    result = mahala.simulate_clicks(QueryAdapter(), queries, items, qrels, clicks=clicks, n_impressions=600)
+    assert result.gain > least
+    assert result.unseen.gains["ndcg@10"].mean > -0.02
+
+
+def test_wrong_clicks_are_bounded_by_the_cap_and_forgotten():
+    queries, items, qrels = collection()
+    none = mahala.simulate_clicks(QueryAdapter(cap=0.0), queries, items, qrels, clicks="adversarial", n_impressions=200)
+    assert none.gain == 0.0
+    capped, full = (QueryAdapter(cap=cap) for cap in (0.2, 1.0))
+    losses = [
+        mahala.simulate_clicks(own, queries, items, qrels, clicks="adversarial", n_impressions=300).gain
+        for own in (capped, full)
+    ]
+    assert losses[1] < losses[0] <= 0.0
+    assert max(capped.trust_.values()) <= 0.2
+    back = mahala.simulate_clicks(full, queries, items, qrels, clicks="perfect", n_impressions=300)
+    assert back.curve(3)[1][-1] > -0.01
+
+
+def test_new_and_known_queries_are_served_by_their_own_trust():
+    adapter = fed(QueryAdapter(), impressions(11, n=60))
+    x = np.ones(D)
+    new, known = adapter.embed(x), adapter.embed(x, query_id=0)
+    assert not np.allclose(new, known)
+    np.testing.assert_allclose(adapter.embed(x, query_id="never seen"), new, atol=1e-12)
+    rows = adapter.embed(np.array([x, x]), query_id=["never seen", 0])
+    np.testing.assert_allclose(rows, [new, known], atol=1e-12)
+    np.testing.assert_allclose(adapter.metric_.embed([x])[0], new, atol=1e-12)
+
+
+def test_the_memory_of_ids_is_bounded_and_forgets_the_oldest():
+    adapter = QueryAdapter(memory=3)
+    page = np.eye(D)[:2]
+    for key in ("a", "b", "c", "a", "d"):
+        adapter.learn_one(np.ones(D), page, [0, 1], query_id=key)
+    assert [adapter._kind(key) for key in "abcd"] == ["known", "new", "known", "known"]
+    assert QueryAdapter().learn_one(np.ones(D), page, [True, True]) is None
+
+
+def test_one_user_has_a_bounded_influence():
+    page = np.vstack([np.eye(D)[0], np.eye(D)[1]])
+    changes = []
+    for user_cap in (1, None):
+        adapter = QueryAdapter(user_cap=user_cap)
+        for _ in range(30):
+            adapter.learn_one(np.ones(D), page, [0, 1], user="u")
+        changes.append(np.abs(adapter._model.matrices()[0] - np.eye(D)).max())
+    assert changes[0] < 0.5 * changes[1]
+
+
+@pytest.mark.parametrize("bias", ["skip-above", 1.0])
+def test_positions_may_be_corrected(bias):
+    adapter = QueryAdapter(bias=bias)
+    adapter._begin(D)
+    positive, negative, weights = adapter._pairs(np.array([0.0, 1.0, 0.0, 1.0]))
+    pairs = set(zip(positive.tolist(), negative.tolist(), strict=True))
+    if bias == "skip-above":
+        assert pairs == {(1, 0), (3, 0), (3, 2)}
+    else:
+        assert pairs == {(1, 0), (1, 2), (3, 0), (3, 2)}
+        np.testing.assert_allclose(weights[positive == 3], 2 * weights[positive == 1])
+
+
+def test_ranks_as_the_embedding_does():
+    adapter = fed(QueryAdapter(), impressions(2))
+    rng = np.random.default_rng(0)
+    items, queries = rng.normal(size=(30, D)), rng.normal(size=(4, D))
+    want = np.argsort(-adapter.embed(queries) @ items.T, axis=1)[:, :5]
+    np.testing.assert_array_equal(adapter.rank(queries, items, k=5), want)
+    np.testing.assert_array_equal(adapter.rank(queries[0], sp.csr_matrix(items), k=5), want[0])
+    assert adapter.rank(queries[0], items).shape == (30,)
+
+
+X, Z = np.ones(3), np.eye(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.ones(2), Z, [0, 1, 0]), "shown must have the 2 features of the queries, got 3"),
+        (([1.0, np.nan, 0.0], Z, [0, 1, 0]), "query contains NaN or infinity"),
+        ((X, np.full((3, 3), np.inf), [0, 1, 0]), "infinity"),
+        ((X, np.empty((0, 3)), []), "shown"),
+        ((X, Z, [0, 1, 0, 1]), r"clicked must have one entry for each of the 3 items shown, got shape \(4,\)"),
+        ((X, Z, [0, np.nan, 1]), "clicked contains NaN"),
+        ((X, Z, ["a", "b", "c"]), "clicked must hold booleans or numbers"),
+    ],
+)
+@pytest.mark.parametrize("fitted", [False, True])
+def test_bad_impressions_are_refused_and_change_nothing(arguments, message, fitted):
+    adapter = QueryAdapter()
+    if fitted:
+        adapter.learn_one(X, Z, [0, 1, 0])
+        message = message.replace(
+            "shown must have the 2 features of the queries, got 3", "query has 2 features.*with 3"
+        )
+    before = dict(vars(adapter))
+    with pytest.raises(ValueError, match=message):
+        adapter.learn_one(*arguments)
+    assert vars(adapter) == before
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        ([(0, 9, 1), (1, 0, 1)], "item row numbers from 0 to 2"),
+        ([(7, 0, 1), (1, 0, 1)], "query row numbers from 0 to 2"),
+        ([(0, 0, -1), (1, 0, 1)], "grades of at least 0"),
+        ([(0, 0, 1)], "at least 2 queries"),
+        ([(0, 0, 0), (1, 0, 0)], "at least 2 queries"),
+        ([(0, 0, 1), (0, 0, 2), (1, 0, 1)], "one grade per query and item"),
+    ],
+)
+def test_bad_judgments_are_refused(qrels, message):
+    adapter = QueryAdapter()
+    with pytest.raises(ValueError, match=message):
+        adapter.fit(Z, Z, qrels)
+    assert not hasattr(adapter, "n_features_in_")
+
+
+def test_all_items_relevant_is_nothing_to_learn_from():
+    adapter = QueryAdapter(random_state=0, n_passes=2).fit(Z, Z, [(i, j, 1) for i in range(3) for j in range(3)])
+    np.testing.assert_allclose(adapter.metric_.matrix, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"cap": 1.5}, "cap must be a number from 0 to 1"),
+        ({"half_life": 0}, "half_life must be a positive number or None"),
+        ({"learner": mahala.PA()}, "learner must be a SimilarityLearner or None"),
+        ({"bias": "no"}, "bias must be 'skip-above', a number of at least 0 or None"),
+        ({"n_folds": 1}, "n_folds must be at least 2"),
+    ],
+)
+def test_bad_parameters_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        QueryAdapter(**params).fit(Z, Z, [(0, 0, 1), (1, 1, 1)])
+
+
+def test_impressions_are_checked():
+    with pytest.raises(ValueError, match="clicked of impression 1 must have one entry for each of the 1 items"):
+        Impressions(Z, Z, [0, 1], [[0, 1], [1]], [[0, 1], [1, 0]])
+    with pytest.raises(ValueError, match="shown of impression 0 must hold row numbers from 0 to 2, got 3"):
+        Impressions(Z, Z, [0], [[3]], [[1]])
+    with pytest.raises(ValueError, match="users must have one entry for each of the 1 impression"):
+        Impressions(Z, Z, [0], [[1]], [[1]], users=[1, 2])
+    with pytest.raises(TypeError, match=r"impressions must be mahala\.Impressions, got list"):
+        QueryAdapter().partial_fit([])
