@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.support.arrays import FloatArray, IntArray
-from mahala.support.validation import LARGEST_VALUE, is_sparse
+from mahala.support.validation import LARGEST_VALUE, check_sparse, is_sparse
 
 PAIR = ("x", "x2", "similar")
 TRIPLET = ("query", "positive", "negative")
@@ -226,6 +226,7 @@ def _check_items(items: Any) -> Any:
         raise ValueError(f"items must be rows of numbers, got {items.dtype} of shape {items.shape}")
     if not is_sparse(items):
         return items
+    check_sparse(items)
     items = sp.csr_matrix(items)
     items.sum_duplicates()
     return items

@@ -16,10 +16,11 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.preprocessing import normalize
 
+from mahala.metric.matrices import row_dots
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.rows import slices
-from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, is_sparse
+from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, csr_from_arrays, is_sparse
 
 Kernel = str | Callable[[Any, Any], Any]
 
@@ -318,16 +319,12 @@ def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float | None) ->
     u, v = _minus(points, origin), _minus(others, origin)
     products = u @ v.T
     p = 2 * gamma * (products.toarray() if is_sparse(products) else products)
-    a, b = gamma * _squares(u)[:, None], gamma * _squares(v)[None, :]
+    a, b = gamma * row_dots(u, u)[:, None], gamma * row_dots(v, v)[None, :]
     c = np.maximum(a + b - p, 0.0) if is_sparse(points) else gamma * cdist(points, others, "sqeuclidean")
     close = a * b < 1.0
     both = np.expm1(np.where(close, p, -c))
     a, b = np.expm1(-a), np.expm1(-b)
     return np.where(close, (1 + a) * (1 + b) * both + a * b, both - a - b)
-
-
-def _squares(rows: Any) -> FloatArray:
-    return np.asarray(rows.multiply(rows).sum(axis=1)).ravel() if is_sparse(rows) else np.einsum("ij,ij->i", rows, rows)
 
 
 def _precision(dtype: np.dtype[Any]) -> float:
@@ -381,8 +378,7 @@ def _read_anchors(arrays: dict[str, NDArray[Any]], precomputed: bool, n: int, n_
         indices = array_value(arrays, "kernel_anchors_indices", np.int64, data.shape)
         indptr = array_value(arrays, "kernel_anchors_indptr", np.int64, (n + 1,))
         try:
-            anchors = sp.csr_array((data, indices, indptr), shape=(n, n_features))
-            anchors.check_format(full_check=True)
+            anchors = csr_from_arrays(data, indices, indptr, (n, n_features), canonical=True)
         except ValueError as error:
             raise ModelFileError(f"the kernel's landmarks are damaged: {error}") from error
         valid = bool(np.isfinite(data).all())
