@@ -121,10 +121,6 @@ class BilinearMetric(Metric):
         rows = self._rows(X, "X", item)
         return rows if item else map_queries(rows, self.matrix)
 
-    @property
-    def _acts_on_vectors(self) -> bool:
-        return not is_sparse(self.matrix)
-
     def _margins(self, comparisons: Triplets, block: slice | int) -> Any:
         items = comparisons.X if comparisons.items is None else comparisons.items
         product = times_matrix(self._prepared(comparisons.X[comparisons.anchor[block]]), self.matrix)

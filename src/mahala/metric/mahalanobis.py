@@ -222,10 +222,6 @@ class MahalanobisMetric(Metric):
     def _embed(self, X: Any, item: bool) -> FloatArray:
         return self.transform(X)
 
-    @property
-    def _acts_on_vectors(self) -> bool:
-        return self.kernel_map is None
-
     def _margins(self, comparisons: Pairs | Triplets, block: slice | int) -> Any:
         X = comparisons.X
         if isinstance(comparisons, Pairs):
