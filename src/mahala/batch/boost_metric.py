@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.label_neighbors import label_triplets
@@ -195,7 +194,7 @@ class BoostMetric(IterationParams, BatchLearner):
     @property
     def validation_errors_(self) -> FloatArray:
         """Share of the held-out triplets in the wrong order after each iteration."""
-        check_is_fitted(self, "_model")
+        self._check_fitted()
         if "validation_errors" not in self._model:
             raise AttributeError("validation_errors_ needs a fit with validation_fraction")
         return self._model["validation_errors"]

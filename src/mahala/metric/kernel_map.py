@@ -18,6 +18,7 @@ from sklearn.preprocessing import normalize
 
 from mahala.metric.matrices import row_dots
 from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.contexts import all_or_nothing
 from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.rows import slices
 from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, csr_from_arrays, is_sparse
@@ -42,7 +43,7 @@ _GRADES = (1e-3, 1e-6, 0.0)
 # a smooth kernel on points in order, each expressed in the crowd before it, would need coefficients that grow without
 # bound, and so would rounding errors; with it such points become landmarks themselves.
 _RIDGE = 1e-3
-_TINY = float(np.finfo(np.float64).tiny)
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 
 class KernelMap:
@@ -95,17 +96,13 @@ class KernelMap:
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(f"X must be the square kernel matrix if kernel='precomputed', got shape {X.shape}")
         numbers = np.arange(X.shape[0]) if rows is None else check_indices(rows, X.shape[0], "rows")
-        before = self.__dict__.copy()
-        try:
+        with all_or_nothing(self):
             if self._anchors is None and len(numbers):
                 self._set_origin(self._points(check_rows(X[numbers[:1]])), numbers[:1])
             for grade in _GRADES:
                 blocks = [numbers[block] for block in slices(len(numbers), _BLOCK)]
                 left = [self._grow_block(self._points(check_rows(X[block])), block, grade) for block in blocks]
                 numbers = np.concatenate([numbers[:0], *left])
-        except BaseException:
-            self.__dict__.update(before)
-            raise
 
     def coordinates(self, X: Any, *, check_input: bool = True) -> FloatArray:
         """Return the coordinates of each row of X.
@@ -241,7 +238,8 @@ class KernelMap:
         candidates: Any = numbers if self.kernel == "precomputed" else points
         values = self._values(points, candidates)
         anchored = self._values(points, self._anchors)
-        eps = _precision(values.dtype)
+        # The relative rounding error of kernel values of this dtype.
+        eps = max(_EPS, float(np.finfo(values.dtype).eps) if values.dtype.kind == "f" else _EPS)
         values = values.astype(np.float64, copy=False)
         with_origin = anchored[:, 0].astype(np.float64)
         largest = float(max(np.abs(values).max(), np.abs(with_origin).max()))
@@ -324,12 +322,7 @@ def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float | None) ->
     close = a * b < 1.0
     both = np.expm1(np.where(close, p, -c))
     a, b = np.expm1(-a), np.expm1(-b)
-    return np.where(close, (1 + a) * (1 + b) * both + a * b, both - a - b)
-
-
-def _precision(dtype: np.dtype[Any]) -> float:
-    """The relative rounding error of kernel values of this dtype."""
-    return float(max(np.finfo(dtype if dtype.kind == "f" else np.float64).eps, np.finfo(np.float64).eps))
+    return np.asarray(np.where(close, (1 + a) * (1 + b) * both + a * b, both - a - b))
 
 
 def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:

@@ -66,26 +66,19 @@ def tell_stream(stream: object, done: int, mistakes: int) -> None:
 
 @contextmanager
 def _bars() -> Iterator[Progress]:
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(compact=True),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[text]}"),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield progress
+    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
+        yield bars
 
 
 def _update(bars: Progress, name: str) -> Update:
