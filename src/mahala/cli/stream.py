@@ -203,16 +203,14 @@ def _beginner(name: str, settings: list[str], seed: int) -> Learner:
 
 @contextmanager
 def _open_input(path: Path | None) -> Iterator[Any]:
+    import gzip
+
     if path is None:
         yield sys.stdin.buffer
-    elif path.suffix == ".gz":
-        import gzip
-
-        with gzip.open(path, "rb") as file:
-            yield file
-    else:
-        with open(path, "rb") as file:
-            yield file
+        return
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rb") as file:
+        yield file
 
 
 def _read_items(path: Path) -> Any:
