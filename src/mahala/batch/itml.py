@@ -123,7 +123,7 @@ class ITML(IterationParams, BatchLearner):
         """Lower bound of the squared distances of dissimilar pairs."""
         return float(self._learned("targets")[1])
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         if not isinstance(data, Pairs):
             # Always the same seed, so that a warm start draws the pairs to which its duals belong.
             rng = np.random.default_rng(self._seed)
@@ -155,19 +155,18 @@ class ITML(IterationParams, BatchLearner):
         scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
         return scatter.in_features(whiten_within(scatter.total, scatter.total, FLOOR)[0])
 
-    def _sweeps(self, state: _State, run: Run) -> tuple[Model, str]:
+    def _sweeps(self, state: _State, run: Run) -> str:
         for _ in range(int(self.max_iter)):
             before = state.duals.copy()
             held_back = state.sweep()
-            model = state.to_model()
-            stop = run.step(state.objective(), model)
+            stop = run.step(state.objective(), state.to_model())
             change = float(np.abs(state.duals - before).sum())
             size = float(np.linalg.norm(state.duals) + np.linalg.norm(before))
             if stop:
-                return model, "callback"
+                return "callback"
             if change <= self.tol * size:
-                return model, "precision" if held_back else "converged"
-        return model, "max_iter"
+                return "precision" if held_back else "converged"
+        return "max_iter"
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         super()._set_state(header, arrays)
