@@ -67,9 +67,8 @@ class Metric(ABC):
     def sparsity(self) -> float:
         """The share of the entries of M that are zero."""
         size = math.prod(self.matrix.shape)
-        return (
-            1.0 - np.count_nonzero(self.matrix.data if is_sparse(self.matrix) else self.matrix) / size if size else 0.0
-        )
+        values = self.matrix.data if is_sparse(self.matrix) else self.matrix
+        return 1.0 - np.count_nonzero(values) / size if size else 0.0
 
     @property
     def spectrum(self) -> FloatArray:
