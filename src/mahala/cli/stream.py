@@ -104,7 +104,7 @@ def stream(
                 if own.due:
                     _checkpoint(own)
         except _Stopped as stopped:
-            code = 128 + stopped.number
+            code = 128 + stopped.args[0]
         # After an error, also of printing, the last checkpoint stays, so that unprinted lines are processed again.
         _checkpoint(own)
     _tell_end(own, learned, malformed, mistakes, time.monotonic() - started, as_json)
@@ -124,11 +124,7 @@ def _checkpoint(own: Stream) -> None:
 
 
 class _Stopped(Exception):
-    """Ctrl-C or SIGTERM, between two lines."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    """Ctrl-C or SIGTERM, between two lines; its argument is the number of the signal."""
 
 
 class _Signals:
