@@ -64,8 +64,7 @@ def tell_stream(stream: object, done: int, mistakes: int) -> None:
     bars.update(tasks[id(stream)], completed=done, text=f"{mistakes / max(done, 1):.2%} predicted wrongly")
 
 
-@contextmanager
-def _bars() -> Iterator[Progress]:
+def _bars() -> Progress:
     from rich import progress
     from rich.console import Console
 
@@ -77,8 +76,7 @@ def _bars() -> Iterator[Progress]:
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(compact=True),
     )
-    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
-        yield bars
+    return progress.Progress(*columns, console=Console(stderr=True))
 
 
 def _update(bars: Progress, name: str) -> Update:

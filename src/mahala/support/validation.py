@@ -311,13 +311,10 @@ def _of_type(hint: Any) -> list[Where]:
         return [Where(lambda value: value is None, "None")]
     if hint is bool:
         return [Where(lambda value: isinstance(value, bool | np.bool_), "True or False")]
-    return [_instance_of(get_origin(hint) or hint)]
+    kind = get_origin(hint) or hint
+    name = "a function" if kind is Callable else f"a {kind.__name__}"
+    return [Where(lambda value: isinstance(value, kind), name)]
 
 
 def _one_of(word: Any) -> Where:
     return Where(lambda value: isinstance(value, str) and value == word, repr(word))
-
-
-def _instance_of(kind: Any) -> Where:
-    name = "a function" if kind is Callable else f"a {kind.__name__}"
-    return Where(lambda value: isinstance(value, kind), name)
