@@ -28,12 +28,11 @@ class Counter(IterationParams, BatchLearner):
         n = 0.0 if warm is None else warm["w"][0]
         for _ in range(self.max_iter):
             n += 1.0
-            model = {"w": np.full(data.X.shape[1], n)}
-            if run.step(-n, model):
-                return model, "callback"
+            if run.step(-n, {"w": np.full(data.X.shape[1], n)}):
+                return "callback"
             if self.error is not None:
                 raise self.error
-        return model, "max_iter"
+        return "max_iter"
 
 
 def test_a_fit_records_its_iterations(labelled):

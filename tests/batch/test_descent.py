@@ -34,10 +34,10 @@ def test_reaches_the_minimum_in_the_dtype_of_the_start(dtype):
         return bowl(L)
 
     start = np.zeros((2, 3), dtype=dtype)
-    model, reason = descend(objective, start, record, max_iter=100, tol=1e-12, to_model=to_model)
+    reason = descend(objective, start, record, max_iter=100, tol=1e-12, to_model=to_model)
     assert reason in ("converged", "precision")
     assert set(seen) == {(np.dtype(dtype), (2, 3))}
-    np.testing.assert_allclose(model["L"], CENTRE, atol=1e-3)
+    np.testing.assert_allclose(record.model["L"], CENTRE, atol=1e-3)
     assert record.objectives[-1] == pytest.approx(1.0, abs=1e-5)
     assert (np.diff(record.objectives) <= 0.0).all()
 
@@ -56,12 +56,12 @@ def test_the_scale_of_the_objective_does_not_matter(scale):
 def test_stop_reasons():
     start = np.zeros((2, 3))
     record = run()
-    assert descend(bowl, start, record, max_iter=2, tol=0.0, to_model=to_model)[1] == "max_iter"
+    assert descend(bowl, start, record, max_iter=2, tol=0.0, to_model=to_model) == "max_iter"
     assert len(record.objectives) == 2
     record = run(lambda iteration: iteration.number == 3)
-    assert descend(bowl, start, record, max_iter=99, tol=0.0, to_model=to_model)[1] == "callback"
+    assert descend(bowl, start, record, max_iter=99, tol=0.0, to_model=to_model) == "callback"
     assert len(record.objectives) == 3
     record = run()
-    model, reason = descend(bowl, CENTRE, record, max_iter=99, tol=1e-6, to_model=to_model, report=np.log)
+    reason = descend(bowl, CENTRE, record, max_iter=99, tol=1e-6, to_model=to_model, report=np.log)
     assert (reason, record.objectives) == ("converged", [0.0])
-    np.testing.assert_array_equal(model["L"], CENTRE)
+    np.testing.assert_array_equal(record.model["L"], CENTRE)

@@ -12,7 +12,7 @@ def test_records_and_shows_every_iteration():
     seen, shown = [], []
     run = Run(lambda iteration: seen.append(iteration) or iteration.number == 2, lambda *args: shown.append(args))
     first, second = {"w": np.array([1.0, 4.0])}, {"M": np.eye(2)}
-    assert run.model is None
+    assert run.model == {}
     assert not run.step(3.0, first)
     assert run.step(2.0, second)
     assert run.objectives == [3.0, 2.0]
@@ -23,7 +23,7 @@ def test_records_and_shows_every_iteration():
     run.back_to(1, first)
     assert (run.objectives, run.model) == ([3.0], first)
     run.back_to(0, first)
-    assert (run.objectives, run.model) == ([], None)
+    assert (run.objectives, run.model) == ([], {})
 
 
 def test_without_a_callback_nothing_stops():

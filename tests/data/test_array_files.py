@@ -91,6 +91,51 @@ def test_sparse_npz(tmp_path):
         read_table(path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"indices": [0, 10**9]},
+        {"indices": [0, -1]},
+        {"indices": np.array([0, 2**63], dtype=np.uint64)},
+        {"indptr": [0, 10**9, -1]},
+        {"indptr": [0, 10**9, 2]},
+        {"indptr": [0, 2]},
+        {"indptr": [1, 1, 2]},
+        {"indptr": []},
+        {"indptr": 2},
+        {"data": [], "indices": [], "indptr": [0, 10**9, 0]},
+        {"shape": [2, 1]},
+        {"shape": 2},
+    ],
+)
+@pytest.mark.parametrize("layout", [{}, {"format": b"csr"}, {"format": b"csc"}, {"format": b"bsr"}])
+def test_sparse_arrays_that_do_not_fit_together_are_refused(tmp_path, layout, change):
+    parts = {"data": [1.0, 1.0], "indices": [0, 1], "indptr": [0, 1, 2], "shape": [2, 2]} | change
+    if layout == {"format": b"bsr"}:
+        parts["data"] = np.reshape(parts["data"], (-1, 1, 1))
+    if layout == {"format": b"csc"} and parts["shape"] == [2, 1]:
+        parts["shape"] = [1, 2]
+    np.savez(tmp_path / "t.npz", **parts, **layout)
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_table(tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize(
+    "arrays", [{"format": b"lil", "data": [1.0]}, {"format": 3, "data": [1.0]}, {"format": b"csr", "a": 1}]
+)
+def test_sparse_files_of_other_formats_are_refused(tmp_path, arrays):
+    np.savez(tmp_path / "t.npz", **arrays)
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_table(tmp_path / "t.npz")
+
+
+def test_untidy_sparse_npz(tmp_path):
+    parts = {"data": [1.0, 2.0, 3.0], "indices": [1, 0, 1], "indptr": [0, 3], "shape": [1, 2]}
+    for layout in ({}, {"format": b"csr"}):
+        np.savez(tmp_path / "t.npz", **parts, **layout)
+        np.testing.assert_array_equal(read_table(tmp_path / "t.npz").X.toarray(), [[2.0, 4.0]])
+
+
 @pytest.mark.parametrize("name", ["t.svm", "t.svmlight", "t.libsvm.gz"])
 @pytest.mark.parametrize("zero_based", [True, False])
 def test_svmlight(tmp_path, name, zero_based):

@@ -498,6 +498,8 @@ def test_damaged_parts_are_refused(header_change, array_change, match, form):
         ("kernel_anchors_indices", np.array([0, 1, 2, -1])),
         ("kernel_anchors_indptr", np.array([0, 1, 2, 3, 99])),
         ("kernel_anchors_indptr", np.array([0, 3, 2, 3, 4])),
+        ("kernel_anchors_indptr", np.array([0, 10**9, 2, 3, -1])),
+        ("kernel_anchors_indptr", np.array([0, 1, 2, 3, 3])),
         ("kernel_anchors_data", np.array([1.0, np.inf, 1.0, 1.0])),
     ],
 )
@@ -505,6 +507,14 @@ def test_damaged_sparse_landmarks_are_refused(name, value):
     header, arrays = grown("linear", None, sp.csr_matrix(np.eye(4))).to_arrays()
     with pytest.raises(ModelFileError, match="landmarks are damaged"):
         KernelMap.from_arrays(header, arrays | {name: value})
+
+
+@pytest.mark.parametrize("indices", [[1, 0, 2, 3], [1, 1, 2, 3]])
+def test_untidy_sparse_landmarks_are_refused(indices):
+    header, arrays = grown("linear", None, sp.csr_matrix(np.eye(4))).to_arrays()
+    untidy = {"kernel_anchors_indices": np.array(indices), "kernel_anchors_indptr": np.array([0, 2, 2, 3, 4])}
+    with pytest.raises(ModelFileError, match="landmarks are damaged: indices should be sorted"):
+        KernelMap.from_arrays(header, arrays | untidy)
 
 
 def test_damaged_column_numbers_are_refused():

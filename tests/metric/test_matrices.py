@@ -234,9 +234,10 @@ def test_what_a_matrix_says_of_itself_is_not_believed():
     matrix.indptr = np.array([0, 9, 4], dtype=np.int32)
     with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
         BilinearMetric(matrix)
-    matrix.indptr = np.array([0, 2, 9], dtype=np.int32)
-    with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
-        BilinearMetric(matrix)
+    for indptr in ([0, 2, 9], [0, 10**9, -1], [0, 10**9, 0]):
+        matrix.indptr = np.array(indptr, dtype=np.int32)
+        with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
+            BilinearMetric(matrix)
 
 
 def test_what_needs_a_dense_matrix_says_how_to_get_one():
@@ -316,6 +317,8 @@ INDICES, INDPTR = np.array([1, 2, 0, 2]), np.array([0, 2, 2, 4])
         ({}, {"matrix.indptr": np.array([0, 3, 2, 4])}, "sparse matrix is damaged"),
         ({}, {"matrix.indptr": np.array([0, -2, 2, 4])}, "sparse matrix is damaged"),
         ({}, {"matrix.indptr": np.array([1, 2, 2, 4])}, "sparse matrix is damaged"),
+        ({}, {"matrix.indptr": np.array([0, 10**9, 2, -1])}, "sparse matrix is damaged"),
+        ({}, {"matrix.indptr": np.array([0, 2**62, -(2**62), 4])}, "sparse matrix is damaged"),
         ({}, {"matrix.indptr": np.array([0, 2, 2, 3])}, "should end with the 4 entries, found 3"),
         ({}, {"matrix.indptr": np.array([0, 2, 2, 2**40])}, "should end with the 4 entries"),
         ({}, {"matrix.indptr": np.array([0, 2, 4])}, "'matrix.indptr' should be int64 of shape 4"),

@@ -69,3 +69,11 @@ def test_published_sors2015():
     assert found.published["gisette_like"]["SORS-I"] == (88.89, 2.49)
     assert zeros.published["bbc"]["AdaSORS-II"] == (81.24, 2.35)
     assert seconds.published["news20_counts"]["SORS-II"] == (381573.25, 10874.97)
+
+
+def test_every_method_takes_its_parameters():
+    for dataset, families in sors2015.PARAMETERS.items():
+        for family, parameters in families.items():
+            assert set(parameters) == set(sors2015.GRIDS[family])
+            learner = sors2015._learner(dataset, family, 10, parameters, 0)
+            assert {name: getattr(learner, name) for name in parameters} == parameters

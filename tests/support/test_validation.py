@@ -118,3 +118,24 @@ def test_labels_and_counts():
     assert check_indices([], 0, "left").dtype == np.intp
     assert check_counts(range(1, 26), range(1, 26), 3, "k", "the rows").tolist() == [1, 2, 3]
     assert check_counts([5, 2, 5], range(1, 26), 9, "k", "the rows").tolist() == [2, 5]
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("indices", [0, 10**9]),
+        ("indices", [-1, 1]),
+        ("indices", [0]),
+        ("indptr", [0, 10**9, -1]),
+        ("indptr", [0, 10**9, 0]),
+        ("indptr", [0, 2, 1]),
+        ("indptr", [0, 1]),
+        ("data", [1.0]),
+    ],
+)
+def test_sparse_rows_whose_arrays_do_not_fit_together_are_refused(form, name, values):
+    X = form(np.eye(2))
+    setattr(X, name, np.array(values, dtype=getattr(X, name).dtype))
+    with pytest.raises(ValueError, match="rows must be a valid sparse matrix: ind"):
+        check_rows(X, "rows")

@@ -50,10 +50,10 @@ class BatchLearner(Learner):
     stop_reason_: str
 
     @abstractmethod
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
-        """Return the model and the stop reason: "converged", "max_iter", "callback" or another one.
+    def _learn(self, data: TrainingData, run: Run) -> str:
+        """Return the stop reason: "converged", "max_iter", "callback" or another one.
 
-        Every iteration is recorded by `run.step`, and the last one recorded has the model that is returned.
+        Every iteration, of which there is at least one, is recorded by `run.step`; the last model is what is learned.
         """
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -66,12 +66,12 @@ class BatchLearner(Learner):
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
                 run = Run(self.callback, show)
                 try:
-                    model, reason = self._learn(data, run)
+                    reason = self._learn(data, run)
                 except KeyboardInterrupt as error:
-                    if run.model is None:
+                    if not run.model:
                         raise
-                    model, reason, interrupt = run.model, "interrupted", error
-            self._set_model(model)
+                    reason, interrupt = "interrupted", error
+            self._set_model(run.model)
             self.objectives_ = np.array(run.objectives)
             self.objective_ = run.objectives[-1]
             self.n_iter_ = len(run.objectives)

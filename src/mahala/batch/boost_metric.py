@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.label_neighbors import label_triplets
@@ -103,7 +102,7 @@ class BoostMetric(IterationParams, BatchLearner):
     tol: NonNegative = 1e-7
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         if isinstance(data, LabelledRows):
             data = label_triplets(data.X, data.codes, self.n_neighbors)
         assert isinstance(data, Triplets)
@@ -165,10 +164,11 @@ class BoostMetric(IterationParams, BatchLearner):
             if before - objective <= self.tol * max(1.0, abs(objective)):
                 reason = "converged"
                 break
-        if run.model is None:  # nothing can be added to the start
+        if not run.model:  # nothing can be added to the start
             run.step(objective, model())
         L = L.copy()
-        return model(), reason
+        run.model = model()
+        return reason
 
     def _held_out_last(self, triplets: Triplets) -> tuple[Triplets, int]:
         """Return the triplets, with those held out at the end, and the number of the others."""
@@ -195,7 +195,7 @@ class BoostMetric(IterationParams, BatchLearner):
     @property
     def validation_errors_(self) -> FloatArray:
         """Share of the held-out triplets in the wrong order after each iteration."""
-        check_is_fitted(self, "_model")
+        self._check_fitted()
         if "validation_errors" not in self._model:
             raise AttributeError("validation_errors_ needs a fit with validation_fraction")
         return self._model["validation_errors"]

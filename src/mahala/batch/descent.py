@@ -22,8 +22,8 @@ def descend(
     tol: float,
     to_model: Callable[[RealArray], Model],
     report: Callable[[float], float] = float,
-) -> tuple[Model, str]:
-    """Return the model with the lowest objective found, and the stop reason.
+) -> str:
+    """Lower the objective until it has converged; return the stop reason.
 
     The reason is "converged" if an iteration gains less than `tol` relative to the objective, and "precision" if
     rounding keeps any step from lowering it. `report` converts the objective to the one that is recorded. The objective
@@ -53,8 +53,6 @@ def descend(
         callback=after_iteration,
         options={"maxiter": max_iter, "maxfun": 10 * max_iter + 20, "ftol": tol, "gtol": 0.0},
     )
-    if run.model is None:  # no step lowers the objective
+    if not run.model:  # no step lowers the objective
         run.step(report(unit * result.fun), to_model(result.x.reshape(start.shape).astype(start.dtype)))
-    assert run.model is not None, "a step has been recorded"
-    reason = "callback" if stopped else {0: "converged", 1: "max_iter"}.get(int(result.status), "precision")
-    return run.model, reason
+    return "callback" if stopped else {0: "converged", 1: "max_iter"}.get(int(result.status), "precision")

@@ -10,7 +10,7 @@ import numpy as np
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.descent import Objective, descend
 from mahala.batch.pair_costs import drawn, pair_costs
-from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.run import IterationParams, Run
 from mahala.batch.starts import Init, first_variables
 from mahala.batch.whitening import Coordinates, pair_coordinates, standardised
 from mahala.comparisons import Pairs
@@ -90,7 +90,7 @@ class GML(IterationParams, BatchLearner):
         if self.diagonal and self.n_components is not None:
             raise ValueError(f"n_components must be None if diagonal=True, got {self.n_components!r}")
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         data = drawn(data, self.n_pairs, self._rng)
         costs = pair_costs(data)
         rows, factors = standardised(data.X)
@@ -118,8 +118,8 @@ class GML(IterationParams, BatchLearner):
 
     def _vsgd(
         self, objective: Objective, start: RealArray, coordinates: Coordinates, data: LabelledRows | Pairs, run: Run
-    ) -> tuple[Model, str]:
-        """Return the model with the lowest objective of those evaluated, and the stop reason."""
+    ) -> str:
+        """Record the model with the lowest objective of those evaluated, and return the stop reason."""
         variables = np.array(np.atleast_2d(start), dtype=np.float64)
         memory = np.zeros((N_MEANS, *variables.shape))
         (lowest, _), best, idle = objective(start), variables.copy(), 0
@@ -130,12 +130,11 @@ class GML(IterationParams, BatchLearner):
             idle = 0 if value < lowest * (1.0 - self.tol) else idle + 1
             if value < lowest:
                 lowest, best = value, variables.copy()
-            model = coordinates.to_model(best.reshape(start.shape).astype(start.dtype))
-            if run.step(lowest, model):
-                return model, "callback"
+            if run.step(lowest, coordinates.to_model(best.reshape(start.shape).astype(start.dtype))):
+                return "callback"
             if idle >= PATIENCE:
-                return model, "converged"
-        return model, "max_iter"
+                return "converged"
+        return "max_iter"
 
 
 def _random_pairs(

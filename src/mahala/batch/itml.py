@@ -123,7 +123,7 @@ class ITML(IterationParams, BatchLearner):
         """Lower bound of the squared distances of dissimilar pairs."""
         return float(self._learned("targets")[1])
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         if not isinstance(data, Pairs):
             # Always the same seed, so that a warm start draws the pairs to which its duals belong.
             rng = np.random.default_rng(self._seed)
@@ -145,7 +145,7 @@ class ITML(IterationParams, BatchLearner):
         X, prior = pairs.X, self.prior
         if isinstance(prior, MahalanobisMetric):
             d = X.shape[1]
-            if not isinstance(prior, MahalanobisMetric) or prior.kernel_map is not None or prior.matrix.shape != (d, d):
+            if prior.kernel_map is not None or prior.matrix.shape != (d, d):
                 raise ValueError(f"prior must be a Mahalanobis metric of {d} features without a kernel, got {prior!r}")
             if prior.n_components == 0 or not prior.is_psd:
                 raise ValueError("prior must be a metric with positive eigenvalues and no negative ones")
@@ -155,19 +155,18 @@ class ITML(IterationParams, BatchLearner):
         scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
         return scatter.in_features(whiten_within(scatter.total, scatter.total, FLOOR)[0])
 
-    def _sweeps(self, state: _State, run: Run) -> tuple[Model, str]:
+    def _sweeps(self, state: _State, run: Run) -> str:
         for _ in range(int(self.max_iter)):
             before = state.duals.copy()
             held_back = state.sweep()
-            model = state.to_model()
-            stop = run.step(state.objective(), model)
+            stop = run.step(state.objective(), state.to_model())
             change = float(np.abs(state.duals - before).sum())
             size = float(np.linalg.norm(state.duals) + np.linalg.norm(before))
             if stop:
-                return model, "callback"
+                return "callback"
             if change <= self.tol * size:
-                return model, "precision" if held_back else "converged"
-        return model, "max_iter"
+                return "precision" if held_back else "converged"
+        return "max_iter"
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         super()._set_state(header, arrays)
@@ -191,22 +190,19 @@ class _State:
         self.targets = targets_for(distances, *targets)
         exponent = math.frexp(math.sqrt(float(distances.max()) or self.targets[1]))[1]
         self.scale = math.ldexp(1.0, -exponent)  # a power of two, which does not round
-        self.precisions = self._precisions()
-        assert pairs.similar is not None, "fit requires labels"
-        self.signs = np.where(pairs.similar, 1.0, -1.0)
-        self.initial = np.where(pairs.similar, *self.precisions)  # 1/ξ₀
-        self.slack = self.initial.copy()  # 1/ξ
-        self.duals = np.zeros(len(pairs))
-        self._set(np.eye(pairs.n_features))
-
-    def _precisions(self) -> tuple[float, float]:
         low, high = (value * self.scale * self.scale for value in self.targets)
         if not 1.0 / FURTHEST < low < high < FURTHEST:
             raise ValueError(
                 f"similar_target and dissimilar_target must be within a factor of {FURTHEST:g} of the pairs' squared "
                 f"distances, which are up to {self.scale**-2:.3g}, got {self.targets[0]:g} and {self.targets[1]:g}"
             )
-        return 1.0 / low, 1.0 / high
+        self.precisions = 1.0 / low, 1.0 / high
+        assert pairs.similar is not None, "fit requires labels"
+        self.signs = np.where(pairs.similar, 1.0, -1.0)
+        self.initial = np.where(pairs.similar, *self.precisions)  # 1/ξ₀
+        self.slack = self.initial.copy()  # 1/ξ
+        self.duals = np.zeros(len(pairs))
+        self._set(np.eye(pairs.n_features))
 
     def _set(self, M: FloatArray) -> None:
         """Set M, and log |M| and tr M⁻¹ from its Cholesky factor."""

@@ -10,7 +10,7 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.covariance import covariances, deviations_within
-from mahala.batch.run import Model, Run
+from mahala.batch.run import Run
 from mahala.batch.whitening import whiten_varying
 from mahala.learner import LabelledRows
 from mahala.support.validation import Count, Share
@@ -60,7 +60,7 @@ class LDA(BatchLearner):
     _: KW_ONLY
     shrinkage: Literal["auto"] | Share | None = None
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
         X, codes = data
         most = min(int(codes.max()), X.shape[1])
@@ -91,6 +91,6 @@ class LDA(BatchLearner):
         rank = int((between > np.sqrt(RANK_TOLERANCE) * between[0]).sum())
         m = min(most if self.n_components is None else int(self.n_components), rank)
         L = scatter.in_features(directions[:m] @ white)
-        model = {"L": L.astype(X.dtype) if np.abs(L).max() < 1e18 else L}
-        run.step(float(np.square(between[:m]).sum()) / len(X), model)
-        return model, "converged"
+        L = L.astype(X.dtype) if np.abs(L).max() < 1e18 else L
+        run.step(float(np.square(between[:m]).sum()) / len(X), {"L": L})
+        return "converged"

@@ -83,7 +83,7 @@ class LMNN(IterationParams, BatchLearner):
     tol: NonNegative = 1e-6
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         loss: RowsLoss | TripletsLoss
         if isinstance(data, LabelledRows):
             codes = data.codes
@@ -121,10 +121,10 @@ class LMNN(IterationParams, BatchLearner):
             # The descent minimises smoothed hinges, but the run records the objective with plain ones.
             watched = Run(lambda iteration: run.step(hinge, iteration.model), lambda done, objective: None)
             left = self.max_iter - len(run.objectives)
-            model, reason = descend(objective, start, watched, max_iter=left, tol=self.tol, to_model=to_model)
+            reason = descend(objective, start, watched, max_iter=left, tol=self.tol, to_model=to_model)
             if reason in ("callback", "max_iter") or len(run.objectives) >= self.max_iter:
                 break
-        return model, reason
+        return reason
 
 
 def _reduced(A: FloatArray, n_components: int | None, rng: np.random.Generator) -> FloatArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +36,8 @@ class RowsLoss:
         weights = np.full(len(anchors), 1.0 - self._mu)
         out = np.zeros_like(Z)
         smooth = plain = 0.0
-        for near in _near_pairs(Z, self._radius(squared, smoothing), self._codes):
-            sums = hinges_of_rows(
-                Z, near.first, self._ends, squared, near.ends, near.rows, self._mu, smoothing, weights, out
-            )
+        for first, ends, rows in _near_pairs(Z, self._radius(squared, smoothing), self._codes):
+            sums = hinges_of_rows(Z, first, self._ends, squared, ends, rows, self._mu, smoothing, weights, out)
             smooth, plain = smooth + sums[0], plain + sums[1]
         add_laplacian(Z, anchors, targets, weights, out)
         pull = (1.0 - self._mu) * float(squared.sum())
@@ -66,16 +63,13 @@ class RowsLoss:
         return _best_scale(float(near.sum()), gaps, self._mu)
 
 
-class Near(NamedTuple):
-    """Pairs of rows: row first + a with each of rows[ends[a]:ends[a + 1]]."""
+def _near_pairs(
+    Z: RealArray, radius: FloatArray, codes: IndexArray
+) -> Iterator[tuple[int, IndexArray, NDArray[np.int32]]]:
+    """Yield every pair of rows of different classes of which one is within the radius of the other, and some more.
 
-    first: int
-    ends: IndexArray
-    rows: NDArray[np.int32]
-
-
-def _near_pairs(Z: RealArray, radius: FloatArray, codes: IndexArray) -> Iterator[Near]:
-    """Yield every pair of rows of different classes of which one is within the radius of the other, and some more."""
+    The pairs of (first, ends, rows) are row first + a with each of rows[ends[a] : ends[a + 1]].
+    """
     n, m = Z.shape
     heads = _heads(Z)
     # The reduction of the norms is more than the rounding error of squared distances between heads.
@@ -89,7 +83,7 @@ def _near_pairs(Z: RealArray, radius: FloatArray, codes: IndexArray) -> Iterator
         products = np.matmul(rows, others.T, out=space[: len(rows) * len(others)].reshape(len(rows), len(others)))
         ends = np.zeros(len(rows) + 1, dtype=np.intp)
         count = find_near(products, first, norms, radius, codes, ends, found)
-        yield Near(first, ends, found[:count])
+        yield first, ends, found[:count]
 
 
 def _heads(Z: RealArray) -> RealArray:

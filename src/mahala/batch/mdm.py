@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.weighting import extreme_pairs, rows_with_company, to_unit_range
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
@@ -87,7 +87,7 @@ class MDM(IterationParams, BatchLearner):
         """Number of dissimilar pairs that are too close together to be separated."""
         return int(self._learned("n_dropped")[0])
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         assert not isinstance(data, Triplets)
         source = _GivenPairs(data) if isinstance(data, Pairs) else _AllPairs(data.X, data.codes)
         program = _Program(source.features)
@@ -110,15 +110,15 @@ class MDM(IterationParams, BatchLearner):
                 lowest, weights = similar[2][0] / dissimilar[2][0], u / dissimilar[2][0]
             model = {"w": weights / source.extent**2, "n_dropped": np.array([float(source.n_dropped)])}
             if run.step(lowest, model):
-                return model, "callback"
+                return "callback"
             if lowest <= most + self.tol * max(1.0, most):
-                return model, "converged"
+                return "converged"
             solution = program.solve(lowest) if program.add(similar, dissimilar, most, least) else None
             if solution is None:
-                return model, "precision"
+                return "precision"
             (u, most), least = solution, 1.0
             similar, dissimilar = source.extremes(u)
-        return model, "max_iter"
+        return "max_iter"
 
 
 class _AllPairs:

@@ -71,7 +71,7 @@ class MMC(IterationParams, BatchLearner):
     tol: NonNegative = 1e-7
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         data = drawn(data, self.n_pairs, self._rng)
         scaled, factors = standardised(data.X)
         costs = pair_costs(data)

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.descent import descend
-from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.run import IterationParams, Run
 from mahala.batch.starts import Init, first_components
 from mahala.compiled.softmax_sums import sum_softmax
 from mahala.learner import LabelledRows
@@ -77,7 +77,7 @@ class NCA(IterationParams, BatchLearner):
     tol: NonNegative = 1e-5
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
         X = data.X - data.X.mean(axis=0)
 

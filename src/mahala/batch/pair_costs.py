@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -17,36 +17,26 @@ from mahala.support.rows import row_blocks
 Cost = tuple[float, RealArray]  # a sum, and half of its gradient with respect to the rows
 
 
-class PairCosts(Protocol):
-    """Sums over similar and over dissimilar pairs of rows z."""
-
-    def similar(self, Z: RealArray) -> Cost:
-        """Σ ‖z_i - z_j‖² over the similar pairs."""
-
-    def dissimilar(self, Z: RealArray, coefficients: tuple[float, float, float], cutoff: float) -> Cost:
-        """Σ a + b d_ij + c d_ij² over the dissimilar pairs with a distance d_ij below the cutoff."""
-
-    def scatters(self, X: RealArray) -> tuple[FloatArray, float, int]:
-        """Σ v vᵀ over the similar pairs, Σ ‖v‖² over the dissimilar ones, and the number of dissimilar pairs."""
-
-
 class AllPairs:
-    """All pairs of labelled rows; pairs of one class are similar."""
+    """Sums over all pairs of labelled rows z; pairs of one class are similar."""
 
     def __init__(self, codes: IndexArray) -> None:
         self._codes = codes
         self._sizes = np.bincount(codes)
 
     def similar(self, Z: RealArray) -> Cost:
+        """Σ ‖z_i - z_j‖² over the similar pairs."""
         # The squared distances of all pairs of n points with mean μ sum to n Σ ‖z - μ‖².
         residuals = self._residuals(Z)
         pull = residuals * self._sizes[self._codes].astype(Z.dtype)[:, None]
         return float(np.einsum("ij,ij->", pull, residuals, dtype=np.float64)), pull
 
     def dissimilar(self, Z: RealArray, coefficients: tuple[float, float, float], cutoff: float) -> Cost:
+        """Σ a + b d_ij + c d_ij² over the dissimilar pairs with a distance d_ij below the cutoff."""
         return sum_between(Z, self._codes, coefficients, cutoff)
 
     def scatters(self, X: RealArray) -> tuple[FloatArray, float, int]:
+        """Σ v vᵀ over the similar pairs, Σ ‖v‖² over the dissimilar ones, and the number of dissimilar pairs."""
         residuals = self._residuals(X)
         sizes = self._sizes[self._codes].astype(X.dtype)[:, None]
         within = ((residuals * sizes).T @ residuals).astype(np.float64)
@@ -62,7 +52,7 @@ class AllPairs:
 
 
 class GivenPairs:
-    """The given pairs."""
+    """The sums of `AllPairs`, over given pairs."""
 
     def __init__(self, pairs: Pairs) -> None:
         similar = pairs.similar
@@ -94,6 +84,6 @@ def drawn(data: TrainingData, n_pairs: Literal["auto"] | int, rng: np.random.Gen
     return Pairs._build(data.X, *draw_pairs(data.codes, n_pairs, None, rng, name="n_pairs", at_most=True))
 
 
-def pair_costs(data: LabelledRows | Pairs) -> PairCosts:
+def pair_costs(data: LabelledRows | Pairs) -> AllPairs | GivenPairs:
     """Return the sums over the given pairs, or over all pairs of labelled rows."""
     return GivenPairs(data) if isinstance(data, Pairs) else AllPairs(data.codes)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.decomposition import PCA as Decomposition
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.run import Model, Run
+from mahala.batch.run import Run
 from mahala.batch.whitening import divided_by_largest
 from mahala.learner import LabelledRows
 from mahala.support.validation import Count, Fraction, Seed, is_count
@@ -55,7 +55,7 @@ class PCA(BatchLearner):
     whiten: bool = False
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
         X, m = data.X, self.n_components
         if is_count(m) and m is not None and m > min(X.shape):
@@ -72,6 +72,5 @@ class PCA(BatchLearner):
             variances = variances[kept]
             L = L[kept] / np.sqrt(variances)[:, None].astype(np.float64) / largest
             L = L.astype(X.dtype) if np.abs(L).max() < 1e18 else L
-        model = {"L": L}
-        run.step(float(variances.sum(dtype=np.float64)) * largest**2, model)
-        return model, "converged"
+        run.step(float(variances.sum(dtype=np.float64)) * largest**2, {"L": L})
+        return "converged"

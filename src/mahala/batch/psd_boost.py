@@ -85,7 +85,7 @@ class PSDBoost(IterationParams, BatchLearner):
     max_iter: Count = 100
     tol: NonNegative = 1e-3
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         if isinstance(data, LabelledRows):
             data = label_triplets(data.X, data.codes, self.n_neighbors)
         assert isinstance(data, Triplets)
@@ -135,9 +135,10 @@ class PSDBoost(IterationParams, BatchLearner):
             if run.step(-margin * edges.scale, model()):
                 reason = "callback"
                 break
-        if run.model is None:  # no direction improves the start
+        if not run.model:  # no direction improves the start
             run.step(-margin * edges.scale, model())
-        return model(), reason
+        run.model = model()  # with the last bound
+        return reason
 
     @property
     def gap_(self) -> float:

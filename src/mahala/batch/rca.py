@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.covariance import covariances
-from mahala.batch.run import Model, Run
+from mahala.batch.run import Run
 from mahala.batch.whitening import whiten_within
 from mahala.comparisons import Pairs, Triplets
 from mahala.support.arrays import IndexArray
@@ -71,7 +71,7 @@ class RCA(BatchLearner):
     _: KW_ONLY
     regularization: Share = 1e-6
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         d = data.X.shape[1]
         if self.n_components is not None and self.n_components > d:
             raise ValueError(f"n_components must be at most {d}, the number of features, got {self.n_components}")
@@ -85,9 +85,8 @@ class RCA(BatchLearner):
         scatter = covariances(data.X, chunklets)
         L, variances = whiten_within(scatter.within, scatter.total, float(self.regularization))
         m = len(L) if self.n_components is None else min(int(self.n_components), len(L))
-        model = {"L": scatter.in_features(L[:m])}
-        run.step(m - float(np.log(variances[:m]).sum()), model)
-        return model, "converged"
+        run.step(m - float(np.log(variances[:m]).sum()), {"L": scatter.in_features(L[:m])})
+        return "converged"
 
 
 def _connected(pairs: Pairs) -> IndexArray:

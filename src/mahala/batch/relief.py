@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.run import Model, Run
+from mahala.batch.run import Run
 from mahala.compiled.weighting import hits_and_misses, rows_with_company, to_unit_range
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
@@ -63,7 +63,7 @@ class Relief(BatchLearner):
         """The paper's weight of each feature: negative if rows differ more from their hits than from their misses."""
         return self._learned("relevance")
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
         X, codes = data
         rows = rows_with_company(codes)
@@ -78,6 +78,5 @@ class Relief(BatchLearner):
             relevance -= np.square(x - scaled[hits[block]]).sum(axis=0)
         relevance /= len(rows)
         positive = np.maximum(relevance, 0.0)
-        model = {"w": positive / extent**2, "relevance": relevance}
-        run.step(float(positive @ relevance), model)
-        return model, "converged"
+        run.step(float(positive @ relevance), {"w": positive / extent**2, "relevance": relevance})
+        return "converged"

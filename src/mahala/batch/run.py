@@ -61,7 +61,7 @@ class Run:
         self._callback = callback
         self._show = show
         self.objectives: list[float] = []
-        self.model: Model | None = None
+        self.model: Model = {}
 
     def step(self, objective: float, model: Model) -> bool:
         """Record an iteration and return whether the callback asks to stop; the model must not be modified later."""
@@ -74,7 +74,7 @@ class Run:
     def back_to(self, n: int, model: Model) -> None:
         """Forget all but the first n iterations, after which the model was `model`."""
         del self.objectives[n:]
-        self.model = model if n else None
+        self.model = model if n else {}
 
 
 def matrix_of(model: Model) -> FloatArray:

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.run import IterationParams, Run
 from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.weighting import hits_and_misses, rows_with_company, simba_pass
 from mahala.learner import LabelledRows
@@ -76,7 +76,7 @@ class Simba(IterationParams, BatchLearner):
     tol: NonNegative = 1e-3
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> tuple[Model, str]:
+    def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
         codes = data.codes
         rows = rows_with_company(codes)
@@ -99,12 +99,11 @@ class Simba(IterationParams, BatchLearner):
                 margin = _margin(X, codes, rows, normal)
                 if margin > best:
                     best, weights = margin, normal
-            model = {"w": weights, "starts": starts.copy()}
-            if run.step(best * unit, model):
-                return model, "callback"
+            if run.step(best * unit, {"w": weights, "starts": starts.copy()}):
+                return "callback"
             if np.isfinite(last) and best - last <= self.tol * abs(last):
-                return model, "converged"
-        return model, "max_iter"
+                return "converged"
+        return "max_iter"
 
 
 def _scaled(X: RealArray) -> tuple[RealArray, float]:

@@ -51,7 +51,7 @@ def learner_named(
     kind: Any = getattr(mahala, exact, None)
     if not _is_learner(kind, base):
         names = [known for known in mahala.__all__ if _is_learner(getattr(mahala, known), base)]
-        raise ValueError(f"{option} is {name!r}, not a learner{_nearest(name, names)}; choose from {_list(names)}")
+        raise ValueError(f"{option} is {name!r}, not a learner{_nearest(name, names)}; choose from {', '.join(names)}")
     learner: Learner = kind()
     known = learner.get_params(deep=False)
     given = {}
@@ -60,7 +60,7 @@ def learner_named(
         if not equals:
             raise ValueError(f"--set takes NAME=VALUE, such as --set C=0.1, got {setting!r}")
         if key not in known:
-            raise ValueError(f"{exact} has no parameter {key!r}{_nearest(key, known)}; it has {_list(known)}")
+            raise ValueError(f"{exact} has no parameter {key!r}{_nearest(key, known)}; it has {', '.join(known)}")
         given[key] = _value(text)
     if seed is not None and "random_state" in known:
         given.setdefault("random_state", seed)
@@ -143,7 +143,7 @@ def check_labels(table: Table, data: Path | str, purpose: str) -> Any:
 def check_output(path: Path, *suffixes: str) -> Path:
     """Return a path that can be written to and has one of the suffixes, if any; checked before a long computation."""
     if suffixes and path.suffix.lower() not in suffixes:
-        raise ValueError(f"--output must end in {_list(suffixes)}, got {path}")
+        raise ValueError(f"--output must end in {', '.join(suffixes)}, got {path}")
     if path.is_dir():
         raise ValueError(f"--output must name a file, but {path} is a folder")
     if not path.parent.is_dir():
@@ -177,7 +177,3 @@ def _nearest(name: str, known: Any) -> str:
     lower = {other.lower(): other for other in known}
     near = [lower[match] for match in get_close_matches(name.lower(), lower, n=2)]
     return f" (did you mean {' or '.join(near)}?)" if near else ""
-
-
-def _list(names: Any) -> str:
-    return ", ".join(names)

@@ -107,7 +107,7 @@ def stream(
                 if own.due:
                     _checkpoint(own)
         except _Stopped as stopped:
-            code = 128 + stopped.number
+            code = 128 + stopped.args[0]
         # After an error, also of printing, the last checkpoint stays, so that unprinted lines are processed again.
         _checkpoint(own)
     _tell_end(own, learned, malformed, mistakes, time.monotonic() - started, as_json)
@@ -127,11 +127,7 @@ def _checkpoint(own: Stream) -> None:
 
 
 class _Stopped(Exception):
-    """Ctrl-C or SIGTERM, between two lines."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    """Ctrl-C or SIGTERM, between two lines; its argument is the number of the signal."""
 
 
 class _Signals:
@@ -208,16 +204,14 @@ def _beginner(name: str, settings: list[str], seed: int) -> Learner:
 
 @contextmanager
 def _open_input(path: Path | None) -> Iterator[Any]:
+    import gzip
+
     if path is None:
         yield sys.stdin.buffer
-    elif path.suffix == ".gz":
-        import gzip
-
-        with gzip.open(path, "rb") as file:
-            yield file
-    else:
-        with open(path, "rb") as file:
-            yield file
+        return
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rb") as file:
+        yield file
 
 
 def _read_items(path: Path) -> Any:

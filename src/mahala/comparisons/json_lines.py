@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.impressions import Impression, check_reactions
 from mahala.support.arrays import FloatArray, IntArray
-from mahala.support.validation import LARGEST_VALUE, is_sparse
+from mahala.support.validation import LARGEST_VALUE, check_sparse, is_sparse
 
 PAIR = ("x", "x2", "similar")
 TRIPLET = ("query", "positive", "negative")
@@ -251,6 +251,7 @@ def _check_items(items: Any) -> Any:
         raise ValueError(f"items must be rows of numbers, got {items.dtype} of shape {items.shape}")
     if not is_sparse(items):
         return items
+    check_sparse(items)
     items = sp.csr_matrix(items)
     items.sum_duplicates()
     return items

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from mahala.support.arrays import BoolArray, IndexArray
-from mahala.support.validation import Seed, between, is_count
+from mahala.support.validation import Seed, between, check_value, is_count
 
 
 def draw_pairs(
@@ -26,7 +26,10 @@ def draw_pairs(
     `name` is the caller's name for n; with `at_most`, n is cut down to the number of pairs available.
     """
     order, _, own_stop = _sort_by_class(codes)
-    balance = _check_balance(balance)
+    if balance is not None:
+        if not between(0.0, 1.0)(balance):
+            raise ValueError(f"balance must be None or the share of similar pairs, from 0 to 1, got {balance!r}")
+        balance = float(balance)
     # Each row is paired with rows that follow it when they are sorted by class: those of its own class first, then
     # those of later classes. So its partners of each kind are a range of positions.
     following, end = np.arange(1, len(order) + 1), np.full(len(order), len(order))
@@ -78,14 +81,6 @@ def _check_n(n: Any, right: str, name: str = "n") -> int:
     return int(n)
 
 
-def _check_balance(balance: Any) -> float | None:
-    if balance is None:
-        return None
-    if not between(0.0, 1.0)(balance):
-        raise ValueError(f"balance must be None or the share of similar pairs, from 0 to 1, got {balance!r}")
-    return float(balance)
-
-
 def _count_pairs(
     n: int | Literal["auto"], balance: float | None, n_classes: int, available: dict[str, int], name: str, at_most: bool
 ) -> dict[str, int]:
@@ -117,14 +112,10 @@ def _count_pairs(
 
 def check_seed(random_state: Seed) -> np.random.RandomState:
     """Return the generator for a seed; raise a ValueError if it is not one."""
+    check_value(random_state, "random_state", Seed)
     if isinstance(random_state, np.random.Generator):
         return np.random.RandomState(random_state.bit_generator)
-    try:
-        checked: np.random.RandomState = check_random_state(random_state)
-    except ValueError:
-        raise ValueError(
-            f"random_state must be None, a non-negative int, RandomState or Generator, got {random_state!r}"
-        ) from None
+    checked: np.random.RandomState = check_random_state(random_state)
     return checked
 
 

@@ -7,19 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mahala.compiled import rank_one
 from mahala.compiled.jit import kernel
 from mahala.compiled.pairs import dot
-from mahala.compiled.rank_one import (
-    LARGEST_CONDITION,
-    LEAST_SHARE,
-    SHRUNK,
-    add,
-    block_size,
-    current,
-    follow,
-    symmetrise,
-    trace_of,
-)
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 # Rows whose squared distance is below this count as equal; the largest squared distance is about 1.
@@ -55,9 +45,9 @@ def sweep(
     projection moves M⁻¹ by -s v vᵀ and γ/ξ by s, where s = γ/(1+γ) (1/p - 1/ξ) makes p = ξ; λ stays at least 0.
     """
     n, d = len(left), len(M)
-    limit = LARGEST_CONDITION * d
+    limit = rank_one.LARGEST_CONDITION * d
     share = gamma / (1.0 + gamma)
-    size = block_size(n, d)
+    size = rank_one.block_size(n, d)
     room, terms = np.empty((size, d)), np.empty((size, d))
     weights, column = np.empty(size), np.empty(size)
     places = np.empty(size, dtype=np.intp)
@@ -69,7 +59,7 @@ def sweep(
         _gather(X, left, right, scale, t, block)
         product = np.dot(block, M)
         gram = np.dot(product, block.T)
-        trace = trace_of(M, 0)
+        trace = rank_one.trace_of(M, 0)
         most = max(most, trace)
         n_terms = 0
         for i in range(len(block)):
@@ -81,9 +71,9 @@ def sweep(
                     step, new_dual = signs[t] * duals[t], 0.0
                     new_slack = precisions[0] if signs[t] > 0.0 else precisions[1]
                 if step != 0.0:
-                    length2 = current(i, product, gram, terms, weights, places, n_terms)
+                    length2 = rank_one.current(i, product, gram, terms, weights, places, n_terms)
                     # Limit the change of p, so that it keeps its digits; the next sweep continues.
-                    short = min(max(step * p, 1.0 - 1.0 / LEAST_SHARE), 1.0 - LEAST_SHARE)
+                    short = min(max(step * p, 1.0 - 1.0 / rank_one.LEAST_SHARE), 1.0 - rank_one.LEAST_SHARE)
                     least = -max(limit / trace - inverse_trace, 0.0) / norm2 * p
                     growth = max(limit / inverse_trace - trace, 0.0) / length2 * p
                     held = min(max(short, least), growth / (1.0 + growth))
@@ -97,15 +87,15 @@ def sweep(
                     trace += weights[n_terms] * length2
                     # The sum may cancel; by the Cauchy-Schwarz inequality it is at least d² / tr M.
                     inverse_trace = max(inverse_trace - step * norm2, d * (d / trace))
-                    follow(gram, i, weights[n_terms], column)
+                    rank_one.follow(gram, i, weights[n_terms], column)
                     n_terms += 1
             t += 1
             most = max(most, trace)
-            if trace < SHRUNK * most:
+            if trace < rank_one.SHRUNK * most:
                 break
         if n_terms:
-            add(M, terms, weights, n_terms)
-        if t == n or trace < SHRUNK * most:
-            symmetrise(M)
+            rank_one.add(M, terms, weights, n_terms)
+        if t == n or trace < rank_one.SHRUNK * most:
+            rank_one.symmetrise(M)
             most = 0.0
     return held_back

@@ -14,7 +14,8 @@ from mahala.support.rows import BLOCK_BYTES, slices
 # Features that are summed before a distance is compared with the smallest one so far.
 CHUNK = 32
 
-Part = tuple[FloatArray, FloatArray, IndexArray, int]  # weighted features, features, class codes, first row number
+# Weighted features, their squared norms, features, class codes and the first row number.
+Part = tuple[FloatArray, FloatArray, FloatArray, IndexArray, int]
 
 # Features with a smaller range count as constant, because their weights could overflow.
 SMALLEST_RANGE = 1e-80
@@ -81,7 +82,8 @@ def extreme_pairs(
 
     def part(block: slice) -> Part:
         features = X[block] - centre
-        return features[:, used] * roots, features, codes[block], block.start
+        weighted = features[:, used] * roots
+        return weighted, np.einsum("ij,ij->i", weighted, weighted), features, codes[block], block.start
 
     for number, block in enumerate(blocks):
         rows, extremes = part(block), (far[block], far_rows[block], near[block], near_rows[block])
@@ -152,20 +154,12 @@ def _update_extremes(
     only if they may be extreme. Pairs of different classes within a squared, unweighted distance of `closest` are
     skipped; return how many were met, which includes all that are also within `closest` if weighted.
     """
-    z, z_features, z_codes, first = rows
-    r, r_features, r_codes, start = others
+    z, z_norms, z_features, z_codes, first = rows
+    r, r_norms, r_features, r_codes, start = others
     n_close = 0
-    r_norms = np.empty(len(r))
-    for j in range(len(r)):
-        r_norms[j] = 0.0
-        for c in range(r.shape[1]):
-            r_norms[j] += r[j, c] * r[j, c]
     for i in range(len(z)):
-        z_norm = 0.0
-        for c in range(z.shape[1]):
-            z_norm += z[i, c] * z[i, c]
         for j in range(max(0, first + i + 1 - start), len(r)):
-            norms = z_norm + r_norms[j]
+            norms = z_norms[i] + r_norms[j]
             same = z_codes[i] == r_codes[j]
             if same:
                 if norms * (1.0 + slack) - 2.0 * products[i, j] < far[i]:

@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from mahala.support.validation import check_sparse, csr_from_arrays
+
 
 def read_arrays(path: str, suffix: str, label: str | None, n_features: int | None) -> tuple[Any, NDArray[Any] | None]:
     """Return finite float64 or float32 rows, dense or CSR, and their labels, or None if the file has no labels."""
@@ -85,13 +87,12 @@ def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | N
             if "X" in arrays or len(arrays.files) == 1:
                 return arrays["X" if "X" in arrays else arrays.files[0]], labels
             if "format" in arrays:  # what scipy.sparse.save_npz writes
-                return sp.csr_array(sp.load_npz(path)), labels
+                X = sp.load_npz(path)
+                check_sparse(X)
+                return sp.csr_array(X), labels
             if {"data", "indices", "indptr", "shape"} <= set(arrays):
-                parts = arrays["data"], arrays["indices"], arrays["indptr"]
-                X = sp.csr_array(parts, shape=tuple(arrays["shape"]))
-                X.check_format(full_check=True)
-                return X, labels
-        except (ValueError, EOFError, TypeError, zlib.error, zipfile.BadZipFile) as error:
+                return csr_from_arrays(*(arrays[part] for part in ("data", "indices", "indptr", "shape"))), labels
+        except Exception as error:  # damaged files cause errors of many types
             hint = ": save them as text, with y.astype(str)" if "Object arrays" in str(error) else ""
             raise ValueError(f"{path} holds arrays that cannot be read ({error}){hint}") from None
         raise ValueError(f"{path} must hold X, or data, indices, indptr and shape, but holds {listed(arrays)}")

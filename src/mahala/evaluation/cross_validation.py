@@ -144,7 +144,7 @@ def compare(
         raise ValueError(f"n_neighbors must be at most {least}, the number of training rows, got {n_neighbors}")
     counts = np.arange(1, min(max(n_neighbors, DEFAULT_NEIGHBORS[-1]), least) + 1)
 
-    names = [EUCLIDEAN, EUCLIDEAN_SCALED] if _scaling_matters(X, scaling) else [EUCLIDEAN]
+    names = [EUCLIDEAN, EUCLIDEAN_SCALED] if np.ptp(feature_scales(X, scaling)) else [EUCLIDEAN]
     candidates: dict[str, Learner | None] = {**dict.fromkeys(names), **learners}
     tasks = [_Task(name, part, random_state + part) for part in range(len(parts)) for name in candidates]
     calls = (
@@ -347,11 +347,6 @@ def _sample(codes: IndexArray, folds: int, seed: int, notes: list[str]) -> Index
         f"A sample of {len(rows):,} of the {len(codes):,} rows was compared, with the same share of each class."
     )
     return rows
-
-
-def _scaling_matters(X: Any, scaling: Scaling) -> bool:
-    scales = feature_scales(X, scaling)
-    return not np.array_equal(scales, np.full_like(scales, scales[0]))
 
 
 def _check_learners(learners: Mapping[str, Learner]) -> None:

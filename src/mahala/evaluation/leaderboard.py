@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from mahala.support.arrays import FloatArray, IndexArray
@@ -160,10 +160,7 @@ class Leaderboard:
 
     def table(self) -> list[dict[str, Any]]:
         """Return one dictionary per entry, with errors as shares from 0 to 1."""
-        names = (
-            "name", "learned", "error", "low", "high", "difference", "difference_low", "difference_high", "p_value",
-            "seconds", "failure",
-        )  # fmt: skip
+        names = [field.name for field in fields(Entry) if field.name != "errors"]
         return [{name: getattr(entry, name) for name in names} for entry in self.entries]
 
 

@@ -11,15 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mahala.compiled.filtering import (
-    closest_under,
-    distances_under,
-    largest_entry,
-    nearest_margins,
-    quadratic_forms,
-    squared_norms,
-    stream_nearest,
-)
+from mahala.compiled import filtering as kernels
 from mahala.compiled.triplets import CSR
 from mahala.filtering.online_filter import OnlineFilter
 from mahala.online.pair_learner import PairLearner
@@ -105,7 +97,7 @@ class NearestFilter(OnlineFilter):
             memory, start = self._memory, self._memory.n
             memory.append(rows, relevant)
             memory.n += len(relevant)
-            stream_nearest(memory.rows, memory.norms2, memory.relevant, start, self.n_features_in_, predicted)
+            kernels.stream_nearest(memory.rows, memory.norms2, memory.relevant, start, self.n_features_in_, predicted)
             yield len(relevant)
             return
         indptr, columns, values = rows
@@ -124,7 +116,7 @@ class NearestFilter(OnlineFilter):
             if _has_begun(learner):
                 M, threshold = _state(learner)
                 arrays = memory.rows, memory.norms2, memory.forms
-                closest, distance = closest_under(*arrays, memory.n, memory.n, M, memory.largest)
+                closest, distance = kernels.closest_under(*arrays, memory.n, memory.n, M, memory.largest)
                 predicted = bool(distance < threshold)
             n_updates = getattr(learner, "n_updates_", -1)
             learner.learn_one(memory.dense(memory.n, d), memory.dense(closest, d), relevant)
@@ -141,10 +133,10 @@ class NearestFilter(OnlineFilter):
         result = np.full(len(rows[0]) - 1, -np.inf)
         memory.append(rows, np.zeros(len(result), dtype=np.bool_))
         if self.learner_ is None:
-            nearest_margins(memory.rows, memory.norms2, memory.relevant, n, self.n_features_in_, result)
+            kernels.nearest_margins(memory.rows, memory.norms2, memory.relevant, n, self.n_features_in_, result)
         elif n and _has_begun(self.learner_):
             M, threshold = _state(self.learner_)
-            distances_under(memory.rows, memory.norms2, memory.forms, n, M, memory.largest, result)
+            kernels.distances_under(memory.rows, memory.norms2, memory.forms, n, M, memory.largest, result)
             result = threshold - result
         return result
 
@@ -178,12 +170,12 @@ class Memory:
         self.rows[1][used:n_values] = rows[1]
         self.rows[2][used:n_values] = rows[2]
         self.relevant[n:stop] = relevant
-        squared_norms(self.rows, n, stop, self.norms2)
+        kernels.squared_norms(self.rows, n, stop, self.norms2)
 
     def measure(self, first: int, M: FloatArray) -> None:
         """Update the forms rᵀMr of the documents from number `first`, which is 0 if M has changed."""
         if first == 0:
-            self.largest = largest_entry(M)
+            self.largest = kernels.largest_entry(M)
         indptr, columns, values = self.rows
         own = slice(indptr[first], indptr[self.n])
         if DENSE * len(values[own]) > (self.n - first) * len(M):
@@ -191,7 +183,7 @@ class Memory:
             rows = sp.csr_array(arrays, shape=(self.n - first, len(M))).toarray()
             self.forms[first : self.n] = np.einsum("ij,ij->i", rows @ M, rows)
         else:
-            quadratic_forms(self.rows, first, self.n, M, self.forms)
+            kernels.quadratic_forms(self.rows, first, self.n, M, self.forms)
 
     def dense(self, row: int, d: int) -> FloatArray:
         """Return a document as a dense vector."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from mahala.filtering.perceptron import Perceptron, PerceptronRule
+from mahala.filtering.perceptron import Perceptron
 from mahala.support.validation import Where, is_number
 
 Finite = Annotated[float, Where(lambda value: is_number(value) and bool(np.isfinite(value)), "a finite number")]
@@ -51,5 +51,5 @@ class PAUM(Perceptron):
     tau_irrelevant: Finite = 0.1
     eta: Eta = 1.0
 
-    def _rule(self) -> PerceptronRule:
-        return PerceptronRule((float(self.tau_irrelevant), float(self.tau_relevant)), float(self.eta), by_radius=True)
+    def _rule(self) -> tuple[tuple[float, float], float, bool]:
+        return (float(self.tau_irrelevant), float(self.tau_relevant)), float(self.eta), True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,14 +12,6 @@ from mahala.compiled.triplets import CSR
 from mahala.filtering.online_filter import OnlineFilter
 from mahala.support.arrays import BoolArray, FloatArray
 from mahala.support.validation import Count
-
-
-class PerceptronRule(NamedTuple):
-    """When a perceptron is updated, and by how much."""
-
-    margins: tuple[float, float] = (0.0, 0.0)  # irrelevant, relevant
-    eta: float = 1.0
-    by_radius: bool = False
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -66,8 +57,9 @@ class Perceptron(OnlineFilter):
         """The intercept b."""
         return float(self._state[INTERCEPT])
 
-    def _rule(self) -> PerceptronRule:
-        return PerceptronRule()
+    def _rule(self) -> tuple[tuple[float, float], float, bool]:
+        """Return the margins of irrelevant and relevant documents, η, and whether b changes by R²."""
+        return (0.0, 0.0), 1.0, False
 
     def _start(self) -> None:
         self.coef_ = np.zeros(self.n_features_in_)

@@ -67,9 +67,8 @@ class Metric(ABC):
     def sparsity(self) -> float:
         """The share of the entries of M that are zero."""
         size = math.prod(self.matrix.shape)
-        return (
-            1.0 - np.count_nonzero(self.matrix.data if is_sparse(self.matrix) else self.matrix) / size if size else 0.0
-        )
+        values = self.matrix.data if is_sparse(self.matrix) else self.matrix
+        return 1.0 - np.count_nonzero(values) / size if size else 0.0
 
     @property
     def spectrum(self) -> FloatArray:
@@ -206,11 +205,6 @@ class Metric(ABC):
     @abstractmethod
     def _embed(self, X: Any, item: bool) -> Any: ...
 
-    @property
-    @abstractmethod
-    def _acts_on_vectors(self) -> bool:
-        """Whether a single dense point need not be a row of a matrix."""
-
     @abstractmethod
     def _margins(self, comparisons: Any, block: slice | int) -> Any:
         """The margins of a block of comparisons, or the margin of one, whose numbers of features are right."""
@@ -219,7 +213,9 @@ class Metric(ABC):
         X, items = comparisons.X, comparisons.X if comparisons.items is None else comparisons.items
         self._check_width(X, "X")
         self._check_width(items, "items", item=True)
-        if len(comparisons) == 1 and self._acts_on_vectors and not is_sparse(X) and not is_sparse(items):
+        # Without a kernel, a single dense point need not be a row of a matrix.
+        dense = getattr(self, "kernel_map", None) is None and not any(map(is_sparse, (self.matrix, X, items)))
+        if len(comparisons) == 1 and dense:
             return np.array([self._margins(comparisons, 0)])  # in a third of the time that a block of one row takes
         result = np.empty(len(comparisons))
         for block in row_blocks(len(result), max(self.n_features_in, *self.matrix.shape)):

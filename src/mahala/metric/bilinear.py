@@ -10,21 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs, Triplets
+from mahala.metric import matrices
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
-from mahala.metric.matrices import (
-    Decomposition,
-    check_matrix,
-    decompose,
-    entry_products,
-    from_arrays,
-    map_queries,
-    row_dots,
-    score_blocks,
-    similarities,
-    times_matrix,
-    to_arrays,
-)
+from mahala.metric.matrices import Decomposition
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import header_value
 from mahala.support.validation import is_sparse
@@ -57,7 +46,7 @@ class BilinearMetric(Metric):
     _is_distance: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        self._set("matrix", check_matrix(self.matrix))
+        self._set("matrix", matrices.check_matrix(self.matrix))
         super().__post_init__()
 
     @cached_property
@@ -70,7 +59,7 @@ class BilinearMetric(Metric):
         rows = self._rows(X, "X")
         items = self._items(Y, "Y", rows)
         result = np.empty((rows.shape[0], items.shape[0]))
-        for block, scores in score_blocks(rows, items, self.matrix, distances=False):
+        for block, scores in matrices.score_blocks(rows, items, self.matrix, distances=False):
             result[block] = scores
         return result
 
@@ -81,8 +70,8 @@ class BilinearMetric(Metric):
         if not is_sparse(self.matrix):
             left, values, right = self._decomposition
             directions = values * (x @ left) * (x2 @ right)
-        total = float(similarities(x, self.matrix, x2))
-        return Explanation(total, entry_products(x, self.matrix, x2), directions, self._names())
+        total = float(matrices.similarities(x, self.matrix, x2))
+        return Explanation(total, matrices.entry_products(x, self.matrix, x2), directions, self._names())
 
     def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
         """Return for each of the Triplets how much more similar the anchor is to the positive than to the negative."""
@@ -96,14 +85,14 @@ class BilinearMetric(Metric):
     def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         """Return the metric as a header and arrays for a model file."""
         header, _ = super().to_parts()
-        shape, arrays = to_arrays(self.matrix)
+        shape, arrays = matrices.to_arrays(self.matrix)
         return header | shape, arrays
 
     @classmethod
     def _fields_from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         for key in ("threshold", "kernel_map"):
             header_value(header, key, type(None))
-        return {"matrix": from_arrays(header, arrays)}
+        return {"matrix": matrices.from_arrays(header, arrays)}
 
     def _details(self) -> list[str]:
         return [f"sparsity={self.sparsity:.6g}"] if is_sparse(self.matrix) else []
@@ -115,19 +104,15 @@ class BilinearMetric(Metric):
                 "the spectrum, n_components and truncate need a dense matrix, but this one is sparse: "
                 "use BilinearMetric(metric.matrix.toarray()) if it fits into memory"
             )
-        return decompose(self.matrix, symmetric=False)
+        return matrices.decompose(self.matrix, symmetric=False)
 
     def _embed(self, X: Any, item: bool) -> Any:
         rows = self._rows(X, "X", item)
-        return rows if item else map_queries(rows, self.matrix)
-
-    @property
-    def _acts_on_vectors(self) -> bool:
-        return not is_sparse(self.matrix)
+        return rows if item else matrices.map_queries(rows, self.matrix)
 
     def _margins(self, comparisons: Triplets, block: slice | int) -> Any:
         items = comparisons.X if comparisons.items is None else comparisons.items
-        product = times_matrix(self._prepared(comparisons.X[comparisons.anchor[block]]), self.matrix)
+        product = matrices.times_matrix(self._prepared(comparisons.X[comparisons.anchor[block]]), self.matrix)
         positive = self._prepared(items[comparisons.positive[block]])
         negative = self._prepared(items[comparisons.negative[block]])
-        return row_dots(product, positive) - row_dots(product, negative)
+        return matrices.row_dots(product, positive) - matrices.row_dots(product, negative)

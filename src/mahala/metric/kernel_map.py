@@ -16,10 +16,12 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.preprocessing import normalize
 
+from mahala.metric.matrices import row_dots
 from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.contexts import all_or_nothing
 from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.rows import slices
-from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, is_sparse
+from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, csr_from_arrays, is_sparse
 
 Kernel = str | Callable[[Any, Any], Any]
 
@@ -41,7 +43,7 @@ _GRADES = (1e-3, 1e-6, 0.0)
 # a smooth kernel on points in order, each expressed in the crowd before it, would need coefficients that grow without
 # bound, and so would rounding errors; with it such points become landmarks themselves.
 _RIDGE = 1e-3
-_TINY = float(np.finfo(np.float64).tiny)
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 
 class KernelMap:
@@ -94,17 +96,13 @@ class KernelMap:
         if self.kernel == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(f"X must be the square kernel matrix if kernel='precomputed', got shape {X.shape}")
         numbers = np.arange(X.shape[0]) if rows is None else check_indices(rows, X.shape[0], "rows")
-        before = self.__dict__.copy()
-        try:
+        with all_or_nothing(self):
             if self._anchors is None and len(numbers):
                 self._set_origin(self._points(check_rows(X[numbers[:1]])), numbers[:1])
             for grade in _GRADES:
                 blocks = [numbers[block] for block in slices(len(numbers), _BLOCK)]
                 left = [self._grow_block(self._points(check_rows(X[block])), block, grade) for block in blocks]
                 numbers = np.concatenate([numbers[:0], *left])
-        except BaseException:
-            self.__dict__.update(before)
-            raise
 
     def coordinates(self, X: Any, *, check_input: bool = True) -> FloatArray:
         """Return the coordinates of each row of X.
@@ -240,7 +238,8 @@ class KernelMap:
         candidates: Any = numbers if self.kernel == "precomputed" else points
         values = self._values(points, candidates)
         anchored = self._values(points, self._anchors)
-        eps = _precision(values.dtype)
+        # The relative rounding error of kernel values of this dtype.
+        eps = max(_EPS, float(np.finfo(values.dtype).eps) if values.dtype.kind == "f" else _EPS)
         values = values.astype(np.float64, copy=False)
         with_origin = anchored[:, 0].astype(np.float64)
         largest = float(max(np.abs(values).max(), np.abs(with_origin).max()))
@@ -318,21 +317,12 @@ def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float | None) ->
     u, v = _minus(points, origin), _minus(others, origin)
     products = u @ v.T
     p = 2 * gamma * (products.toarray() if is_sparse(products) else products)
-    a, b = gamma * _squares(u)[:, None], gamma * _squares(v)[None, :]
+    a, b = gamma * row_dots(u, u)[:, None], gamma * row_dots(v, v)[None, :]
     c = np.maximum(a + b - p, 0.0) if is_sparse(points) else gamma * cdist(points, others, "sqeuclidean")
     close = a * b < 1.0
     both = np.expm1(np.where(close, p, -c))
     a, b = np.expm1(-a), np.expm1(-b)
-    return np.where(close, (1 + a) * (1 + b) * both + a * b, both - a - b)
-
-
-def _squares(rows: Any) -> FloatArray:
-    return np.asarray(rows.multiply(rows).sum(axis=1)).ravel() if is_sparse(rows) else np.einsum("ij,ij->i", rows, rows)
-
-
-def _precision(dtype: np.dtype[Any]) -> float:
-    """The relative rounding error of kernel values of this dtype."""
-    return float(max(np.finfo(dtype if dtype.kind == "f" else np.float64).eps, np.finfo(np.float64).eps))
+    return np.asarray(np.where(close, (1 + a) * (1 + b) * both + a * b, both - a - b))
 
 
 def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
@@ -381,8 +371,7 @@ def _read_anchors(arrays: dict[str, NDArray[Any]], precomputed: bool, n: int, n_
         indices = array_value(arrays, "kernel_anchors_indices", np.int64, data.shape)
         indptr = array_value(arrays, "kernel_anchors_indptr", np.int64, (n + 1,))
         try:
-            anchors = sp.csr_array((data, indices, indptr), shape=(n, n_features))
-            anchors.check_format(full_check=True)
+            anchors = csr_from_arrays(data, indices, indptr, (n, n_features), canonical=True)
         except ValueError as error:
             raise ModelFileError(f"the kernel's landmarks are damaged: {error}") from error
         valid = bool(np.isfinite(data).all())

@@ -75,7 +75,9 @@ class MahalanobisMetric(Metric):
         if self.scales is not None:
             self._set("scales", _check_scales(self.scales, self.n_features_in))
         if self.threshold is not None:
-            self._set("threshold", _check_threshold(self.threshold))
+            if not math.isfinite(float(self.threshold)):
+                raise ValueError(f"threshold must be finite or None, got {self.threshold!r}")
+            self._set("threshold", float(self.threshold))
         super().__post_init__()
 
     @classmethod
@@ -222,10 +224,6 @@ class MahalanobisMetric(Metric):
     def _embed(self, X: Any, item: bool) -> FloatArray:
         return self.transform(X)
 
-    @property
-    def _acts_on_vectors(self) -> bool:
-        return self.kernel_map is None
-
     def _margins(self, comparisons: Pairs | Triplets, block: slice | int) -> Any:
         X = comparisons.X
         if isinstance(comparisons, Pairs):
@@ -265,10 +263,3 @@ def _check_scales(scales: Any, n_features: int) -> FloatArray:
     if not (np.isfinite(result) & (result > 0.0)).all():
         raise ValueError("scales must be positive and finite")
     return read_only(result)
-
-
-def _check_threshold(threshold: Any) -> float:
-    value = float(threshold)
-    if not math.isfinite(value):
-        raise ValueError(f"threshold must be finite or None, got {threshold!r}")
-    return value

@@ -14,7 +14,7 @@ from mahala.compiled.products import multiply
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.rows import row_blocks
-from mahala.support.validation import LARGEST_VALUE, is_count, is_sparse
+from mahala.support.validation import LARGEST_VALUE, check_sparse, csr_from_arrays, is_count, is_sparse
 
 Matrix = FloatArray | Any  # Any is a csr_array: mypy would require every user of a dense M to rule it out
 # Directions as columns, their values from the largest down, and the directions of items; all read-only.
@@ -100,8 +100,9 @@ def _check_entries(values: RealArray) -> float:
 def _canonical(matrix: Any) -> Any:
     """CSR with sorted indices, no duplicates and no zeros, in float32 or float64; shares memory if possible."""
     try:
+        check_sparse(matrix)
         csr: Any = sp.csr_array(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
-        csr.check_format(full_check=True)  # compiled code does not check the indices
+        csr.check_format()  # gives all indices one type
     except ValueError as error:
         raise ValueError(f"matrix must be a valid sparse matrix: {error}") from error
     if not csr.has_canonical_format or np.count_nonzero(csr.data) < csr.nnz:
@@ -141,16 +142,10 @@ def from_arrays(header: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]
     data = array_value(arrays, "matrix.data", number, (None,))
     indices = array_value(arrays, "matrix.indices", index, data.shape)
     indptr = array_value(arrays, "matrix.indptr", index, (shape[0] + 1,))
-    if indptr[-1] != len(data):
-        raise ModelFileError(f"array 'matrix.indptr' should end with the {len(data)} entries, found {indptr[-1]}")
     try:
-        matrix: Any = sp.csr_array((data, indices, indptr), shape=tuple(shape))
-        matrix.check_format(full_check=True)
+        return csr_from_arrays(data, indices, indptr, shape, canonical=True)
     except ValueError as error:
         raise ModelFileError(f"the sparse matrix is damaged: {error}") from error
-    if not matrix.has_canonical_format:
-        raise ModelFileError("array 'matrix.indices' should be sorted within each row, without duplicates")
-    return matrix
 
 
 def decompose(matrix: FloatArray, symmetric: bool) -> Decomposition:
@@ -226,14 +221,13 @@ def squared_lengths(x: Any, x2: Any, L: FloatArray) -> Any:
     return np.square(differences).sum(axis=-1)
 
 
-def row_dots(product: FloatArray, rows: Any) -> Any:
-    """Return the inner product of each row of a dense array with the same row of another one, or of two vectors."""
+def row_dots(others: Any, rows: Any) -> Any:
+    """Return the inner product of each row with the same one of others, sparse only if the rows are; or of vectors."""
     if rows.ndim == 1:
-        return product @ rows
+        return others @ rows
     if is_sparse(rows):
-        return np.asarray(rows.multiply(product).sum(axis=1), dtype=np.float64).ravel()
-    result: FloatArray = np.einsum("ij,ij->i", product, rows)
-    return result
+        return np.asarray(rows.multiply(others).sum(axis=1), dtype=np.float64).ravel()
+    return np.einsum("ij,ij->i", others, rows)
 
 
 def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) -> Iterator[tuple[slice, FloatArray]]:

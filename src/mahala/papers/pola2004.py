@@ -24,7 +24,7 @@ from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.batch.rca import RCA
 from mahala.comparisons import Pairs
-from mahala.data.datasets import Dataset, data_folder, load
+from mahala.data.datasets import data_folder, load
 from mahala.evaluation.knn import knn_error
 from mahala.metric import MahalanobisMetric
 from mahala.online.pola import POLA
@@ -142,9 +142,7 @@ WINS = {f"k = {k}": k for k in NEIGHBORS}
 Rows = tuple[FloatArray, IndexArray]
 
 
-@lru_cache(maxsize=1)
-def _mnist(folder: Path | None) -> Dataset:
-    return load("mnist", folder)
+_mnist = lru_cache(maxsize=1)(partial(load, "mnist"))
 
 
 def _problem(name: str, run: int, folder: Path | None) -> tuple[Rows, Rows]:

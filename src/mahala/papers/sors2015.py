@@ -47,7 +47,7 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 GRIDS: dict[str, dict[str, list[float]]] = {
     "LEGO": {"eta": [0.02, 0.08, 0.32]},
-    "RDML": {"lam": [0.01, 0.1]},
+    "RDML": {"eta": [0.01, 0.1]},
     "OASIS": {"C": [0.01, 0.1, 1.0]},
     "AROMA": {"r": [0.01, 0.1, 1.0, 10.0, 60.0]},
     "SORS": {"eta": [0.1, 1.0], "lam": [1e-6, 1e-5, 1e-4]},

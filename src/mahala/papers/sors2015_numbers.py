@@ -13,19 +13,19 @@ METHODS = (
 # AdaSORS and AROMA on news20_counts were not tuned: they have parameters equal or close to those of rcv1_mc.
 PARAMETERS: dict[str, dict[str, dict[str, float]]] = {
     "protein_val": {
-        "LEGO": {"eta": 0.08}, "RDML": {"lam": 0.01}, "OASIS": {"C": 0.1}, "AROMA": {"r": 10.0},
+        "LEGO": {"eta": 0.08}, "RDML": {"eta": 0.01}, "OASIS": {"C": 0.1}, "AROMA": {"r": 10.0},
         "SORS": {"eta": 0.1, "lam": 1e-06}, "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
     },
     "caltech10_surf": {
-        "LEGO": {"eta": 0.08}, "RDML": {"lam": 0.1}, "OASIS": {"C": 0.1}, "AROMA": {"r": 1.0},
+        "LEGO": {"eta": 0.08}, "RDML": {"eta": 0.1}, "OASIS": {"C": 0.1}, "AROMA": {"r": 1.0},
         "SORS": {"eta": 0.1, "lam": 1e-06}, "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
     },
     "gisette_like": {
-        "LEGO": {"eta": 0.32}, "RDML": {"lam": 0.1}, "OASIS": {"C": 1.0},
+        "LEGO": {"eta": 0.32}, "RDML": {"eta": 0.1}, "OASIS": {"C": 1.0},
         "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
     },
     "bbc": {
-        "LEGO": {"eta": 0.32}, "RDML": {"lam": 0.01}, "OASIS": {"C": 1.0}, "AROMA": {"r": 0.01},
+        "LEGO": {"eta": 0.32}, "RDML": {"eta": 0.01}, "OASIS": {"C": 1.0}, "AROMA": {"r": 0.01},
         "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
     },
     "rcv1_mc": {

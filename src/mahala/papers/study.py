@@ -145,16 +145,13 @@ def append_cell(path: Path, cell: Cell) -> None:
     header = next(csv.reader(io.StringIO(lines, newline="")), [])
     new = [name for name in cell.numbers if name not in header]
     if new or not header or len(lines.encode()) < path.stat().st_size:
-        _write_cells(path, read_cells(path), [*(header or KEYS), *new])
+        cells = read_cells(path)
+        with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [*(header or KEYS), *new])
+            writer.writeheader()
+            writer.writerows(map(_row, cells))
     with path.open("a", newline="", encoding="utf-8") as file:
         csv.DictWriter(file, [*(header or KEYS), *new]).writerow(_row(cell))
-
-
-def _write_cells(path: Path, cells: Iterable[Cell], header: Sequence[str]) -> None:
-    with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, header)
-        writer.writeheader()
-        writer.writerows(map(_row, cells))
 
 
 def _row(cell: Cell) -> dict[str, str | int]:

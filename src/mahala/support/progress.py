@@ -64,28 +64,19 @@ def tell_stream(stream: object, done: int, mistakes: int) -> None:
     bars.update(tasks[id(stream)], completed=done, text=f"{mistakes / max(done, 1):.2%} predicted wrongly")
 
 
-@contextmanager
-def _bars() -> Iterator[Progress]:
+def _bars() -> Progress:
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(compact=True),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[text]}"),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield progress
+    return progress.Progress(*columns, console=Console(stderr=True))
 
 
 def _update(bars: Progress, name: str) -> Update:

@@ -34,11 +34,50 @@ def check_rows(X: Any, name: str = "X") -> Any:
     """Return X as a finite 2-D numeric array (dense, memory-mapped or CSR) in its own dtype, not copied if possible."""
     if _is_valid(X, 2):
         return X
-    X = check_array(X, accept_sparse="csr", dtype="numeric", input_name=name)
+    X = check_scale(check_array(X, accept_sparse="csr", dtype="numeric", input_name=name), name)
     if hasattr(X, "indptr") and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
-    return check_scale(X, name)
+        check_scale(X, name)
+    return X
+
+
+def csr_from_arrays(
+    data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: Any, *, canonical: bool = False
+) -> Any:
+    """Return the CSR matrix of arrays that come from a file; raise a ValueError unless they fit together.
+
+    If it must be canonical, the indices within each row must be sorted and different.
+    """
+    if indptr.ndim == 1 and len(indptr) and indptr[-1] != len(data):  # SciPy would cut off what is beyond the end
+        raise ValueError(f"indptr should end with the {len(data)} entries, found {indptr[-1]}")
+    matrix: Any = sp.csr_array((data, indices, indptr), shape=tuple(shape))
+    check_sparse(matrix)
+    if canonical and not matrix.has_canonical_format:
+        raise ValueError("indices should be sorted within each row, without duplicates")
+    return matrix
+
+
+def check_sparse(matrix: Any) -> None:
+    """Raise a ValueError unless the index arrays of a CSR, CSC or BSR matrix fit together, see `check_index_arrays`."""
+    if hasattr(matrix, "indptr"):
+        lengths = np.floor_divide((1, *matrix.shape)[-2:], getattr(matrix, "blocksize", 1)).tolist()
+        n_rows, n_columns = reversed(lengths) if matrix.format == "csc" else lengths
+        if len(matrix.indptr) != n_rows + 1:
+            raise ValueError(f"indptr should have {n_rows + 1} numbers, found {len(matrix.indptr)}")
+        check_index_arrays(matrix.indptr, matrix.indices, len(matrix.data), n_columns)
+
+
+def check_index_arrays(indptr: NDArray[Any], indices: NDArray[Any], n_entries: int, n_columns: int) -> None:
+    """Raise a ValueError unless indptr counts up from 0 to the number of entries and every index is that of a column.
+
+    Compiled code, SciPy's too, trusts these arrays, and SciPy's `check_format` passes over those that end with 0 or
+    less.
+    """
+    if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or not indptr[-1] == n_entries == len(indices):
+        raise ValueError(f"indptr should count up from 0 to the {n_entries} entries")
+    if n_entries and not 0 <= indices.min() <= indices.max() < n_columns:
+        raise ValueError(f"indices should be from 0 to {n_columns - 1}, found {indices.min()} to {indices.max()}")
 
 
 def _is_valid(X: Any, ndim: int) -> bool:
@@ -58,8 +97,14 @@ def _sum_of_squares(x: RealArray) -> float:
 
 
 def check_scale(X: Any, name: str = "X") -> Any:
-    """Return X; raise a ValueError if it has values too large to learn from."""
-    values: Any = X.data if hasattr(X, "indptr") else X
+    """Return X; raise a ValueError if it has values too large to learn from, or is sparse with impossible indices."""
+    values: Any = X
+    if hasattr(X, "indptr"):
+        values = X.data
+        try:
+            check_sparse(X)
+        except ValueError as error:
+            raise ValueError(f"{name} must be a valid sparse matrix: {error}") from error
     if values.size and values.dtype.kind == "f":
         largest = max(abs(float(values.max())), abs(float(values.min())))
         if largest > LARGEST_VALUE:
@@ -266,13 +311,10 @@ def _of_type(hint: Any) -> list[Where]:
         return [Where(lambda value: value is None, "None")]
     if hint is bool:
         return [Where(lambda value: isinstance(value, bool | np.bool_), "True or False")]
-    return [_instance_of(get_origin(hint) or hint)]
+    kind = get_origin(hint) or hint
+    name = "a function" if kind is Callable else f"a {kind.__name__}"
+    return [Where(lambda value: isinstance(value, kind), name)]
 
 
 def _one_of(word: Any) -> Where:
     return Where(lambda value: isinstance(value, str) and value == word, repr(word))
-
-
-def _instance_of(kind: Any) -> Where:
-    name = "a function" if kind is Callable else f"a {kind.__name__}"
-    return Where(lambda value: isinstance(value, kind), name)

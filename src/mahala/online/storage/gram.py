@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from mahala.comparisons import Triplets
 from mahala.compiled import gram as kernels
+from mahala.metric.matrices import row_dots
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityRule
 from mahala.support.memory import check_room
@@ -41,11 +42,14 @@ def fit_gram(triplets: Triplets, start: float, rule: SimilarityRule, sparse: boo
     X = triplets.X[used].astype(np.float64)
     K = _inner_products(X)
     # Around one of the rows: whole numbers stay whole, and with them ties.
-    L = K if is_sparse(X) else _inner_products(X - X[_squared_norms(X - X.mean(axis=0)).argmin()])
+    L = K
+    if not is_sparse(X):
+        centred = X - X.mean(axis=0)
+        L = _inner_products(X - X[row_dots(centred, centred).argmin()])
     firsts, q_norms = np.empty(T), np.empty(T)
     for own in slices(T, BLOCK):
         q = X[b[own]] - X[c[own]]
-        firsts[own], q_norms[own] = start * _dots(X[a[own]], q), _squared_norms(q)
+        firsts[own], q_norms[own] = start * row_dots(q, X[a[own]]), row_dots(q, q)
     steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
     kernels.stream(K, L, np.zeros_like(K), a, b, c, firsts, q_norms, rule.step(np.float64), *steps)
     tau = steps[1]
@@ -69,17 +73,6 @@ def _outer(X: Any, a: Any, b: Any, c: Any, weights: Any, sparse: bool) -> Any:
 def _inner_products(X: Any) -> Any:
     products = X @ X.T
     return products.toarray() if is_sparse(products) else products
-
-
-def _dots(rows: Any, others: Any) -> Any:
-    """Return the inner product of each row with the same row of others."""
-    if is_sparse(rows):
-        return np.asarray(rows.multiply(others).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", rows, others)
-
-
-def _squared_norms(rows: Any) -> Any:
-    return _dots(rows, rows)
 
 
 def gram_is_cheaper(triplets: Triplets, max_memory: float | None) -> bool:

@@ -17,6 +17,7 @@ from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRu
 from mahala.support.arrays import Arrays, IntArray
 from mahala.support.memory import check_room, memory_limit
 from mahala.support.model_files import ModelFileError, array_value, finite
+from mahala.support.validation import check_index_arrays
 
 # Room at first, in numbers and in slots: little of it is touched before it is needed.
 FIRST_PAYLOAD = 2**20
@@ -234,15 +235,9 @@ class SparseModel(SimilarityModel):
         indptr = array_value(arrays, "indptr", np.int64, (None,))
         columns = array_value(arrays, "columns", np.int32, (None,))
         payload = finite(array_value(arrays, "payload", self.dtype, (len(columns) * self.layout[0],)), "payload")
-        if (
-            len(indptr) - 1 < len(features)
-            or indptr[0] != 0
-            or not indptr[len(features)] == indptr[-1] == len(columns)
-            or (np.diff(indptr) < 0).any()
-        ):
+        if len(indptr) - 1 < len(features) or indptr[len(features)] != indptr[-1]:
             raise ModelFileError("array 'indptr' should say where the entries of each row begin")
-        if len(columns) and not 0 <= columns.min() <= columns.max() < len(features):
-            raise ModelFileError("array 'columns' should hold numbers of features")
+        check_index_arrays(indptr, columns, len(columns), len(features))
         used = features[np.flatnonzero(np.diff(indptr))]
         if used.max(initial=0) >= self.shape[0] or features[columns].max(initial=0) >= self.shape[1]:
             raise ModelFileError(f"there should be no entries outside of a matrix of {self.shape} features")
