@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mahala.feedback.hedge import Hedge, mixtures, prior
@@ -44,6 +44,7 @@ def drifting(hedge, rng):
 @pytest.mark.parametrize("stream", [adversarial, against_the_learned, random, coins, drifting])
 @pytest.mark.parametrize("rate", [0.5, 1.0])
 @pytest.mark.parametrize("start", [prior(17), prior(17, 3, 0.999), prior(3)])
+@settings(max_examples=3)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_regret_against_every_expert_is_below_the_bound(stream, rate, start, seed):
     rng, hedge = np.random.default_rng(seed), Hedge(start, rate)
@@ -52,8 +53,9 @@ def test_regret_against_every_expert_is_below_the_bound(stream, rate, start, see
         losses = stream(hedge, rng)
         suffered += hedge.weights() @ losses
         hedge.update(losses)
-        for expert in range(len(start)):
-            assert suffered - hedge.losses[expert] <= hedge.bound(expert) + 1e-9
+        if hedge.n % 20 == 0:
+            regrets = suffered - hedge.losses
+            assert (regrets <= [hedge.bound(expert) + 1e-9 for expert in range(len(start))]).all()
 
 
 def test_the_constants_of_the_docstring():

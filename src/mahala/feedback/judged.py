@@ -20,19 +20,20 @@ POOL = 256
 
 
 class Search(NamedTuple):
-    """Judged queries with a relevant item, the items, and the candidates of each query under the raw ranking."""
+    """Judged queries with a relevant item, the items, the candidates of each query under the raw ranking, and its row."""
 
     queries: FloatArray
     items: Any
     judgments: Judgments
     pool: IndexArray
+    rows: IndexArray
 
     @classmethod
     def of(cls, queries: Any, items: Any, judgments: Judgments) -> Search:
         """Rank the items for each of the queries that have a relevant one."""
         rows = judgments.judged_queries
         dense = dense_rows(queries[rows])
-        return cls(dense, items, judgments.select(rows), candidates(dense, items))
+        return cls(dense, items, judgments.select(rows), candidates(dense, items), rows)
 
     def gap(self) -> float:
         """Return the median difference of the first and the tenth raw score, or of the last one if there are fewer."""
@@ -115,8 +116,8 @@ def _grades(items: IndexArray, judged: IndexArray, grades: FloatArray) -> FloatA
     return np.where(judged[at] == items, grades[at], 0.0)
 
 
-def expert_gains(search: Search, rows: IndexArray, model: SimilarityModel, experts: FloatArray, k: int) -> FloatArray:
-    """Return the gain in nDCG at k of each expert over the first one, the raw ranking, for queries `rows`.
+def expert_values(search: Search, rows: IndexArray, model: SimilarityModel, experts: FloatArray, k: int) -> FloatArray:
+    """Return the nDCG at k of each expert for queries `rows`.
 
     The items ranked are the candidates under the raw scores, the mean and the last model.
     """
@@ -135,4 +136,4 @@ def expert_gains(search: Search, rows: IndexArray, model: SimilarityModel, exper
         first = np.argsort(-scores, axis=0, kind="stable")[:k]
         ideal = np.sort(grades)[::-1][:k]
         values[i] = discounts[: len(first)] @ given[first] / (discounts[: len(ideal)] @ ideal)
-    return values - values[:, :1]
+    return values

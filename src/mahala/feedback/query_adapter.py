@@ -58,6 +58,14 @@ class Gain(NamedTuple):
     n: int
 
 
+class CrossValidation(NamedTuple):
+    """The nDCG of each judged query under the raw ranking and under a map that was not learned from it."""
+
+    query: IndexArray
+    raw: FloatArray
+    learned: FloatArray
+
+
 @dataclass(eq=False, repr=False)
 class QueryAdapter(SavedEstimator):
     """A map of queries, learned from clicks or judgments, for an index over frozen vectors that ranks by inner product.
@@ -114,6 +122,7 @@ class QueryAdapter(SavedEstimator):
     trust_ : dict, the share of the learned map in what is served to "new" and to "known" queries
     gain_ : Gain over the raw ranking, on queries that were not learned from; None before there is any evidence
     verdict_ : str, what `gain_` means
+    cross_validation_ : CrossValidation, by query, after `fit`; it is not part of a model file
     n_impressions_, n_learned_, n_ignored_ : int, impressions in all; with pairs to learn from; with none
     n_features_in_ : int
 
@@ -192,16 +201,21 @@ class QueryAdapter(SavedEstimator):
             return model
 
         fold_of = self._rng.permutation(n) % folds
-        gains = np.empty((n, len(self._experts)))
+        values = np.empty((n, len(self._experts)))
         for fold in range(folds):
             test = np.flatnonzero(fold_of == fold)
             model = learned(np.flatnonzero(fold_of != fold))
-            gains[test] = judged.expert_gains(search, test, model, self._experts, int(self.k))
+            values[test] = judged.expert_values(search, test, model, self._experts, int(self.k))
+        gains = values - values[:, :1]
         chosen = _best(gains)
         # The gain of the choice is honest where the choice is made on the other folds.
-        honest = np.concatenate([gains[fold_of == f][:, _best(gains[fold_of != f])] for f in range(folds)])
-        gain = paired_gains(honest[:, np.newaxis], 2000, 0.95, self._rng)[0]
-        self._judged: Gain | None = Gain(f"nDCG@{self.k}", gain.mean, gain.low, gain.high, n) if chosen else None
+        honest = np.empty(n)
+        for fold in range(folds):
+            honest[fold_of == fold] = values[fold_of == fold, _best(gains[fold_of != fold])]
+        self.cross_validation_ = CrossValidation(search.rows, values[:, 0], honest)
+        gain = paired_gains((honest - values[:, 0])[:, np.newaxis], 2000, 0.95, self._rng)[0]
+        measure = f"nDCG@{self.k}"
+        self._judged: Gain | None = Gain(measure, gain.mean, gain.low, gain.high, n) if chosen else None
         self._tested = n
         self._model = learned(np.arange(n))
         if chosen:
