@@ -92,3 +92,12 @@ def test_errors_are_one_line(collection):
     (folder / "qrels.tsv").write_text("0\t1\t0\n")
     assert "qrels must have a grade above 0" in run(*options).stderr
     assert "none.npy: No such file" in run(*options[2:], "--queries", folder / "none.npy").stderr
+
+
+def test_a_saved_adapter_is_a_model(collection):
+    folder, options, (queries, items, triples), _ = collection
+    adapter = mahala.QueryAdapter(n_passes=2, random_state=0).fit(queries, items, triples)
+    adapter.save(folder / "adapter.safetensors")
+    result = run(*options, "--model", folder / "adapter.safetensors")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{mahala.evaluate_ranking(queries, items, triples, adapter)}\n"

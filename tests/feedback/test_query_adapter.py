@@ -44,9 +44,9 @@ def fed(adapter, stream):
 @given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["clicks", "grades", "ties"]))
 def test_a_stream_equals_the_reference(seed, kind):
     stream = impressions(seed, kind=kind)
-    adapter = fed(QueryAdapter(), stream[:1])
+    adapter = QueryAdapter()
     served, M, losses, weighted, counts = adapter_stream(stream, D, RATES)
-    for (x, shown, reactions, key), want in zip(stream[1:], served[1:], strict=True):
+    for (x, shown, reactions, key), want in zip(stream, served, strict=True):
         np.testing.assert_allclose(adapter.embed(x, query_id=key), want, atol=1e-9)
         adapter.learn_one(x, shown, reactions, query_id=key)
     np.testing.assert_allclose(adapter.metric_.matrix, M, atol=1e-9)

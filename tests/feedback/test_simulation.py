@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from mahala import BilinearMetric, Simulation, evaluate_ranking, simulate_clicks
+from mahala import BilinearMetric, QueryAdapter, Simulation, evaluate_ranking, simulate_clicks
 
 D = 6
 
@@ -104,6 +104,15 @@ def test_an_adapter_that_learns_from_an_adversary_loses() -> None:
     assert result.gain < -0.05
     assert result.unseen.gains["ndcg@10"].high < 0.0
     assert (result.n_clicks == 1).all()
+
+
+def test_the_query_adapter_gains() -> None:
+    adapter = QueryAdapter(random_state=0)
+    result = simulate_clicks(adapter, *collection(), clicks="perfect", n_impressions=500)
+    assert adapter.n_impressions_ == 500
+    assert result.shown[0] == result.raw[0]  # before it has learned anything
+    assert result.curve(5)[1][-1] > 0.05
+    assert result.unseen.gains["ndcg@10"].low > 0.0
 
 
 def test_nothing_learned_is_nothing_gained() -> None:

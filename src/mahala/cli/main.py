@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli import compare, evaluate, explain, fit, inspect, reproduce, search, stream, transform
+from mahala.cli import compare, evaluate, explain, fit, inspect, reproduce, search, simulate, stream, transform
 from mahala.cli.group import Group
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("fit")(fit.fit)
 app.command("transform")(transform.transform)
 app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
+app.command("simulate")(simulate.simulate)
 app.command("explain")(explain.explain)
 app.command("inspect")(inspect.inspect)
 app.command("reproduce")(reproduce.reproduce)

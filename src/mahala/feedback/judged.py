@@ -20,7 +20,7 @@ POOL = 256
 
 
 class Search(NamedTuple):
-    """Judged queries with a relevant item, the items, the candidates of each query under the raw ranking, and its row."""
+    """Queries with a relevant item, the items, the candidates of each query under the raw ranking, and its row."""
 
     queries: FloatArray
     items: Any

@@ -45,6 +45,8 @@ RATES = {"new": 0.5, "known": 1.0}
 DOUBT = 1e-3
 # A gain is shown, not only seen, if it is above 0 by so many standard errors.
 SEEN, SHOWN_BY = 1.0, 1.96
+# The weight of a click on a page with n of them is n to the power of minus this.
+CROWD = 0.25
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
 
 
@@ -293,8 +295,8 @@ class QueryAdapter(SavedEstimator):
             losses = weights @ ((gaps < 0.0) + 0.5 * (gaps == 0.0)) / weights.sum()
             hedge.update(losses[:-1])
             self._seen[kind].add(float(losses[0] - losses[-1]))
-            # Many clicks on one page are less certain: together they count as their square root.
-            weights = weights / np.sqrt(len(np.unique(positive))) if self._plain else weights
+            if self._plain:  # a click among many is less certain
+                weights = weights / len(np.unique(positive)) ** CROWD
             if self.user_cap is not None and user is not None:
                 n = self._users[_digest(user)] = self._users.pop(_digest(user), 0) + 1
                 _trim(self._users, int(self.memory))
@@ -323,19 +325,24 @@ class QueryAdapter(SavedEstimator):
     def embed(self, query: Any, query_id: Any = None) -> Any:
         """Return what to send to the index: one vector for a vector, or rows for rows.
 
+        Before anything is learned that is the query itself.
+
         Parameters
         ----------
         query : vector, or dense or CSR rows
         query_id : the id that `learn_one` was given for this query, or a sequence of ids for rows; None for new queries
         """
-        self._check_fitted()
         if not is_sparse(query) and np.ndim(query) == 1:
             x = self._vector(query)
             self._check_same(len(x))
+            if not self.__sklearn_is_fitted__():
+                return x
             return self._embed(x, "new" if query_id is None else self._kind(query_id))
         rows = check_rows(query, "query")
         self._check_same(rows.shape[1])
         dense = judged.dense_rows(rows)
+        if not self.__sklearn_is_fitted__():
+            return dense
         result = dense @ self._matrix("new")
         if query_id is not None:
             if len(query_id) != len(dense):
@@ -364,7 +371,7 @@ class QueryAdapter(SavedEstimator):
         """
         vectors = self.embed(query, query_id)
         rows = check_rows(items, "items")
-        self._check_same(self.n_features_in_, rows.shape[1])
+        self._check_same(vectors.shape[-1], rows.shape[1])
         n = rows.shape[0]
         if k is not None:
             check_value(k, "k", Count)
