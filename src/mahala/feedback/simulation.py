@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
 
 from mahala.comparisons import Judgments
 from mahala.compiled.ranking import leading
@@ -104,7 +103,7 @@ def simulate_clicks(
     Parameters
     ----------
     adapter : a :class:`~mahala.QueryAdapter`, or an object with its methods ``embed`` and ``learn_one``. It learns in
-        place, and may have learned before. While it is not fitted, what the inner product finds is shown.
+        place, and may have learned before
     queries, items : dense or CSR rows of the same number of columns
     qrels : relevance judgments in any form of :meth:`mahala.Judgments.of`
     clicks : name of a click model (:func:`mahala.click_model`), or an object with its method ``click``; the best grade
@@ -155,10 +154,7 @@ def simulate_clicks(
         x = check_row(queries[[row]] if is_sparse(queries) else queries[row], "query")
         if row not in by_inner_product:
             by_inner_product[row] = page.ndcg(row, page.first(x))
-        try:
-            first = page.first(check_row(adapter.embed(x, query_id=row), "the result of adapter.embed"))
-        except NotFittedError:  # there is no map before the first impression
-            first = page.first(x)
+        first = page.first(check_row(adapter.embed(x, query_id=row), "the result of adapter.embed"))
         shown[at], raw[at] = page.ndcg(row, first), by_inner_product[row]
         total += shown[at] - raw[at]
         clicked: BoolArray = np.asarray(model.click(page.grades(row, first), rng, best), dtype=bool)
