@@ -242,7 +242,10 @@ class QueryAdapter(SavedEstimator):
         query_id : what tells queries apart, any hashable; it is remembered by its `repr`. None: the vector itself.
         user : who asked, for `user_cap`
         """
-        x, rows = self._vector(query), check_rows(shown, "shown")
+        x = self._vector(query)
+        if (shown.shape[0] if hasattr(shown, "shape") else len(shown)) == 0:
+            raise ValueError("shown must have at least one item, got none")
+        rows = check_rows(shown, "shown")
         self._check_same(len(x), rows.shape[1], "shown")
         values = check_reactions(clicked, rows.shape[0])
         if not self.__sklearn_is_fitted__():
