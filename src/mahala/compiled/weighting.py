@@ -81,7 +81,7 @@ def extreme_pairs(
 
     def part(block: slice) -> Part:
         features = X[block] - centre
-        return features[:, used] * roots, features, codes[block], block.start
+        return features.compress(used, axis=1) * roots, features, codes[block], block.start
 
     for number, block in enumerate(blocks):
         rows, extremes = part(block), (far[block], far_rows[block], near[block], near_rows[block])
