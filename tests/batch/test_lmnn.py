@@ -57,14 +57,17 @@ def load_grid(return_X_y=True):
     return X, np.sign(X[:, 0] * X[:, 1] - X[:, 2] * X[:, 3]).astype(int) + 1
 
 
+def load_some_digits(return_X_y=True):
+    X, y = load_digits(return_X_y=True)
+    return X[::12, X.std(axis=0) > 4.0], y[::12]
+
+
 @pytest.mark.parametrize(
-    ("load", "gap"), [(load_iris, 1e-4), (load_wine, 1e-4), (load_digits, 5e-4), (load_grid, 5e-4)]
+    ("load", "gap"), [(load_iris, 1e-4), (load_wine, 1e-4), (load_some_digits, 5e-4), (load_grid, 5e-4)]
 )
 def test_no_metric_is_much_lower(load, gap):
     """By a lower bound from the dual; wine has features of scales from 0.1 to 1000."""
     X, y = load(return_X_y=True)
-    X = X[:, X.std(axis=0) > 0.5] if X.shape[1] == 64 else X
-    X, y = X[:: 1 + len(X) // 257], y[:: 1 + len(X) // 257]
     learner = LMNN(tol=0.0, max_iter=3000).fit(X, y)
     pairs = target_neighbors(X, y, 3)[0].T
     triplets = reference.triplets(pairs, y)

@@ -32,7 +32,9 @@ def test_gains_and_leading_direction(triplets, seed):
     expected = scale(triplets.X, *columns(triplets))
     assert edges.scale == pytest.approx(expected, rel=1e-4) or (expected == 0.0 < edges.scale)
     A = A / edges.scale
-    size = np.abs(A).max() + 1e-300
+    # The terms of A, which may cancel: the positive and the negative may be equal rows.
+    X, (anchor, *others) = triplets.X.astype(float), columns(triplets)
+    size = max(np.square(X[anchor] - X[rows]).max() for rows in others) / edges.scale + 1e-300
     u = weights(rng.normal(scale=3.0, size=len(A)))
     direction = rng.normal(size=A.shape[1])
     expected = np.einsum("i,rij,j->r", direction, A, direction)

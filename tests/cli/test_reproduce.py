@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -110,6 +111,15 @@ def test_a_wrong_choice_is_found_before_anything_is_measured(tmp_path):
     result = mahala("boostmetric2009", "--datasets", "Wine", "--runs", "1", "--output", str(tmp_path))
     assert result.exit_code == 2
     assert "--datasets of table2 must name some of" in " ".join(result.stderr.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_study_without_a_quick_version_says_so(tmp_path, monkeypatch):
+    slow = {name: replace(study, quick=None) for name, study in studies("gml2014").items()}
+    monkeypatch.setattr("mahala.papers.study.studies", lambda paper: slow)
+    result = mahala("gml2014", "--table", "2", "--quick", "--output", str(tmp_path))
+    assert result.exit_code == 2
+    assert "gml2014 table2 has no quick version; leave out --quick" in " ".join(result.stderr.split())
     assert not list(tmp_path.iterdir())
 
 

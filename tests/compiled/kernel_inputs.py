@@ -11,6 +11,12 @@ from reference import online_triplets
 NONE = np.empty(0)
 
 
+def read_only(array):
+    """The array, as comparisons and metrics hold theirs."""
+    array.flags.writeable = False
+    return array
+
+
 def record(n):
     """Empty arrays for p, τ and the predictions of n steps."""
     return np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)

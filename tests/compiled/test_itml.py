@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiled.kernel_inputs import read_only
 from mahala.compiled.itml import sweep
 from reference.itml import itml
 
@@ -9,7 +10,7 @@ from reference.itml import itml
 def test_sweeps_are_the_papers_projections():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 4))
-    left, right = rng.integers(0, 20, size=(2, 60))
+    left, right = read_only(rng.integers(0, 20, size=60)), read_only(rng.integers(0, 20, size=60))
     similar = rng.random(60) < 0.5
     V, targets, gamma = X[left] - X[right], (1.0, 6.0), 1.5
     signs, precisions = np.where(similar, 1.0, -1.0), (1.0 / targets[0], 1.0 / targets[1])

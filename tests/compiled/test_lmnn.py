@@ -19,7 +19,7 @@ def rows():
 def test_objective_and_gradient_over_triplets(rows):
     Z, codes, pairs = rows
     triplets = reference.triplets(pairs, codes)
-    left, right = np.array(pairs + [(i, l) for i, _, l in triplets]).T
+    left, right = np.array(pairs + [(i, l) for i, _, l in triplets]).T.copy()
     near = np.array([pairs.index((i, j)) for i, j, _ in triplets])
     far = np.arange(len(triplets)) + len(pairs)
     squared, weights, out = np.empty(len(left)), np.zeros(len(left)), np.zeros_like(Z)
@@ -37,7 +37,7 @@ def test_objective_and_gradient_over_triplets(rows):
 
 def test_the_same_over_the_rows_found_near(rows):
     Z, codes, pairs = rows
-    anchors, targets = np.array(pairs).T
+    anchors, targets = np.array(pairs).T.copy()
     squared, weights, out = np.empty(len(pairs)), np.full(len(pairs), 0.3), np.zeros_like(Z)
     squared_edges(Z, anchors, targets, squared)
     radius = np.full(25, -np.inf)

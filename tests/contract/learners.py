@@ -29,7 +29,9 @@ LEARNERS = [
 
 _SETTINGS = {
     "PA": [
-        *({"variant": v, "psd": psd, "C": 0.1} for v in ("hard", "I", "II", "LS") for psd in ("every", "end", 3)),
+        # `psd` chooses the model; the variants are three numbers in it, of which those of LS make the most different M.
+        *({"variant": v, "psd": psd, "C": 0.1} for psd, v in (("every", "hard"), ("end", "I"), (3, "II"))),
+        *({"variant": "LS", "psd": psd, "C": 0.1} for psd in ("every", "end", 3)),
         {"init": "identity"},
         {"init": "random", "psd": "end"},
         {"tol": 0.02, "variant": "LS"},

@@ -49,6 +49,13 @@ def test_npy_refusals(tmp_path, array, words):
         read_table(tmp_path / "t.npy")
 
 
+def test_an_npy_file_by_another_name(tmp_path):
+    with open(tmp_path / "t.npz", "wb") as file:
+        np.save(file, np.eye(2))
+    with pytest.raises(ValueError, match=r"t\.npz is not an \.npz file, which is a zip file of arrays"):
+        read_table(tmp_path / "t.npz")
+
+
 def test_npz(tmp_path):
     path = tmp_path / "t.npz"
     X, y = np.arange(6, dtype=np.float32).reshape(3, 2), np.array(["a", "b", "a"])

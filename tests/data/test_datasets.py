@@ -62,6 +62,18 @@ def test_openml(monkeypatch):
     np.testing.assert_array_equal(y, [1, 0, 1])
 
 
+def test_scikit_learns():
+    X, y, n_train = load("iris", "nowhere")
+    assert (X.shape, y.dtype, n_train) == ((150, 4), np.intp, None)
+    np.testing.assert_array_equal(np.bincount(y), [50, 50, 50])
+
+
+def test_a_file_without_classes(tmp_path):
+    np.savez(tmp_path / "mine.npz", X=np.eye(3))
+    with pytest.raises(ValueError, match=r"mine\.npz must hold the classes y beside the rows"):
+        load("mine", tmp_path)
+
+
 @pytest.mark.parametrize(("name", "label"), [("balance", "tips"), ("wine", "cultivar")])
 def test_tables_of_the_package(name, label):
     table = read_data(name)

@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from mahala import GML, LDA, OASIS, RCA, Relief
+from mahala import GML, LDA, OASIS, RCA, MahalanobisMetric, Relief
 from mahala.evaluation.cross_validation import compare, corrected_t, default_panel, held_out, refit
 from mahala.evaluation.statistics import holm
 from mahala.learner import Learner
@@ -136,15 +136,21 @@ class Broken(LDA):
         raise RuntimeError("no luck <today>")
 
 
+class Indefinite(LDA):
+    metric_ = MahalanobisMetric(np.diag([1.0, 1.0, 1.0, -1.0]))
+
+
 def test_a_failure_is_an_entry():
     X, y = table()
-    board = compare(X, y, {"broken": Broken(), "OASIS": OASIS(), "LDA": LDA()}, folds=3)
-    failed = {entry.name: entry.failure for entry in board.entries[-2:]}
+    learners = {"broken": Broken(), "OASIS": OASIS(), "indefinite": Indefinite(), "LDA": LDA()}
+    board = compare(X, y, learners, folds=3)
+    failed = {entry.name: entry.failure for entry in board.entries[-3:]}
     assert failed == {
+        "indefinite": "Indefinite learned a metric that is not positive semi-definite",
         "broken": "no luck <today>",
         "OASIS": "OASIS learns a bilinear similarity, which has no distances",
     }
-    assert all(np.isnan(entry.error) for entry in board.entries[-2:])
+    assert all(np.isnan(entry.error) for entry in board.entries[-3:])
     assert board.best_learner.name == "LDA"
     alone = compare(X, y, {"broken": Broken()}, folds=3)
     assert alone.best_learner is None

@@ -197,3 +197,5 @@ def test_wrong_metric():
         knn_error(MahalanobisMetric(np.diag([1.0, -1.0])), X, Y)
     with pytest.raises(ValueError, match="metric must be a Mahalanobis metric, got a bilinear similarity"):
         knn_error(BilinearMetric(np.eye(2)), X, Y)
+    with pytest.raises(TypeError, match="metric must be a Metric or None, got ndarray; pass the learner's metric_"):
+        knn_error(np.eye(2), X, Y)

@@ -36,4 +36,5 @@ def test_explanations_name_the_largest_contributions():
         metric.explain(np.eye(2), [0.0, 0.0])
     mixed = Explanation(-2.0, np.array([1.0, -5.0, 2.0]), np.array([-2.0]), ("a", "b", "c"))
     assert mixed.top() == [("b", -5.0), ("c", 2.0), ("a", 1.0)]
+    assert Explanation(3.0, None, None, None).top() == []
     assert Explanation(3.0, None, np.array([1.0, 2.0]), None).top() == [("direction 1", 2.0), ("direction 0", 1.0)]

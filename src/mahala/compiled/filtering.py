@@ -22,8 +22,6 @@ TINY = float(np.finfo(np.float64).tiny)
 # Indices of the perceptron's state beside w: the intercept, and the largest squared norm seen.
 INTERCEPT, RADIUS2 = 0, 1
 
-ANY, IRRELEVANT, RELEVANT = -1, 0, 1
-
 
 @kernel_with(EXACT)
 def _score(rows: CSR, t: int, w: FloatArray, b: float) -> float:
@@ -90,16 +88,9 @@ def _squared_norm(values: FloatArray, n: int) -> float:
 
 @kernel
 def _closest(
-    rows: CSR,
-    norms2: FloatArray,
-    t: int,
-    n: int,
-    relevant: BoolArray,
-    kind: int,
-    x: FloatArray,
-    q: tuple[IntArray, FloatArray],
+    rows: CSR, norms2: FloatArray, t: int, n: int, among: BoolArray, x: FloatArray, q: tuple[IntArray, FloatArray]
 ) -> tuple[int, float]:
-    """Return the first of the rows before n, of one kind or any, nearest to row t, and their squared distance.
+    """Return the first of the rows before n that `among` allows nearest to row t, and their squared distance.
 
     (-1, ∞) if there is none. x is zero before and after, with one entry per feature.
     """
@@ -108,7 +99,7 @@ def _closest(
         x[columns[i]] = values[i]
     best, least = -1, np.inf
     for row in range(n):
-        if kind != ANY and relevant[row] != (kind == RELEVANT):
+        if not among[row]:
             continue
         product = 0.0
         for i in range(indptr[row], indptr[row + 1]):
@@ -132,9 +123,10 @@ def stream_nearest(
 ) -> None:
     """Predict for each row from `start` the kind of the nearest row before it; irrelevant if there is none."""
     x, q = np.zeros(d), (np.empty(2 * d, dtype=np.int64), np.empty(2 * d))
+    anything = np.ones(start + len(predicted), dtype=np.bool_)
     for k in range(len(predicted)):
         t = start + k
-        best, _ = _closest(rows, norms2, t, t, relevant, ANY, x, q)
+        best, _ = _closest(rows, norms2, t, t, anything, x, q)
         predicted[k] = best >= 0 and relevant[best]
 
 
@@ -142,9 +134,10 @@ def stream_nearest(
 def nearest_margins(rows: CSR, norms2: FloatArray, relevant: BoolArray, n: int, d: int, margins: FloatArray) -> None:
     """Write, for each row from n, the squared distance to the nearest irrelevant row minus that to the relevant one."""
     x, q = np.zeros(d), (np.empty(2 * d, dtype=np.int64), np.empty(2 * d))
+    irrelevant = ~relevant
     for k in range(len(margins)):
-        bad, to_bad = _closest(rows, norms2, n + k, n, relevant, IRRELEVANT, x, q)
-        good, to_good = _closest(rows, norms2, n + k, n, relevant, RELEVANT, x, q)
+        bad, to_bad = _closest(rows, norms2, n + k, n, irrelevant, x, q)
+        good, to_good = _closest(rows, norms2, n + k, n, relevant, x, q)
         if bad >= 0 and good >= 0:
             # The earlier one wins a tie: if it is the relevant one, the margin is the least positive number.
             margins[k] = 5e-324 if to_bad == to_good and good < bad else to_bad - to_good

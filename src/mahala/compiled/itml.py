@@ -17,10 +17,10 @@ COINCIDING = 1e-100
 
 
 @kernel
-def _gather(X: RealArray, left: IndexArray, right: IndexArray, scale: float, start: int, block: FloatArray) -> None:
-    """Fill `block` with the scaled differences of the pairs from number `start`."""
+def _gather(X: RealArray, left: IndexArray, right: IndexArray, scale: float, block: FloatArray) -> None:
+    """Fill `block` with the scaled differences of the first pairs."""
     for i in range(len(block)):
-        a, b = X[left[start + i]], X[right[start + i]]
+        a, b = X[left[i]], X[right[i]]
         for j in range(block.shape[1]):
             block[i, j] = (np.float64(a[j]) - np.float64(b[j])) * scale
 
@@ -56,7 +56,7 @@ def sweep(
     t = 0
     while t < n:
         block = room[: min(size, n - t)]
-        _gather(X, left, right, scale, t, block)
+        _gather(X, left[t:], right[t:], scale, block)
         product = np.dot(block, M)
         gram = np.dot(product, block.T)
         trace = rank_one.trace_of(M, 0)

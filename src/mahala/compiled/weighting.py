@@ -82,7 +82,7 @@ def extreme_pairs(
 
     def part(block: slice) -> Part:
         features = X[block] - centre
-        weighted = features[:, used] * roots
+        weighted = features.compress(used, axis=1) * roots
         return weighted, np.einsum("ij,ij->i", weighted, weighted), features, codes[block], block.start
 
     for number, block in enumerate(blocks):
