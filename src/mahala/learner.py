@@ -22,6 +22,7 @@ from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.compiled.ranking import retrieval
 from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
 from mahala.support.arrays import Arrays, IndexArray
+from mahala.support.contexts import one_at_a_time
 from mahala.support.estimators import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.validation import check_scale, class_codes
@@ -71,6 +72,7 @@ class SavedEstimator(BaseEstimator, ABC):
         header, arrays = self.to_parts()
         write_model(path, "learner", arrays, header)
 
+    @one_at_a_time
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
         """Return the whole state as a header and arrays for a model file; a reader ignores other header entries."""
         self._check_fitted()

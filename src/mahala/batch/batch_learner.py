@@ -16,7 +16,7 @@ from mahala.learner import LabelledRows, Learner
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import map_rows
 from mahala.support.arrays import Arrays, FloatArray, RealArray
-from mahala.support.contexts import all_or_nothing
+from mahala.support.contexts import all_or_nothing, one_at_a_time
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value, number_value
 from mahala.support.progress import progress_bar
@@ -56,6 +56,7 @@ class BatchLearner(Learner):
         Every iteration, of which there is at least one, is recorded by `run.step`; the last model is what is learned.
         """
 
+    @one_at_a_time
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them."""
         check_params(self)

@@ -23,7 +23,7 @@ from mahala.metric import BilinearMetric
 from mahala.online.oasis import OASIS
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
-from mahala.support.contexts import all_or_nothing, one_blas_thread, uninterrupted
+from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.model_files import ModelFileError, header_value, number_value
 from mahala.support.progress import SHOWN, task_bar
 from mahala.support.validation import (
@@ -157,6 +157,7 @@ class QueryAdapter(SavedEstimator):
 
     # ------------------------------------------------------------------------------------------------ learning
 
+    @one_at_a_time
     def fit(self, queries: Any, items: Any, qrels: Any) -> Self:
         """Learn from judgments; how much of the map is used is decided by cross-validation over the queries.
 
@@ -224,6 +225,7 @@ class QueryAdapter(SavedEstimator):
             for hedge in self._hedges.values():
                 hedge.prior = prior(len(self._experts), chosen, 1.0 - DOUBT)
 
+    @one_at_a_time
     def learn_one(
         self, query: Any, shown: Any, clicked: Any, *, query_id: Hashable = None, user: Hashable = None
     ) -> float | None:
@@ -325,6 +327,7 @@ class QueryAdapter(SavedEstimator):
 
     # ------------------------------------------------------------------------------------------------- serving
 
+    @one_at_a_time
     def embed(self, query: Any, query_id: Any = None) -> Any:
         """Return what to send to the index: one vector for a vector, or rows for rows.
 
@@ -383,18 +386,21 @@ class QueryAdapter(SavedEstimator):
         return best[0] if np.ndim(vectors) == 1 else best
 
     @property
+    @one_at_a_time
     def metric_(self) -> BilinearMetric:
         """The similarity that serves new queries."""
         self._check_fitted()
         return BilinearMetric(self._matrix("new"), origin={"learner": type(self).__name__, "trust": self.trust_["new"]})
 
     @property
+    @one_at_a_time
     def trust_(self) -> dict[str, float]:
         """The share of the learned map in what is served, from 0 (the raw ranking) to `cap`."""
         self._check_fitted()
         return {kind: float(1.0 - self._mixture(kind)[0]) for kind in self._hedges}
 
     @property
+    @one_at_a_time
     def gain_(self) -> Gain | None:
         """The gain over the raw ranking on queries that were not learned from.
 

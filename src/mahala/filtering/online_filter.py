@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mahala.compiled.triplets import CSR, rows_as_csr
 from mahala.support.arrays import BoolArray, FloatArray
-from mahala.support.contexts import all_or_nothing, uninterrupted
+from mahala.support.contexts import all_or_nothing, one_at_a_time, uninterrupted
 from mahala.support.estimators import BaseEstimator, ClassifierMixin
 from mahala.support.rows import row_blocks
 from mahala.support.validation import check_labels, check_params, check_row, check_scale, is_sparse
@@ -52,6 +52,7 @@ class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
     def _check_params(self) -> None:
         check_params(self)
 
+    @one_at_a_time
     def fit(self, X: Any, y: Any) -> Self:
         """Reset the filter and learn from the rows of X in order; of the two classes in y the second is relevant."""
         self._check_params()
@@ -62,6 +63,7 @@ class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
                 self._learn_all(X, relevant)
         return self
 
+    @one_at_a_time
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
         """Learn from more rows, in order; the first call needs `classes` if y is not boolean and has only one class."""
         self._check_params()
@@ -73,6 +75,7 @@ class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
         self._learn_all(X, relevant)
         return self
 
+    @one_at_a_time
     def learn_one(self, x: Any, relevant: bool) -> bool:
         """Learn from one document; return whether it was predicted to be relevant before.
 
@@ -92,6 +95,7 @@ class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
         rows = rows_as_csr(np.ascontiguousarray(row).reshape(1, -1))
         return bool(self._learn(rows, np.array([relevant]))[0])
 
+    @one_at_a_time
     def decision_function(self, X: Any) -> FloatArray:
         """Return how relevant documents are: positive means relevant."""
         check_is_fitted(self, "_seen")

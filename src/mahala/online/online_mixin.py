@@ -14,7 +14,7 @@ from mahala.metric import Metric
 from mahala.online.history import RECORD, History
 from mahala.online.storage.model import Model
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
-from mahala.support.contexts import all_or_nothing, one_blas_thread, uninterrupted
+from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.model_files import header_value, number_value
 from mahala.support.progress import SHOWN, tell_stream
 from mahala.support.validation import Seed, check_params
@@ -66,6 +66,7 @@ class OnlineMixin(_Base):
         n_steps = getattr(self, "n_steps", "auto")
         return len(comparisons) if isinstance(n_steps, str) else int(n_steps)
 
+    @one_at_a_time
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows X with class labels y, or from comparisons.
 
@@ -82,6 +83,7 @@ class OnlineMixin(_Base):
             self._learn(comparisons, codes)
         return self
 
+    @one_at_a_time
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from more comparisons, once each and in their order; X and y as for `fit`."""
         self._check_stream("partial_fit")
@@ -218,6 +220,7 @@ class OnlineMixin(_Base):
             tell_stream(self, self.n_steps_, self.n_mistakes_)
 
     @property
+    @one_at_a_time
     def metric_(self) -> Any:
         """What has been learned so far."""
         self._check_fitted()
@@ -227,6 +230,7 @@ class OnlineMixin(_Base):
         return self._metrics[self.n_steps_]
 
     @property
+    @one_at_a_time
     def history_(self) -> History:
         """What happened at each step so far."""
         self._check_fitted()

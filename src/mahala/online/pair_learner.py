@@ -12,7 +12,7 @@ from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.online.online_mixin import OnlineMixin
 from mahala.support.arrays import FloatArray, SignArray
-from mahala.support.contexts import uninterrupted
+from mahala.support.contexts import one_at_a_time, uninterrupted
 from mahala.support.validation import Count, Share, check_row, check_sign
 
 
@@ -25,6 +25,7 @@ class PairLearner(OnlineMixin, Learner):
 
     _learns_from: ClassVar = Pairs
 
+    @one_at_a_time
     def learn_one(self, x: Any, x_other: Any, similar: bool | int) -> bool:
         """Learn from one pair; return whether it was predicted to be similar before the update.
 

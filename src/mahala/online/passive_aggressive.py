@@ -14,6 +14,7 @@ from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.margin_model import MarginModel, MarginRule, check_memory, first_model
 from mahala.support.arrays import IndexArray
+from mahala.support.contexts import one_at_a_time
 from mahala.support.model_files import ModelFileError
 from mahala.support.validation import Count, NonNegative, Positive
 
@@ -193,6 +194,7 @@ class PA(PairLearner):
         return C_GRID[int(np.argmin(costs))]
 
     @property
+    @one_at_a_time
     def raw_metric_(self) -> MahalanobisMetric:
         """The stream's own model as it stands: under psd="end" it may be indefinite, and b below 1."""
         self._check_fitted()

@@ -14,6 +14,7 @@ from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.margin_model import MarginModel, MarginRule, first_model
 from mahala.support.arrays import IndexArray
+from mahala.support.contexts import one_at_a_time
 from mahala.support.validation import Count, NonNegative, Positive
 
 
@@ -98,6 +99,7 @@ class POLA(PairLearner):
         return max(float(self._model.losses(V, y).max()) for V, y in chunks)
 
     @property
+    @one_at_a_time
     def raw_metric_(self) -> MahalanobisMetric:
         """The stream's own model as it stands; b may be below 1."""
         self._check_fitted()

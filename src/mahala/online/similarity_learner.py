@@ -20,7 +20,7 @@ from mahala.online.storage.gram import fit_gram, gram_is_cheaper
 from mahala.online.storage.similarity_model import LONGEST_STEP, SimilarityModel, SimilarityRule, StepLength, touches
 from mahala.online.storage.sparse_model import SparseModel
 from mahala.support.arrays import IndexArray, SignArray
-from mahala.support.contexts import uninterrupted
+from mahala.support.contexts import one_at_a_time, uninterrupted
 from mahala.support.memory import memory_limit
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.validation import Count, Positive, check_row, check_rows, is_sparse
@@ -51,6 +51,7 @@ class SimilarityLearner(OnlineMixin, Learner):
     _gap = 1.0  # how much the similarities of an x to two items differ under the identity
     _size = 1.0  # the largest similarity that an x and an item of their lengths can have
 
+    @one_at_a_time
     def learn_one(self, x: Any, positive: Any, negative: Any) -> bool:
         """Learn that x is more similar to `positive` than to `negative`; return whether that was predicted.
 

@@ -1,14 +1,14 @@
-"""Context managers: restore attributes on errors, defer Ctrl-C, and limit BLAS to one thread."""
+"""Restore attributes on errors, defer Ctrl-C, let threads wait for each other, and limit BLAS to one thread."""
 
 from __future__ import annotations
 
 import functools
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -33,6 +33,42 @@ def all_or_nothing(instance: object) -> Iterator[None]:
         vars(instance).clear()
         vars(instance).update(before)
         raise
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class _Lock:
+    """A lock that its own thread may take again, and that is not copied or pickled with the object it guards."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[_Lock], tuple[()]]:
+        return _Lock, ()
+
+
+def one_at_a_time(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """Decorate methods of which only one runs at a time on an object; other threads wait until it is done."""
+
+    @functools.wraps(method)
+    def locked(self: T, *args: P.args, **kwargs: P.kwargs) -> R:
+        values: Any = vars(self)
+        # setdefault is atomic: threads that come at the same time get the same lock.
+        with values.get("_one_at_a_time") or values.setdefault("_one_at_a_time", _Lock()):
+            return method(self, *args, **kwargs)
+
+    return locked  # type: ignore[return-value]
 
 
 class uninterrupted:
