@@ -9,17 +9,8 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.compiled.pairs import dot
-from mahala.compiled.rank_one import (
-    LARGEST_CONDITION,
-    LEAST_SHARE,
-    SHRUNK,
-    add,
-    block_size,
-    current,
-    follow,
-    symmetrise,
-    trace_of,
-)
+from mahala.compiled.rank_one import LARGEST_CONDITION, LEAST_SHARE, SHRUNK, add, block_size, current, follow, trace_of
+from mahala.compiled.symmetric import symmetrise
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 # Rows whose squared distance is below this count as equal; the largest squared distance is about 1.

@@ -14,7 +14,7 @@ from mahala.compiled.jit import kernel
 from mahala.support.arrays import FloatArray
 
 # Rows and columns of a tile that is written while its mirror image is near.
-TILE = 64
+TILE = 32
 
 
 @kernel
@@ -86,8 +86,8 @@ def settle(A: FloatArray, pending: FloatArray) -> None:
     multiply(A, pending, np.zeros(d), np.empty(d))
     for top in range(0, d, TILE):
         for left in range(0, top + 1, TILE):
-            for i in range(top, min(top + TILE, d)):
-                for j in range(left, min(left + TILE, i)):
+            for j in range(left, min(left + TILE, d)):
+                for i in range(max(top, j + 1), min(top + TILE, d)):
                     A[j, i] = A[i, j]
 
 

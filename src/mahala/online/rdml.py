@@ -126,7 +126,9 @@ class RDMLModel(DefiniteModel):
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()
-        return header | {"n_corrections": self.n_corrections}, arrays | ({} if self._R is None else {"R": self.R})
+        return header | {"n_corrections": self.n_corrections}, arrays | (
+            {} if self._R is None else {"R": self._R.whole()}
+        )
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         super().set_state(header, arrays, n_steps)

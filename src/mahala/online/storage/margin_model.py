@@ -112,8 +112,8 @@ class MarginModel(PairModel):
                 M, _ = self._M.arrays(whole=True)
                 self.b = stream_sparse(*arrays, y[part], M, self.b, rule.step, rule.tol, *own)
             else:
-                M = self._M.arrays(whole=stop > start + 1)
-                self.b = stream_indefinite(V[part], y[part], *M, self.b, rule.step, rule.tol, *own)
+                M, pending = self._M.arrays(whole=stop > start + 1)
+                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, rule.tol, *own)
             self._count(norms2[part], own[1])
             start = stop
             if self.psd > 1 and self.n_steps % self.psd == 0:

@@ -1,4 +1,4 @@
-"""A symmetric matrix that takes single steps at half the cost: the last one is added by the next, or when it is read."""
+"""A symmetric matrix in which a single step costs one sweep over half of it."""
 
 from __future__ import annotations
 
