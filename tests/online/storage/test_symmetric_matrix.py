@@ -57,7 +57,7 @@ def test_no_look_changes_a_bit_of_a_stream(learner, labelled, tmp_path):
             looked_at[name].learn_one(*one)
             if number % 3 == 0:
                 looked_at[name] = look(looked_at[name], tmp_path / f"{number}.model")
-    assert 10 < plain.n_updates_
+    assert plain.n_updates_ > 10
     for name, other in looked_at.items():
         with case(name):
             same_model(other, plain)
