@@ -50,7 +50,7 @@ def _is_valid(X: Any, ndim: int) -> bool:
             return False  # its values could not be read as one vector without a copy
         X = X.ravel(order="K")
     # It is NaN or infinite if a value is. Unlike dot, vdot does not warn of that.
-    return bool(np.vdot(X, X) <= _LARGEST_SQUARE)
+    return float(np.vdot(X, X)) <= _LARGEST_SQUARE
 
 
 def check_scale(X: Any, name: str = "X") -> Any:
