@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from compiled.kernel_inputs import pairs, record
 from mahala.compiled.pairs import add_terms, stream_dual, stream_indefinite, stream_sparse
+from mahala.compiled.symmetric import settle
 from reference.online_pairs import RULES, passive_aggressive
 
 
@@ -26,8 +27,10 @@ def agrees(M, b, steps, expected):
 def test_every_form_takes_the_papers_steps(rule, n):
     V, y = pairs(n)
     expected = passive_aggressive(V, y, rule, psd=0)
-    M, steps = np.zeros((5, 5)), record(n)
-    agrees(M, stream_indefinite(V, y, M, 0.0, rule, 0.0, *steps), steps, expected)
+    M, pending, steps = np.zeros((5, 5)), np.zeros((2, 2, 5)), record(n)
+    b = stream_indefinite(V, y, M, pending, 0.0, rule, 0.0, *steps)
+    settle(M, pending)
+    agrees(M, b, steps, expected)
 
     rows, M, steps = sp.csr_array(V), np.zeros((5, 5)), record(n)
     arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)

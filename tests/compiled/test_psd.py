@@ -5,6 +5,7 @@ import pytest
 
 from compiled.kernel_inputs import pairs, record
 from mahala.compiled.psd import DONE, LOG_MU, NORM, PROJECT, SIGMA, STATE_SIZE, stream_psd
+from mahala.compiled.symmetric import settle
 from reference.online_pairs import passive_aggressive, project
 
 RULE = (0.0, 0.0, np.inf)
@@ -19,15 +20,22 @@ def test_steps_are_the_papers_and_the_inverse_follows(d, size):
     state[SIGMA] = 0.1
     state[LOG_MU] = np.log(0.1)
     R, done = np.eye(d) / 0.1, 0
+    pending, correction = np.zeros((2, 2, 2, d))
     while done < 200:
         part = slice(done, min(done + size, 200))
-        b, taken, why = stream_psd(V[part], y[part], M, R, state, b, RULE, 0.0, *(column[part] for column in steps))
+        arguments = V[part], y[part], M, pending, R, correction, state, b, RULE, 0.0
+        b, taken, why = stream_psd(*arguments, *(column[part] for column in steps))
         done += taken
+        if why != DONE:
+            settle(M, pending)
         if why == PROJECT:
             M, b = project(M), max(b, 1.0)
         if why != DONE:
             R = np.linalg.inv(M + state[SIGMA] * np.eye(d))
+            correction[:] = 0.0
             state[NORM] = np.linalg.norm(M)
+    settle(M, pending)
+    settle(R, correction)
     expected_M, expected_b, expected = passive_aggressive(V, y, RULE, psd=1)
     np.testing.assert_allclose(M, expected_M, atol=1e-8)
     assert b == pytest.approx(expected_b)

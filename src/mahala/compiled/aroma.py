@@ -11,6 +11,7 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.compiled.pairs import add_outer, add_terms, dot, times
+from mahala.compiled.symmetric import postpone, times_one
 from mahala.compiled.triplets import LARGEST_CHANGE
 from mahala.support.arrays import FloatArray, SignArray
 
@@ -39,7 +40,9 @@ def stream_full(
     M: FloatArray,
     late: FloatArray,
     Lambda: FloatArray,
+    left_pending: FloatArray,
     Gamma: FloatArray,
+    right_pending: FloatArray,
     r: float,
     margin: float,
     clock: int,
@@ -58,7 +61,9 @@ def stream_full(
     alpha, lates, a, b = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     for start in range(0, n, BLOCK):
         x, q = X[start : start + BLOCK], Q[start : start + BLOCK]
-        scores, left, right = times(x, M), times(x, Lambda), times(q, Gamma)
+        scores = left = right = times(x, M)
+        if n > 1:
+            left, right = times(x, Lambda), times(q, Gamma)
         k = 0
         for i in range(len(x)):
             t = start + i
@@ -70,6 +75,8 @@ def stream_full(
             tau[t] = 0.0
             if not p[t] > 0.0:
                 continue
+            if n == 1:
+                left, right = times_one(x, Lambda, left_pending), times_one(q, Gamma, right_pending)
             without(left[i], u, a, k, x[i], u[k])
             without(right[i], v, b, k, q[i], v[k])
             x_norm, q_norm = dot(u[k], x[i]), dot(v[k], q[i])
@@ -88,5 +95,9 @@ def stream_full(
             add_outer(M, u, v, alpha, k)
             if len(late):
                 add_outer(late, u, v, lates, k)
-            add_terms(Lambda, u, -a, k)
-            add_terms(Gamma, v, -b, k)
+            if n > 1:
+                add_terms(Lambda, u, -a, k)
+                add_terms(Gamma, v, -b, k)
+            else:
+                postpone(left_pending, u, -a, k)
+                postpone(right_pending, v, -b, k)

@@ -10,6 +10,7 @@ import numpy as np
 from mahala.compiled import rank_one
 from mahala.compiled.jit import kernel
 from mahala.compiled.pairs import dot
+from mahala.compiled.symmetric import symmetrise
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 # Rows whose squared distance is below this count as equal; the largest squared distance is about 1.
@@ -96,6 +97,6 @@ def sweep(
         if n_terms:
             rank_one.add(M, terms, weights, n_terms)
         if t == n or trace < rank_one.SHRUNK * most:
-            rank_one.symmetrise(M)
+            symmetrise(M)
             most = 0.0
     return held_back

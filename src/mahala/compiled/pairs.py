@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.compiled.jit import kernel, kernel_with
+from mahala.compiled.symmetric import postpone, times_one
 from mahala.support.arrays import FloatArray, IndexArray, IntArray, SignArray
 
 # Steps whose quadratic forms and updates are computed by one matrix product.
@@ -112,6 +113,7 @@ def stream_indefinite(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
+    pending: FloatArray,
     b: float,
     rule: tuple[float, float, float],
     tolerance: float,
@@ -119,7 +121,7 @@ def stream_indefinite(
     tau: FloatArray,
     predicted: SignArray,
 ) -> float:
-    """Take one step per row of V, in blocks; M is read and written once per block.
+    """Take one step per row of V, in blocks; M is read and written once per block, and of a single row its lower half.
 
     The distances inside a block are exact: `dist_t = v_tᵀM₀v_t + Σ_{l<t} c_l (v_lᵀv_t)²`.
     """
@@ -130,7 +132,7 @@ def stream_indefinite(
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
         block = V[start:stop]
-        product = times(block, M)
+        product = times(block, M) if n > 1 else times_one(block, M, pending)
         gram = np.dot(block, block.T)
         n_moved = 0
         for i in range(stop - start):
@@ -147,8 +149,10 @@ def stream_indefinite(
                 for j in range(d):
                     terms[n_moved, j] = block[i, j]
                 n_moved += 1
-        if n_moved:
+        if n > 1:
             add_terms(M, terms, weights, n_moved)
+        else:
+            postpone(pending, terms, weights, n_moved)
     return b
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.compiled.pairs import COINCIDING, add_terms, dot, step, times
+from mahala.compiled.symmetric import multiply, postpone, times_one
 from mahala.support.arrays import FloatArray, SignArray
 
 DONE, REFACTOR, PROJECT = 0, 1, 2
@@ -37,84 +38,6 @@ MEMORY = 300.0
 # into calls.
 SIGMA, LOG_MU, WEIGHT, CORRECTIONS, WASTE, NORM = 0, 1, 2, 3, 4, 5
 STATE_SIZE = 6
-
-
-@kernel
-def _correct_multiply(R: FloatArray, f: FloatArray, g: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """`R -= f₀g₀ᵀ + f₁g₁ᵀ` and `out = R x` on the lower triangle in one sweep, four rows at a time."""
-    d = len(x)
-    out[:] = 0.0
-    whole = d - d % 4
-    for i in range(0, whole, 4):
-        r0, r1, r2, r3 = R[i], R[i + 1], R[i + 2], R[i + 3]
-        x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-        a0, a1, a2, a3 = f[0, i], f[0, i + 1], f[0, i + 2], f[0, i + 3]
-        b0, b1, b2, b3 = f[1, i], f[1, i + 1], f[1, i + 2], f[1, i + 3]
-        s0 = s1 = s2 = s3 = 0.0
-        for j in range(i):
-            gj, hj, xj = g[0, j], g[1, j], x[j]
-            m0 = r0[j] - (a0 * gj + b0 * hj)
-            m1 = r1[j] - (a1 * gj + b1 * hj)
-            m2 = r2[j] - (a2 * gj + b2 * hj)
-            m3 = r3[j] - (a3 * gj + b3 * hj)
-            r0[j] = m0
-            r1[j] = m1
-            r2[j] = m2
-            r3[j] = m3
-            s0 += m0 * xj
-            s1 += m1 * xj
-            s2 += m2 * xj
-            s3 += m3 * xj
-            out[j] += m0 * x0 + m1 * x1 + m2 * x2 + m3 * x3
-        out[i] += s0
-        out[i + 1] += s1
-        out[i + 2] += s2
-        out[i + 3] += s3
-        _corner(R, f, g, x, out, i, i + 4, i)
-    _corner(R, f, g, x, out, whole, d, 0)
-
-
-@kernel
-def _corner(
-    R: FloatArray, f: FloatArray, g: FloatArray, x: FloatArray, out: FloatArray, start: int, stop: int, left: int
-) -> None:
-    """`_correct_multiply` for rows start..stop-1, from column `left` to the diagonal."""
-    for i in range(start, stop):
-        for j in range(left, i + 1):
-            R[i, j] -= f[0, i] * g[0, j] + f[1, i] * g[1, j]
-            out[i] += R[i, j] * x[j]
-            if j < i:
-                out[j] += R[i, j] * x[i]
-
-
-@kernel
-def _multiply(R: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """`out = R x` from the lower triangle, four rows at a time."""
-    d = len(x)
-    out[:] = 0.0
-    whole = d - d % 4
-    for i in range(0, d, 4):
-        if i < whole:
-            r0, r1, r2, r3 = R[i], R[i + 1], R[i + 2], R[i + 3]
-            x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-            s0 = s1 = s2 = s3 = 0.0
-            for j in range(i):
-                xj = x[j]
-                s0 += r0[j] * xj
-                s1 += r1[j] * xj
-                s2 += r2[j] * xj
-                s3 += r3[j] * xj
-                out[j] += r0[j] * x0 + r1[j] * x1 + r2[j] * x2 + r3[j] * x3
-            out[i] += s0
-            out[i + 1] += s1
-            out[i + 2] += s2
-            out[i + 3] += s3
-        left = i if i < whole else 0
-        for k in range(i, min(i + 4, d)):
-            for j in range(left, k):
-                out[k] += R[k, j] * x[j]
-                out[j] += R[k, j] * x[k]
-            out[k] += R[k, k] * x[k]
 
 
 @kernel
@@ -146,7 +69,14 @@ def _shifted(
 
 @kernel
 def _negative_pair(
-    R: FloatArray, sigma: float, s: float, norm2: float, scale: float, Q: FloatArray, small: FloatArray
+    R: FloatArray,
+    nothing: FloatArray,
+    sigma: float,
+    s: float,
+    norm2: float,
+    scale: float,
+    Q: FloatArray,
+    small: FloatArray,
 ) -> tuple[float, int]:
     """Run Lanczos on σR from Q[0] = v/‖v‖ (with Q[1] = σR Q[0] given) and Newton on 1/φ; return (μ, steps).
 
@@ -162,7 +92,7 @@ def _negative_pair(
     for k in range(MAX_LANCZOS):
         q, r = Q[k], Q[k + 1]
         if k > 0:
-            _multiply(R, q, r)
+            multiply(R, nothing, q, r)
             for j in range(d):
                 r[j] *= sigma
         a = dot(q, r)
@@ -272,7 +202,9 @@ def stream_psd(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
+    pending: FloatArray,
     R: FloatArray,
+    correction: FloatArray,
     state: FloatArray,
     b: float,
     rule: tuple[float, float, float],
@@ -289,16 +221,16 @@ def stream_psd(
     n, d = V.shape
     most = min(MAX_LANCZOS, d) + 1
     Q, small = np.empty((most, d)), np.empty((5, most))
-    f, g, w = np.zeros((2, d)), np.zeros((2, d)), np.empty(d)
+    w = np.empty(d)
+    f, g = correction  # that R lacks after the last update
     terms = np.empty((2 * min(BLOCK, n), d))
     weights = np.empty(len(terms))
-    pending = False  # whether R lacks the correction by f and g
     why = DONE
     t = 0
     while t < n and why == DONE:
         start, stop = t, min(t + BLOCK, n)
         block = V[start:stop]
-        product = times(block, M)
+        product = times(block, M) if n > 1 else times_one(block, M, pending)
         n_terms = 0
         while t < stop and why == DONE:
             v = block[t - start]
@@ -323,17 +255,15 @@ def stream_psd(
             unit = max(state[NORM], abs(s) * norm2)
             squared = (state[NORM] / unit) ** 2 - 2.0 * (s / unit) * (dist / unit) + (s * norm2 / unit) ** 2
             scale = unit * np.sqrt(max(squared, 1e-6))
-            # w = R v also brings R up to date with the step before; f is zero before the first one.
-            _correct_multiply(R, f, g, v, w)
-            f[:] = 0.0
-            pending = True
+            # w = R v also brings R up to date with the step before.
+            multiply(R, correction, v, w)
             mu = 0.0
             if s > 0.0:
                 length = np.sqrt(norm2)
                 for j in range(d):
                     Q[0, j] = v[j] / length
                     Q[1, j] = w[j] / length * state[SIGMA]
-                mu, k = _negative_pair(R, state[SIGMA], s, norm2, scale, Q, small)
+                mu, k = _negative_pair(R, correction, state[SIGMA], s, norm2, scale, Q, small)
                 if k == 0:
                     why = PROJECT
                     if state[CORRECTIONS] > 0.0:
@@ -367,9 +297,8 @@ def stream_psd(
             if spoilt or state[CORRECTIONS] >= REFRESH or (state[WASTE] >= d // 4 and not tuned):
                 why = REFACTOR
                 state[SIGMA] = max(best, 1e-6 * scale)
-        if n_terms:
+        if n > 1:
             add_terms(M, terms, weights, n_terms)
-    # Bring R up to date, so that a call can end at any step.
-    if why == DONE and pending:
-        _correct_multiply(R, f, g, V[0], w)
+        else:
+            postpone(pending, terms, weights, n_terms)
     return b, t, why

@@ -16,7 +16,8 @@ import math
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.pairs import COINCIDING, STRIPE, add_terms, dot, times
+from mahala.compiled.pairs import COINCIDING, add_terms, dot, times
+from mahala.compiled.symmetric import postpone, symmetrise, times_one
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 DONE, REFRESH = 0, 1
@@ -103,17 +104,6 @@ def add(A: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
 
 
 @kernel
-def symmetrise(A: FloatArray) -> None:
-    """Replace A by its symmetric part: steps do not reduce the antisymmetric part, while A itself may shrink."""
-    d = len(A)
-    for top in range(0, d, STRIPE):
-        for left in range(0, top + 1, STRIPE):
-            for i in range(top, min(top + STRIPE, d)):
-                for j in range(left, min(left + STRIPE, i)):
-                    A[i, j] = A[j, i] = 0.5 * (A[i, j] + A[j, i])
-
-
-@kernel
 def lego_step(dist: float, target: float, eta: float) -> float:
     """Return c = η(ȳ - y) / (1 + η(ȳ - y)ŷ) of M ← M - c M v vᵀM, where ȳ = ŷ / (1 + η(ȳ - y)ŷ), ŷ = dist.
 
@@ -132,6 +122,7 @@ def stream_lego(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
+    pending: FloatArray,
     outside: int,
     inverse_trace: float,
     eta: float,
@@ -155,7 +146,7 @@ def stream_lego(
     t = 0
     while t < n:
         block = V[t : min(t + size, n)]
-        product = np.dot(block, M)  # one pair is rounded as many are: M may be ill-conditioned
+        product = np.dot(block, M) if n > 1 else times_one(block, M, pending)
         gram = np.dot(product, block.T)
         trace = trace_of(M, outside)
         most = max(most, trace)
@@ -191,9 +182,11 @@ def stream_lego(
             most = max(most, trace)
             if trace < SHRUNK * most:
                 break
-        if n_terms:
-            add(M, terms, weights, n_terms)
-        if n > 1 and (t == n or trace < SHRUNK * most):
+        if n == 1:
+            postpone(pending, terms, weights, n_terms)
+            break
+        add(M, terms, weights, n_terms)
+        if t == n or trace < SHRUNK * most:
             symmetrise(M)
             most = 0.0
     return inverse_trace
@@ -204,7 +197,9 @@ def stream_rdml(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
+    pending: FloatArray,
     R: FloatArray,
+    correction: FloatArray,
     outside: int,
     lam: float,
     n_corrections: int,
@@ -226,7 +221,7 @@ def stream_rdml(
     t = 0
     while t < n:
         block = V[t : min(t + size, n)]
-        product = times(block, M)
+        product = times(block, M) if n > 1 else times_one(block, M, pending)
         moves_any = False
         for i in range(len(block)):
             dist[i] = dot(product[i], block[i])
@@ -235,7 +230,7 @@ def stream_rdml(
         if moves_any:
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
-            solved = times(block, R)
+            solved = times(block, R) if n > 1 else times_one(block, R, correction)
             gram = np.dot(solved, block.T)
             inner = np.dot(block, block.T)
         trace = trace_of(M, outside)
@@ -275,12 +270,15 @@ def stream_rdml(
             most = max(most, trace)
             if spoilt or trace < SHRUNK * most:
                 break
-        if n_terms:
-            add(M, moved, moves, n_terms)
-            add(R, terms, weights, n_terms)
-        if n > 1 and (t == n or trace < SHRUNK * most):
+        n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
+        if n == 1:
+            postpone(pending, moved, moves, n_terms)
+            postpone(correction, terms, weights, n_terms)
+            break
+        add(M, moved, moves, n_terms)
+        add(R, terms, weights, n_terms)
+        if t == n or trace < SHRUNK * most:
             symmetrise(M)
             symmetrise(R)
             most = 0.0
-        n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
     return t, n_corrections, DONE

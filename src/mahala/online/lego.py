@@ -113,13 +113,10 @@ class LEGOModel(DefiniteModel):
         self.inverse_trace = float(d)  # tr M⁻¹
 
     def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
-        self.own("M")
         V, y = chunk
-        p, tau, predicted = steps
-        self.inverse_trace = stream_lego(
-            V, y, self.M, self.outside, self.inverse_trace, rule, self.targets, p, tau, predicted
-        )
-        self.n_steps += len(chunk.y)
+        arguments = *self._M.arrays(whole=len(y) > 1), self.outside, self.inverse_trace, rule, self.targets, *steps
+        self.inverse_trace = stream_lego(V, y, *arguments)
+        self.n_steps += len(y)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()

@@ -206,7 +206,7 @@ class OnlineMixin(_Base):
         """Return the next n records, to be written."""
         start, stop = self._n_recorded, self._n_recorded + n
         if stop > len(self._records) or not self._records.flags.writeable:
-            grown = np.empty(max(stop, 2 * len(self._records)), dtype=RECORD)
+            grown = np.empty(max(stop, 2 * start), dtype=RECORD)
             grown[:start] = self._records[:start]
             self._records = grown
         self._n_recorded = stop

@@ -13,6 +13,7 @@ from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.definite_model import DefiniteModel
 from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk, symmetric
+from mahala.online.storage.symmetric_matrix import SymmetricMatrix
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import finite_array, number_value
 from mahala.support.validation import Count, Positive
@@ -85,24 +86,30 @@ class RDMLModel(DefiniteModel):
 
     def become(self, M: FloatArray, is_identity: bool = False) -> None:
         super().become(M, is_identity)
-        self.R = np.eye(len(M)) if is_identity else None  # None until the inverse is computed from M
+        # None until the inverse is computed from M
+        self._R = SymmetricMatrix(np.eye(len(M))) if is_identity else None
         self.n_corrections = 0  # of R, since it was made
 
+    @property
+    def R(self) -> FloatArray | None:
+        """M⁻¹ after all steps, once it is known."""
+        return None if self._R is None else self._R.whole()
+
     def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
-        self.own("M", "R")
         V, y = chunk
-        R = self.R = self._invert() if self.R is None else self.R
+        R = self._R = self._R or self._invert()
         while True:
-            arguments = V, y, self.M, R, self.outside, rule, self.n_corrections, *steps
+            matrices = *self._M.arrays(whole=len(y) > 1), *R.arrays(whole=len(y) > 1)
+            arguments = V, y, *matrices, self.outside, rule, self.n_corrections, *steps
             done, self.n_corrections, stopped = stream_rdml(*arguments)
             self.n_steps += done
             if stopped:
-                R = self.R = self._invert()
+                R = self._R = self._invert()
             if done == len(y):
                 return
             V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
 
-    def _invert(self) -> FloatArray:
+    def _invert(self) -> SymmetricMatrix:
         """Return M⁻¹, by Cholesky."""
         self.n_corrections = 0
         factor, failed = lapack.dpotrf(np.array(self.M, order="F"), lower=1, overwrite_a=1)
@@ -111,18 +118,20 @@ class RDMLModel(DefiniteModel):
             values, vectors = np.linalg.eigh(self.M)
             values = np.maximum(values, 4.0 * len(values) * np.finfo(float).eps * values[-1])
             self.M = symmetric((vectors * values) @ vectors.T)
-            return symmetric((vectors / values) @ vectors.T)
+            return SymmetricMatrix(symmetric((vectors / values) @ vectors.T))
         lower, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
         inverse: FloatArray = np.tril(lower)
         inverse += np.tril(lower, -1).T
-        return inverse
+        return SymmetricMatrix(inverse)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()
-        return header | {"n_corrections": self.n_corrections}, arrays | ({} if self.R is None else {"R": self.R})
+        return header | {"n_corrections": self.n_corrections}, arrays | (
+            {} if self._R is None else {"R": self._R.whole()}
+        )
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         super().set_state(header, arrays, n_steps)
         self.n_corrections = int(number_value(header, "n_corrections", least=0.0))
         if "R" in arrays:
-            self.R = finite_array(arrays, "R", self.M.shape).copy()
+            self._R = SymmetricMatrix(finite_array(arrays, "R", self.M.shape).copy())

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
-from mahala.support.arrays import FloatArray, IndexArray, RealArray, SignArray
+from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 # The update rules need ‖v‖⁴, which overflows for larger values; no metric can be learned at such a scale.
 LARGEST_VALUE = 1e60
@@ -88,12 +88,8 @@ def _is_valid(X: Any, ndim: int) -> bool:
         if not (X.flags.c_contiguous or X.flags.f_contiguous):
             return False  # its values could not be read as one vector without a copy
         X = X.ravel(order="K")
-    return _sum_of_squares(X) <= _LARGEST_SQUARE  # it is NaN or infinite if a value is
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _sum_of_squares(x: RealArray) -> float:
-    return float(x.dot(x))
+    # It is NaN or infinite if a value is. Unlike dot, vdot does not warn of that.
+    return float(np.vdot(X, X)) <= _LARGEST_SQUARE
 
 
 def check_scale(X: Any, name: str = "X") -> Any:

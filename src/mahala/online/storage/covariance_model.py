@@ -12,6 +12,7 @@ from mahala.compiled.triplets import CSR
 from mahala.online.storage.dense_model import csr_rows
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk
+from mahala.online.storage.symmetric_matrix import SymmetricMatrix
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, finite_array
@@ -38,7 +39,7 @@ class CovarianceModel(SimilarityModel):
         )
         self.M = start * np.eye(d, e)
         self.late = np.zeros((d, e)) if rule.average else np.empty((0, 0))
-        self.Lambda, self.Gamma = np.eye(d), np.eye(e)
+        self._Lambda, self._Gamma = SymmetricMatrix(np.eye(d)), SymmetricMatrix(np.eye(e))
 
     def translate(self, X: Any) -> CSR:
         return csr_rows(X)
@@ -57,8 +58,9 @@ class CovarianceModel(SimilarityModel):
         return len(chunk.y), 0
 
     def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
-        self.own("M", "late", "Lambda", "Gamma")
-        kernels.stream_full(x, q, self.M, self.late, self.Lambda, self.Gamma, rule.r, rule.margin, clock, *steps)
+        self.own("M", "late")
+        covariances = *self._Lambda.arrays(whole=len(x) > 1), *self._Gamma.arrays(whole=len(x) > 1)
+        kernels.stream_full(x, q, self.M, self.late, *covariances, rule.r, rule.margin, clock, *steps)
 
     def feed_one(
         self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule
@@ -91,15 +93,17 @@ class CovarianceModel(SimilarityModel):
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()
-        return header, arrays | {"M": self.M, "late": self.late, "Lambda": self.Lambda, "Gamma": self.Gamma}
+        covariances = {"Lambda": self._Lambda.whole(), "Gamma": self._Gamma.whole()}
+        return header, arrays | {"M": self.M, "late": self.late} | covariances
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         super().set_state(header, arrays, n_steps)
         if self.clock != n_steps:
             raise ModelFileError(f"header entry 'clock' should be the {n_steps} steps, found {self.clock}")
-        for name in ("M", "late", "Lambda", "Gamma"):
+        for name in ("M", "late"):
             setattr(self, name, finite_array(arrays, name, getattr(self, name).shape).copy())
-        for name in ("Lambda", "Gamma"):
-            covariance = getattr(self, name)
+        for name, n in (("Lambda", self.shape[0]), ("Gamma", self.shape[1])):
+            covariance = finite_array(arrays, name, (n, n)).copy()
             if abs(covariance).max() > 1.0 + ROUNDING or abs(covariance - covariance.T).max() > ROUNDING:
                 raise ModelFileError(f"array {name!r} should be a symmetric matrix of numbers from -1 to 1")
+            setattr(self, f"_{name}", SymmetricMatrix(covariance))

@@ -15,6 +15,7 @@ from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
+from mahala.online.storage.symmetric_matrix import SymmetricMatrix
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
@@ -57,7 +58,7 @@ class MarginModel(PairModel):
         self.kernel_map = kernel_map
         self.n_features = n_features  # of the points, where M acts on kernel coordinates
         self.n_steps = 0
-        self.R: FloatArray | None = None
+        self._R: SymmetricMatrix | None = None
         self.tuning = np.zeros(STATE_SIZE)
         # The largest entry that M or a term added to it ever had: what M's rounding errors are relative to.
         self.mass = float(np.abs(self.M).max(initial=0.0))
@@ -90,8 +91,8 @@ class MarginModel(PairModel):
         return max(self.b, 1.0)
 
     def feed(self, chunk: PairChunk, rule: MarginRule, steps: Steps) -> None:
-        if not (self.M.flags.writeable and self.tuning.flags.writeable):
-            self.own("M", "R", "tuning")
+        if not self.tuning.flags.writeable:
+            self.own("tuning")
         V, y = chunk
         n = len(y)
         norms2 = squared_norms(V)
@@ -108,9 +109,11 @@ class MarginModel(PairModel):
             elif hasattr(V, "indptr"):
                 rows = V[part]
                 arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
-                self.b = stream_sparse(*arrays, y[part], self.M, self.b, rule.step, rule.tol, *own)
+                M, _ = self._M.arrays(whole=True)
+                self.b = stream_sparse(*arrays, y[part], M, self.b, rule.step, rule.tol, *own)
             else:
-                self.b = stream_indefinite(V[part], y[part], self.M, self.b, rule.step, rule.tol, *own)
+                M, pending = self._M.arrays(whole=stop > start + 1)
+                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, rule.tol, *own)
             self._count(norms2[part], own[1])
             start = stop
             if self.psd > 1 and self.n_steps % self.psd == 0:
@@ -135,9 +138,8 @@ class MarginModel(PairModel):
             largest, term = norm2, abs(float(tau[0])) * norm2
         else:
             largest, term = float(norms2.max()), float(np.max(np.abs(tau) * norms2))
-        diagonal = self.M.diagonal()
         self.radius = max(self.radius, largest**2 + 1.0)
-        self.mass = max(self.mass, term, diagonal.max(initial=0.0), -diagonal.min(initial=0.0))
+        self.mass = max(self.mass, term, self._M.largest())
 
     def losses(self, V: FloatArray, y: SignArray) -> FloatArray:
         """Return the signed loss p of each pair under the model as it is."""
@@ -166,11 +168,11 @@ class MarginModel(PairModel):
         M = np.zeros((d, d))
         M[:old, :old] = self.M
         self.M = M
-        if self.R is not None:
+        if self._R is not None:
             R = padded(d)
-            R[:old, :old] = self.R[:, :old]
+            R[:old, :old] = self._R.whole()[:, :old]
             R[np.arange(old, d), np.arange(old, d)] = 1.0 / self.tuning[SIGMA]
-            self.R = R
+            self._R = SymmetricMatrix(R)
 
     def metric(self, **about: Any) -> MahalanobisMetric:
         """Return the nearest model with M ⪰ 0 and b ≥ 1 as a metric."""
@@ -183,7 +185,7 @@ class MarginModel(PairModel):
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         header: dict[str, object] = {"threshold": self.b, "mass": self.mass, "radius": self.radius, "kernel": None}
-        arrays: Arrays = {"M": self.M, "tuning": self.tuning} | ({} if self.R is None else {"R": self.R})
+        arrays: Arrays = {"M": self.M, "tuning": self.tuning} | ({} if self._R is None else {"R": self._R.whole()})
         if self.kernel_map is not None:
             header["kernel"], kernel_arrays = self.kernel_map.to_arrays()
             arrays |= {f"kernel.{name}": array for name, array in kernel_arrays.items()}
@@ -203,14 +205,14 @@ class MarginModel(PairModel):
         self.radius = number_value(header, "radius", least=1.0)
         self.tuning = finite_array(arrays, "tuning", self.tuning.shape).copy()
         if self.psd == 1 and "R" in arrays:
-            self.R = finite_array(arrays, "R", padded(d).shape).copy()
+            self._R = SymmetricMatrix(finite_array(arrays, "R", padded(d).shape).copy())
             if not self.tuning[SIGMA] > 0.0:
                 raise ModelFileError("the shift of R should be positive")
         self.n_steps = n_steps
 
     def _feed_psd(self, chunk: PairChunk, norms2: FloatArray, rule: MarginRule, steps: Steps) -> None:
         V, y = chunk
-        if self.R is None:
+        if self._R is None:
             first = np.flatnonzero(norms2 >= COINCIDING)[:1]
             if first.size:
                 # The first subtraction of about this size; later ones retune σ.
@@ -219,10 +221,10 @@ class MarginModel(PairModel):
                 self.tuning[LOG_MU] = np.log(self.tuning[SIGMA])
                 self._refactor()
         # Coinciding points move b alone: R is not read before the first pair that differs.
-        R = self.R if self.R is not None else padded(len(self.M))
+        R = self._R or SymmetricMatrix(padded(V.shape[1]))
         while True:
-            arguments = V, y, self.M, R, self.tuning, self.b, rule.step, rule.tol, *steps
-            self.b, done, why = stream_psd(*arguments)
+            matrices = *self._M.arrays(whole=len(y) > 1), *R.arrays(whole=False)
+            self.b, done, why = stream_psd(V, y, *matrices, self.tuning, self.b, rule.step, rule.tol, *steps)
             if why == PROJECT:
                 self.M, self.b = self.constrained()
             if why:
@@ -231,7 +233,7 @@ class MarginModel(PairModel):
                 return
             V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
 
-    def _refactor(self) -> FloatArray:
+    def _refactor(self) -> SymmetricMatrix:
         """Compute R = (M + σI)⁻¹ by Cholesky."""
         d = len(self.M)
         diagonal = np.arange(d)
@@ -247,12 +249,12 @@ class MarginModel(PairModel):
         else:
             raise FloatingPointError("the metric can no longer be kept positive semi-definite; scale the features")
         inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-        if self.R is None or len(self.R) != d:
-            self.R = padded(d)
-        self.R[:, :d] = inverse
+        R = padded(d)
+        R[:, :d] = inverse
+        self._R = SymmetricMatrix(R)
         self.tuning[CORRECTIONS] = self.tuning[WASTE] = 0.0
         self.tuning[NORM] = blas.dnrm2(self.M.ravel()) if d else 0.0  # whose squares neither overflow nor vanish
-        return self.R
+        return self._R
 
 
 def first_model(d: int, psd: int, kernel: Any, kernel_params: dict[str, Any] | None) -> MarginModel:

@@ -8,6 +8,7 @@ import numpy as np
 
 from mahala.metric.kernel_map import KernelMap
 from mahala.online.storage.model import Model
+from mahala.online.storage.symmetric_matrix import SymmetricMatrix
 from mahala.support.arrays import FloatArray
 from mahala.support.contexts import one_blas_thread
 
@@ -26,9 +27,18 @@ class PairChunk(NamedTuple):
 class PairModel(Model):
     """A matrix M and a threshold b that learn from the differences of pairs."""
 
-    M: FloatArray
+    _M: SymmetricMatrix
     b: float
     kernel_map: KernelMap | None = None
+
+    @property
+    def M(self) -> FloatArray:
+        """The matrix after all steps."""
+        return self._M.whole()
+
+    @M.setter
+    def M(self, M: FloatArray) -> None:
+        self._M = SymmetricMatrix(M)
 
     @property
     def threshold(self) -> float:
