@@ -11,7 +11,7 @@ def adapter_stream(impressions, d, rates):
     """Return for each impression the served vector before it, and at the end M of new queries and the losses.
 
     An impression is (x, shown, reactions, id). OASIS with a margin m, the mean spread of the raw scores shown, and
-    steps of at most m² / s³, weighted by the number of preferred results to the power of -1/4.
+    steps of at most m² / s³, weighted by 1 / sqrt(number of preferred results).
     """
     L, models = np.eye(d), []
     experts = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
@@ -54,7 +54,7 @@ def adapter_stream(impressions, d, rates):
         counts[kind] += 1
         m = np.mean(spreads)
         C = m**2 / np.mean(sizes) ** 3
-        crowd = len({i for i, _ in pairs}) ** 0.25
+        crowd = np.sqrt(len({i for i, _ in pairs}))
         for (i, j), weight in zip(pairs, pair_weights, strict=True):
             models.append(L.copy())
             q = Z[i] - Z[j]

@@ -321,6 +321,8 @@ def stream_query(
             for column in range(e):
                 change[column] += tau[t] * q[column]
                 w[column] += tau[t] * x_norm * q[column]
+    if not tau.any():
+        return  # the sum of an entry is brought up to date when it is next written
     for row in range(len(x)):
         if x[row] != 0.0:
             m, written, S = planes[row, 0], planes[row, 1], planes[row, 2]

@@ -80,8 +80,9 @@ def learn(
             mapped = search.queries[rows] @ model.matrices()[1]
             if n == n_passes // 2 and pool.shape[1] < search.items.shape[0]:
                 pool = candidates(mapped, search.items)
+        rough = mapped.astype(search.items.dtype)  # only the leading candidates matter
         for i in rng.permutation(len(rows)):
-            scores = search.items[pool[i]] @ mapped[i]
+            scores = search.items[pool[i]] @ rough[i]
             lead = pool[i][np.argpartition(-scores, depth)[:depth] if depth < len(scores) else slice(None)]
             judged, grades = search.judgments.of_query(int(rows[i]))
             better = judged[grades > 0.0]

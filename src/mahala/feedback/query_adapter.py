@@ -46,7 +46,7 @@ DOUBT = 1e-3
 # A gain is shown, not only seen, if it is above 0 by so many standard errors.
 SEEN, SHOWN_BY = 1.0, 1.96
 # The weight of a click on a page with n of them is n to the power of minus this.
-CROWD = 0.25
+CROWD = 0.5
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
 
 
