@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
+from importlib.metadata import distributions
 from itertools import zip_longest
 from pathlib import Path
 
@@ -32,7 +32,7 @@ FENCE = re.compile(r"^```(?P<language>\w+)(?P<title>[^\n]*)\n(?P<body>.*?)^```$"
 LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<target>[^)#\s]*)(?:#[^)\s]*)?\)")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 OUTPUT = 'title="Output"'
-REQUIRES = re.compile(r'requires="([^"]*)"')  # on the fence of a block: modules, and environment variables in capitals
+REQUIRES = re.compile(r'title="Requires ([^"]*)"')  # packages, and environment variables in capitals
 COLUMNS = "100"  # width of the terminal in which commands run
 SECONDS = re.compile(r"\d+\.\d+ s *$", re.MULTILINE)
 # Pages show what recent versions print. Many distances between rows of the balance scale tie, and an older BLAS breaks
@@ -50,8 +50,8 @@ def text_of(page):
 
 def missing_for(block):
     """Return what a block requires and what is not here."""
-    names = " ".join(REQUIRES.findall(block["title"])).split()
-    return [name for name in names if not (name in os.environ if name.isupper() else find_spec(name))]
+    names = [name for names in REQUIRES.findall(block["title"]) for name in names.split(", ")]
+    return [name for name in names if name not in os.environ and not list(distributions(name=name))]
 
 
 def run_page(text):
@@ -106,13 +106,13 @@ def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monke
             said = output["body"]
             assert same_but_for_rounding(printed, said), f"the page shows\n{said}\nbut the output is\n{printed}"
     if missing := sorted({name for block in FENCE.finditer(text_of(page)) for name in missing_for(block)}):
-        pytest.skip(f"all ran but the blocks that require {', '.join(missing)}: pip install 'mahala[indexes]'")
+        pytest.skip(f"all ran but the blocks that require {', '.join(missing)}")
 
 
 def test_blocks_that_require_what_is_not_here_are_left_out(monkeypatch):
-    page = '```python requires="numpy {}"\nprint(1)\n```\n'
+    page = '```python title="Requires numpy, {}"\nprint(1)\n```\n'
     monkeypatch.delenv("MAHALA_NOTHING", raising=False)
-    for name in "no_such_module", "MAHALA_NOTHING":
+    for name in "no-such-package", "MAHALA_NOTHING":
         assert missing_for(FENCE.search(page.format(name))) == [name]
         assert not list(run_page(page.format(name)))
     monkeypatch.setenv("MAHALA_NOTHING", "1")

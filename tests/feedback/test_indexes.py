@@ -20,8 +20,8 @@ D, N_ITEMS, N_JUDGED, K = 12, 300, 30, 10
 TEXTS = [str(i) for i in range(N_ITEMS)]
 
 
-def library(name):
-    return pytest.importorskip(name, reason=f"{name} is not installed: pip install 'mahala[indexes]'")
+def library(name, extra="indexes"):
+    return pytest.importorskip(name, reason=f"{name} is not installed: pip install 'mahala[{extra}]'")
 
 
 class World:
@@ -149,7 +149,7 @@ def llama_index_model(world):
 
 
 def sentence_transformer(world):
-    library("sentence_transformers")
+    library("sentence_transformers", "sentence-transformers")
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
@@ -217,7 +217,6 @@ def test_wrapped_models_follow_the_adapter(world):
 
 def test_sentence_transformer_maps_queries_only_and_survives_a_file(world, tmp_path):
     base = sentence_transformer(world)
-    base.prompts["query"] = ""
     model = mahala.adapt_queries(base, world.adapter)
     model.save_pretrained(str(tmp_path))
     texts = TEXTS[N_JUDGED:60]
@@ -241,7 +240,7 @@ def test_sentence_transformer_of_another_width_is_refused(world):
 
 
 def test_torch_linear_layer_with_the_weights_of_the_metric(world):
-    torch = library("torch")
+    torch = library("torch", "sentence-transformers")
     M = world.adapter.metric_.matrix
     layer = torch.nn.Linear(*M.shape, bias=False)
     layer.weight.data = torch.tensor(M.T, dtype=torch.float32)
