@@ -22,10 +22,6 @@ def adapt_queries(model: Any, adapter: QueryAdapter) -> Any:
     ----------
     model : LangChain `Embeddings`, LlamaIndex `BaseEmbedding` or `SentenceTransformer`
     adapter : QueryAdapter that has learned from vectors of this model
-
-    Examples
-    --------
-    >>> store = InMemoryVectorStore(mahala.adapt_queries(OpenAIEmbeddings(), adapter))  # doctest: +SKIP
     """
     if not isinstance(adapter, QueryAdapter):
         raise TypeError(f"adapter must be a QueryAdapter, got {type(adapter).__name__}")
