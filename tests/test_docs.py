@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import distributions
 from itertools import zip_longest
 from pathlib import Path
 
@@ -31,6 +32,7 @@ FENCE = re.compile(r"^```(?P<language>\w+)(?P<title>[^\n]*)\n(?P<body>.*?)^```$"
 LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<target>[^)#\s]*)(?:#[^)\s]*)?\)")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 OUTPUT = 'title="Output"'
+REQUIRES = re.compile(r'title="Requires ([^"]*)"')  # packages, and environment variables in capitals
 COLUMNS = "100"  # width of the terminal in which commands run
 SECONDS = re.compile(r"\d+\.\d+ s *$", re.MULTILINE)
 # Pages show what recent versions print. Many distances between rows of the balance scale tie, and an older BLAS breaks
@@ -46,11 +48,22 @@ def text_of(page):
     return page.read_text(encoding="utf-8")
 
 
+def missing_for(block):
+    """Return what a block requires and what is not here."""
+    names = [name for names in REQUIRES.findall(block["title"]) for name in names.split(", ")]
+    return [name for name in names if name not in os.environ and not list(distributions(name=name))]
+
+
 def run_page(text):
-    """Run the blocks of a page in one namespace; yield what each printed and the output that follows it, or None."""
+    """Run the blocks of a page in one namespace; yield what each printed and the output that follows it, or None.
+
+    Blocks that require what is not here are left out.
+    """
     namespace = {"__name__": "page"}
     blocks = [found for found in FENCE.finditer(text) if found["language"] in ("python", "bash", "text")]
     for block, after in zip_longest(blocks, blocks[1:]):
+        if missing_for(block):
+            continue
         if block["language"] == "python":
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(compile(block["body"], "page", "exec"), namespace)
@@ -92,6 +105,18 @@ def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monke
         if output is not None and RECENT:
             said = output["body"]
             assert same_but_for_rounding(printed, said), f"the page shows\n{said}\nbut the output is\n{printed}"
+    if missing := sorted({name for block in FENCE.finditer(text_of(page)) for name in missing_for(block)}):
+        pytest.skip(f"all ran but the blocks that require {', '.join(missing)}")
+
+
+def test_blocks_that_require_what_is_not_here_are_left_out(monkeypatch):
+    page = '```python title="Requires numpy, {}"\nprint(1)\n```\n'
+    monkeypatch.delenv("MAHALA_NOTHING", raising=False)
+    for name in "no-such-package", "MAHALA_NOTHING":
+        assert missing_for(FENCE.search(page.format(name))) == [name]
+        assert not list(run_page(page.format(name)))
+    monkeypatch.setenv("MAHALA_NOTHING", "1")
+    assert [printed for printed, _ in run_page(page.format("MAHALA_NOTHING"))] == ["1\n"]
 
 
 def test_outputs_are_compared_with_what_is_printed():
