@@ -7,15 +7,17 @@ import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from mahala.comparisons import Judgments
     from mahala.data.tables import Table
-    from mahala.learner import Learner
+    from mahala.learner import Learner, SavedEstimator
     from mahala.metric import Metric
+
+Estimator = TypeVar("Estimator", bound="SavedEstimator")
 
 LabelledData = Annotated[
     str, typer.Argument(metavar="DATA", help="A .csv, .tsv, .parquet, .npz or .svm file, or a data set such as wine.")
@@ -39,20 +41,22 @@ Qrels = Annotated[
 _LARGEST_DECOMPOSED = 3000
 
 
-def learner_named(
-    name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner", base: type | None = None
-) -> Learner:
+def learner_named(name: str, settings: Sequence[str], seed: int | None = None, option: str = "--learner") -> Learner:
     """Return a learner by its name in any case, with settings such as "C=0.1" and `seed` as its random_state."""
     import mahala
     from mahala.learner import Learner
 
-    base = base or Learner
     exact = {known.lower(): known for known in mahala.__all__}.get(name.lower(), "")
     kind: Any = getattr(mahala, exact, None)
-    if not _is_learner(kind, base):
-        names = [known for known in mahala.__all__ if _is_learner(getattr(mahala, known), base)]
+    if not _is_learner(kind, Learner):
+        names = [known for known in mahala.__all__ if _is_learner(getattr(mahala, known), Learner)]
         raise ValueError(f"{option} is {name!r}, not a learner{_nearest(name, names)}; choose from {', '.join(names)}")
     learner: Learner = kind()
+    return configured(learner, settings, seed)
+
+
+def configured(learner: Estimator, settings: Sequence[str], seed: int | None = None) -> Estimator:
+    """Return a learner after changing its parameters by settings such as "C=0.1", and `seed` as its random_state."""
     known = learner.get_params(deep=False)
     given = {}
     for setting in settings:
@@ -60,7 +64,8 @@ def learner_named(
         if not equals:
             raise ValueError(f"--set takes NAME=VALUE, such as --set C=0.1, got {setting!r}")
         if key not in known:
-            raise ValueError(f"{exact} has no parameter {key!r}{_nearest(key, known)}; it has {', '.join(known)}")
+            name = type(learner).__name__
+            raise ValueError(f"{name} has no parameter {key!r}{_nearest(key, known)}; it has {', '.join(known)}")
         given[key] = _value(text)
     if seed is not None and "random_state" in known:
         given.setdefault("random_state", seed)

@@ -20,7 +20,6 @@ from mahala.cli.group import with_options
 from mahala.cli.models import Settings
 
 if TYPE_CHECKING:
-    from mahala.learner import Learner
     from mahala.stream import Stream
 
 # Exit codes: too many malformed lines, and some malformed lines.
@@ -190,13 +189,15 @@ class _Input:
             self._signals.waiting = False
 
 
-def _beginner(name: str, settings: list[str], seed: int) -> Learner:
+def _beginner(name: str, settings: list[str], seed: int) -> Any:
     """Return a new learner, which keeps no history unless --set asks for it: it would grow with the stream."""
-    from mahala.cli.models import learner_named
-    from mahala.learner import SavedEstimator
+    from mahala.cli.models import configured, learner_named
 
-    name = "QueryAdapter" if name.lower() == "adapter" else name
-    learner = learner_named(name, settings, seed, base=SavedEstimator)
+    if name.lower() in ("adapter", "queryadapter"):
+        from mahala.feedback.query_adapter import QueryAdapter
+
+        return configured(QueryAdapter(), settings, seed)
+    learner = learner_named(name, settings, seed)
     if "record" in learner.get_params(deep=False) and not any(given.startswith("record") for given in settings):
         learner.set_params(record=False)
     return learner
