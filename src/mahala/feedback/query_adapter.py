@@ -217,8 +217,8 @@ class QueryAdapter(SavedEstimator):
         measure = f"nDCG@{self.k}"
         self._judged: Gain | None = Gain(measure, gain.mean, gain.low, gain.high, n) if chosen else None
         self._tested = n
-        self._model = learned(np.arange(n))
-        if chosen:
+        if chosen:  # otherwise the model stays the identity, as cross-validation chose
+            self._model = learned(np.arange(n))
             for hedge in self._hedges.values():
                 hedge.prior = prior(len(self._experts), chosen, 1.0 - DOUBT)
 
