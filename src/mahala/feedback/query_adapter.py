@@ -45,6 +45,8 @@ RATES = {"new": 0.5, "known": 1.0}
 DOUBT = 1e-3
 # A gain is shown, not only seen, if it is above 0 by so many standard errors.
 SEEN, SHOWN_BY = 1.0, 1.96
+# A smaller difference between two values of nDCG is rounding.
+_ROUNDING = 1e-12
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
 
 
@@ -64,6 +66,22 @@ class CrossValidation(NamedTuple):
     query: IndexArray
     raw: FloatArray
     learned: FloatArray
+
+    @property
+    def gains(self) -> FloatArray:
+        """The gain of each query, exactly 0 where the two differ by rounding only."""
+        gains = self.learned - self.raw
+        return np.where(np.abs(gains) < _ROUNDING, 0.0, gains)
+
+    def winners(self, n: int) -> IndexArray:
+        """Return the places, here, of up to n queries that gain, the largest gain first."""
+        gains = self.gains
+        order: IndexArray = np.argsort(-gains, kind="stable")[:n]
+        return order[gains[order] > 0.0]
+
+    def losers(self, n: int) -> IndexArray:
+        """Return the places, here, of up to n queries that lose, the largest loss first."""
+        return self._replace(raw=self.learned, learned=self.raw).winners(n)
 
 
 @dataclass(eq=False, repr=False)
