@@ -54,7 +54,7 @@ def adapt(
     `{"query": [1, 2], "shown": [[1, 3], [5, 0]], "clicked": [false, true], "query_id": 7}`.
 
     The adapter goes on learning with `mahala stream --model FILE`, which after --clicks reads only the lines that the
-    log has gained. `search` and `evaluate` take it as a model, and so do they take the map alone (--metric), which is
+    log has gained. `search` and `evaluate` take it as a model, as they take the map alone (--metric), which is
     smaller and does not learn. Files are written whole or not at all.
 
     Malformed lines are reported on stderr, counted and skipped; the exit code is then 3.
@@ -231,7 +231,7 @@ def _show(told: dict[str, Any]) -> None:
     if "impressions" in told:
         sign = "a sign, from the first impression of each query; the test is mahala evaluate with judged queries"
         grid.add_row("", f"[dim]{sign}[/dim]")
-    grid.add_row("took", f"{told['seconds']:.2g} s")
+    grid.add_row("took", f"{told['seconds']:.1f} s")
     for name, title in (("output", "adapter"), ("metric", "metric"), ("report", "report")):
         if told[name] is not None:
             grid.add_row(title, escape(told[name]))
