@@ -45,9 +45,9 @@ RATES = {"new": 0.5, "known": 1.0}
 DOUBT = 1e-3
 # A gain is shown, not only seen, if it is above 0 by so many standard errors.
 SEEN, SHOWN_BY = 1.0, 1.96
+_COUNTS = ("n_impressions", "n_learned", "n_ignored")
 # A smaller difference between two values of nDCG is rounding.
 _ROUNDING = 1e-12
-_COUNTS = ("n_impressions", "n_learned", "n_ignored")
 
 
 class Gain(NamedTuple):
