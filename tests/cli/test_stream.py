@@ -120,7 +120,7 @@ def test_items_that_are_none(run, tmp_path):
 
 def test_sparse_points(run):
     line = '{"x": {"1": 2}, "x2": {}, "similar": true}\n'
-    assert "n_features" in run(*PA, text=line, code=3).stderr
+    assert "the number of features must be known: give --features" in run(*PA, text=line, code=3).stderr
     assert printed(run(*PA, "--features", "3", text=line)) == [
         {"line": 1, "similar": True, "predicted": True, "margin": 0.0}
     ]

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import mahala
 from mahala import Impressions, QueryAdapter
-from mahala.feedback.query_adapter import RATES
+from mahala.feedback.query_adapter import RATES, CrossValidation
 from reference.feedback import adapter_stream
 
 D = 6
@@ -163,7 +163,16 @@ def test_where_there_is_nothing_to_learn_the_map_stays_the_identity():
     adapter = QueryAdapter(random_state=0, n_passes=3).fit(queries, items, nothing)
     assert adapter.gain_ is None
     assert adapter.verdict_ == "not shown to help in cross-validation over 60 queries: the map is the identity"
-    assert adapter.trust_["new"] < 0.25
+    np.testing.assert_array_equal(adapter.metric_.matrix, np.eye(12))
+    np.testing.assert_array_equal(adapter.rank(queries, items), np.argsort(-queries @ items.T, axis=1))
+
+
+def test_cross_validation_names_those_that_gain_and_lose():
+    values = CrossValidation(np.array([4, 5, 7, 8, 9]), np.full(5, 0.5), np.array([0.5, 0.9, 0.4, 0.5 + 1e-14, 0.1]))
+    np.testing.assert_allclose(values.gains, [0.0, 0.4, -0.1, 0.0, -0.4])
+    assert values.winners(5).tolist() == [1]
+    assert values.losers(5).tolist() == [4, 2]
+    assert values.losers(1).tolist() == [4]
 
 
 def test_sparse_rows_give_the_model_of_dense_ones():

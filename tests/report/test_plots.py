@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from mahala import PA, Pairs
-from mahala.report.plots import curves, distances_of_pairs, error_curves, errors_by_neighbors, plane, spectrum, svg
+from mahala.report.plots import (
+    curves,
+    distances_of_pairs,
+    error_curves,
+    errors_by_neighbors,
+    gains_of_queries,
+    plane,
+    spectrum,
+    svg,
+)
 
 
 def test_error_curves(labelled, tmp_path):
@@ -66,6 +75,20 @@ def test_spectrum():
     np.testing.assert_allclose([bar.get_height() for bar in axes.patches], [0.75, 0.25, 0.0, 0.0])
     np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [0.75, 1.0, 1.0, 1.0])
     spectrum(np.zeros(2))
+
+
+def test_gains_of_queries():
+    axes = gains_of_queries(np.array([0.0, -0.5, 0.25, 0.75]), "nDCG@10").axes[0]
+    gain, loss = (patch.get_data() for patch in axes.patches)
+    np.testing.assert_array_equal(gain.values, [0.75, 0.25, 0.0, 0.0])
+    np.testing.assert_array_equal(loss.values, [0.0, 0.0, 0.0, -0.5])
+    np.testing.assert_array_equal(gain.edges, [0, 1, 2, 3, 4])
+    assert axes.patches[0].get_facecolor() != axes.patches[1].get_facecolor()
+    # Many queries are thinned, and the extremes stay.
+    many = gains_of_queries(np.linspace(-0.2, 0.6, 5001), "nDCG@10").axes[0].patches
+    assert len(many[0].get_data().values) == 1000
+    assert (many[0].get_data().values[0], many[1].get_data().values[-1]) == (0.6, -0.2)
+    assert many[0].get_data().edges[-1] == 5001
 
 
 def test_svg_is_one_element_the_same_every_time():

@@ -50,7 +50,7 @@ _OPTIONS = {
     r"\bnew_input=True\b": "--new-input",
     r"^label and drop name": "--label and --drop name",
     r"\(with items\)": "(with --items)",
-    r"\(n_features\)": "(--features)",
+    r"\bgive n_features$": "give --features",
     r"^records must name ids in query_ids, got": "--qrels must name queries that --queries has, got",
     r"^records must name ids in item_ids, got": "--qrels must name items that --items has, got",
 }

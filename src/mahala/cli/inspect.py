@@ -50,7 +50,7 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
     told: dict[str, Any] = {
         "holds": "metric" if learner is None else "learner",
         "learner": origin.get("learner"),
-        "params": origin.get("params"),
+        "params": origin.get("params", learner and learner.to_parts()[0]["params"]),
         "kind": metric.kind,
         "shape": list(metric.matrix.shape),
         "features": metric.n_features_in,
@@ -64,6 +64,9 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
         "comparisons": getattr(learner, "n_steps_", None),
         "updates": getattr(learner, "n_updates_", None),
         "mistakes": getattr(learner, "n_mistakes_", None),
+        "impressions": getattr(learner, "n_impressions_", None),
+        "trust": getattr(learner, "trust_", None),
+        "verdict": getattr(learner, "verdict_", None),
         "iterations": getattr(learner, "n_iter_", None),
         "objective": getattr(learner, "objective_", None),
         "stopped": getattr(learner, "stop_reason_", None),
@@ -104,6 +107,10 @@ def _show(told: dict[str, Any], path: Path) -> None:
         n = told["comparisons"]
         wrong = f", {told['mistakes'] / n:.1%} predicted wrongly" if n else ""
         grid.add_row("has seen", f"{n:,} comparisons, {told['updates']:,} updates{wrong}")
+    if told["verdict"] is not None:
+        grid.add_row("has seen", f"{told['impressions']:,} impressions")
+        grid.add_row("trust", ", ".join(f"{share:.2f} for {kind} queries" for kind, share in told["trust"].items()))
+        grid.add_row("verdict", escape(told["verdict"]))
     if told["iterations"] is not None:
         grid.add_row(
             "iterations", f"{told['iterations']:,}, objective {told['objective']:.6g}, stopped: {told['stopped']}"

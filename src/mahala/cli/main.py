@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli import compare, evaluate, explain, fit, inspect, reproduce, search, simulate, stream, transform
+from mahala.cli import adapt, compare, evaluate, explain, fit, inspect, reproduce, search, simulate, stream, transform
 from mahala.cli.group import Group
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("search")(search.search)
 app.command("evaluate")(evaluate.evaluate)
 app.command("simulate")(simulate.simulate)
 app.command("explain")(explain.explain)
+app.command("adapt")(adapt.adapt)
 app.command("inspect")(inspect.inspect)
 app.command("reproduce")(reproduce.reproduce)
 app.command("stream")(stream.stream)
@@ -46,6 +47,6 @@ def main(
 ) -> None:
     """Metric and similarity learning, online first.
 
-    Exit codes: 0 success, 1 internal error, 2 invalid input or options, 3 (stream) some lines were malformed,
+    Exit codes: 0 success, 1 internal error, 2 invalid input or options, 3 (stream, adapt) some lines were malformed,
     130 interrupted by Ctrl-C, 143 (stream) terminated by SIGTERM.
     """

@@ -27,7 +27,7 @@ Label = Annotated[str | None, typer.Option(help="Column of the labels; in .npz f
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be given several times.")]
 Jobs = Annotated[int, typer.Option(help="Number of processes.", min=1)]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
-MODEL_HELP = "A model file, written by `mahala fit` or `mahala stream`."
+MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
 Model = Annotated[Path, typer.Option("--model", help=MODEL_HELP)]
 Queries = Annotated[
     Path, typer.Option("--queries", help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")
@@ -106,6 +106,11 @@ def read_rows(data: str, metric: Metric, label: str | None = None, *, items: boo
 
 def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments]:
     """Read the vectors of queries and items, and the judgments; the ids of a file without ids are row numbers."""
+    return read_named_collection(queries, items, qrels)[:3]
+
+
+def read_named_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments, list[str]]:
+    """Read what `read_collection` reads, and the ids of the queries."""
     from mahala.comparisons import Judgments
     from mahala.data.search_files import read_qrels, read_vectors
 
@@ -114,7 +119,8 @@ def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, 
     for kind, path in (("query", queries), ("item", items)):
         rows[kind], ids = read_vectors(path)
         names[kind] = [str(name) for name in (range(rows[kind].shape[0]) if ids is None else ids.tolist())]
-    return rows["query"], rows["item"], Judgments.from_ids(records, names["query"], names["item"])
+    judgments = Judgments.from_ids(records, names["query"], names["item"])
+    return rows["query"], rows["item"], judgments, names["query"]
 
 
 def spectrum(metric: Metric) -> Any:
@@ -145,16 +151,16 @@ def check_labels(table: Table, data: Path | str, purpose: str) -> Any:
     raise ValueError(f"--label must name the column of labels, {purpose}")
 
 
-def check_output(path: Path, *suffixes: str) -> Path:
+def check_output(path: Path, *suffixes: str, option: str = "--output") -> Path:
     """Return a path that can be written to and has one of the suffixes, if any; checked before a long computation."""
     if suffixes and path.suffix.lower() not in suffixes:
-        raise ValueError(f"--output must end in {', '.join(suffixes)}, got {path}")
+        raise ValueError(f"{option} must end in {', '.join(suffixes)}, got {path}")
     if path.is_dir():
-        raise ValueError(f"--output must name a file, but {path} is a folder")
+        raise ValueError(f"{option} must name a file, but {path} is a folder")
     if not path.parent.is_dir():
-        raise ValueError(f"--output is {path}, but there is no folder {path.parent}")
+        raise ValueError(f"{option} is {path}, but there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"--output is {path}, but the folder {path.parent} is not writable")
+        raise ValueError(f"{option} is {path}, but the folder {path.parent} is not writable")
     return path
 
 

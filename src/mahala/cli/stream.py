@@ -79,7 +79,7 @@ def stream(
     own = Stream(
         model,
         None if learner is None else _beginner(learner, settings or [], seed),
-        items=None if items is None else _read_items(items),
+        items=None if items is None else read_items(items),
         n_features=features,
         new_input=new_input,
         every=checkpoint_every,
@@ -87,7 +87,7 @@ def stream(
     )
     started = time.monotonic()
     learned = mistakes = malformed = code = 0
-    with _open_input(source) as file, _Signals() as signals:
+    with open_input(source) as file, _Signals() as signals:
         try:
             results = own.learn(read_lines(_Input(file, own, signals)))
             _tell_start(own)
@@ -204,7 +204,8 @@ def _beginner(name: str, settings: list[str], seed: int) -> Any:
 
 
 @contextmanager
-def _open_input(path: Path | None) -> Iterator[Any]:
+def open_input(path: Path | None) -> Iterator[Any]:
+    """Yield a file of lines, also .gz, opened for reading bytes; stdin if the path is None."""
     import gzip
 
     if path is None:
@@ -215,7 +216,7 @@ def _open_input(path: Path | None) -> Iterator[Any]:
         yield file
 
 
-def _read_items(path: Path) -> Any:
+def read_items(path: Path) -> Any:
     """Return the rows of an .npz file, or of a memory-mapped .npy file."""
     import numpy as np
 

@@ -48,6 +48,8 @@ SEEN, SHOWN_BY = 1.0, 1.96
 # The weight of a click on a page with n of them is n to the power of minus this.
 CROWD = 0.5
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
+# A smaller difference between two values of nDCG is rounding.
+_ROUNDING = 1e-12
 
 
 class Gain(NamedTuple):
@@ -66,6 +68,22 @@ class CrossValidation(NamedTuple):
     query: IndexArray
     raw: FloatArray
     learned: FloatArray
+
+    @property
+    def gains(self) -> FloatArray:
+        """The gain of each query, exactly 0 where the two differ by rounding only."""
+        gains = self.learned - self.raw
+        return np.where(np.abs(gains) < _ROUNDING, 0.0, gains)
+
+    def winners(self, n: int) -> IndexArray:
+        """Return the places, here, of up to n queries that gain, the largest gain first."""
+        gains = self.gains
+        order: IndexArray = np.argsort(-gains, kind="stable")[:n]
+        return order[gains[order] > 0.0]
+
+    def losers(self, n: int) -> IndexArray:
+        """Return the places, here, of up to n queries that lose, the largest loss first."""
+        return self._replace(raw=self.learned, learned=self.raw).winners(n)
 
 
 @dataclass(eq=False, repr=False)
@@ -220,8 +238,8 @@ class QueryAdapter(SavedEstimator):
         measure = f"nDCG@{self.k}"
         self._judged: Gain | None = Gain(measure, gain.mean, gain.low, gain.high, n) if chosen else None
         self._tested = n
-        self._model = learned(np.arange(n))
-        if chosen:
+        if chosen:  # otherwise the model stays the identity, as cross-validation chose
+            self._model = learned(np.arange(n))
             for hedge in self._hedges.values():
                 hedge.prior = prior(len(self._experts), chosen, 1.0 - DOUBT)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from mahala.data.scaling import divided, feature_scales
 from mahala.evaluation.leaderboard import EUCLIDEAN_SCALED, Entry, Leaderboard, p_text, percent
 from mahala.metric import MahalanobisMetric
 from mahala.report import plots
+from mahala.report.page import card, code, facts, page, section
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import is_sparse
 
@@ -55,25 +55,21 @@ def report(
     """
     parts = [
         _headline(leaderboard, title, saved),
-        _section("Leaderboard", _table(leaderboard), _table_note(leaderboard)),
-        _section(
+        section("Leaderboard", _table(leaderboard), _table_note(leaderboard)),
+        section(
             "Error by number of neighbours",
-            _card(_by_k(leaderboard), "by-k"),
+            card(_by_k(leaderboard), "by-k"),
             "Means over all test parts; the band marks the ranking's number.",
         ),
     ]
     if shown is not None:
         parts += _pictures(leaderboard, shown)
     parts += [
-        _section("Time of a fit", _times(leaderboard), "CPU seconds on one thread, the median over training parts."),
-        _section("What next", f"<pre><code>{escape(chr(10).join(commands))}</code></pre>"),
-        _section("How this was measured", _how(leaderboard, measured)),
+        section("Time of a fit", _times(leaderboard), "CPU seconds on one thread, the median over training parts."),
+        section("What next", code(commands)),
+        section("How this was measured", _how(leaderboard, measured)),
     ]
-    return _PAGE.format(
-        title=escape(title),
-        style=files("mahala.report").joinpath("report.css").read_text(encoding="utf-8"),
-        body="\n".join(parts),
-    )
+    return page(f"{title} · mahala compare", parts)
 
 
 def _headline(board: Leaderboard, title: str, saved: str) -> str:
@@ -82,21 +78,12 @@ def _headline(board: Leaderboard, title: str, saved: str) -> str:
     word = f"{board.winner.name} beats Euclidean" if board.beats_euclidean else plainly
     verdict = board.verdict().removeprefix(f"{plainly}: ")
     verdict = verdict[0].upper() + verdict[1:].replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
-    facts = f"{len(board.rows):,} rows · {board.n_features:,} features · {len(board.classes):,} classes"
+    size = f"{len(board.rows):,} rows · {board.n_features:,} features · {len(board.classes):,} classes"
     notes = "".join(f"<p class=note>{escape(note)}</p>" for note in board.notes)
     return (
-        f"<header><p class=eyebrow>{escape(title)} · {facts}</p><h1>{escape(word)}</h1>"
+        f"<header><p class=eyebrow>{escape(title)} · {size}</p><h1>{escape(word)}</h1>"
         f"<p class=verdict>{escape(verdict)}</p><p>{escape(saved)}</p>{notes}</header>"
     )
-
-
-def _section(title: str, content: str, note: str = "") -> str:
-    below = f"<p class=note>{escape(note)}</p>" if note else ""
-    return f"<section><h2>{escape(title)}</h2>{content}{below}</section>"
-
-
-def _card(figure: Any, name: str) -> str:
-    return f"<figure class=card>{plots.svg(figure, name)}</figure>"
 
 
 def _table(board: Leaderboard) -> str:
@@ -166,34 +153,34 @@ def _pictures(board: Leaderboard, shown: Shown) -> list[str]:
     histograms, planes, spreads = [], [], []
     for number, (name, mapped) in enumerate(((f"before: {before_name}", before), (f"after: {after_name}", after))):
         pairs = _distances(mapped[rows], shown.codes[rows])
-        histograms.append(_card(plots.distances_of_pairs(*pairs, name), f"pairs-{number}"))
+        histograms.append(card(plots.distances_of_pairs(*pairs, name), f"pairs-{number}"))
         where, spread = _spread(_leading(mapped)[points], rng)
         spreads.append(spread)
         own, held_out = shown.codes[points], shown.held_out[points]
-        planes.append(_card(plots.plane(where, own, board.classes, held_out, name), f"plane-{number}"))
+        planes.append(card(plots.plane(where, own, board.classes, held_out, name), f"plane-{number}"))
     many = f" The {len(board.classes)} classes share ten colours and shapes." if len(board.classes) > 10 else ""
     coincide = " Rows that overlap are spread slightly." if any(spreads) else ""
     names = shown.final.feature_names or [f"x{j}" for j in range(shown.final.n_features_in)]
     return [
-        _section(
+        section(
             "Distances before and after",
             f"<div class=pair>{''.join(histograms)}</div>",
             f"Pairs of {len(rows):,} held-out rows, to which {after_name} was not fitted. The less the two overlap, "
             "the better. Distances are divided by their median, because only their ratios matter.",
         ),
-        _section(
+        section(
             "The rows in a plane",
             f"<div class=pair>{''.join(planes)}</div>",
             "The two directions of largest variance under each distance. Strong: held-out rows; faint: "
             f"rows to which {after_name} was fitted.{coincide}{many}",
         ),
-        _section(
+        section(
             f"Spectrum of {after_name}",
-            _card(plots.spectrum(shown.final.spectrum), "spectrum"),
+            card(plots.spectrum(shown.final.spectrum), "spectrum"),
             f"The rank is {shown.final.n_components:,} of {len(shown.final.spectrum):,}. If the first few directions "
             "hold most of the sum, rows can be stored with fewer numbers.",
         ),
-        _section(
+        section(
             "Weights of the features",
             _bars([(name, 100.0 * share) for name, share in _shares(shown, names)], "{:.1f} %"),
             "The share of each feature's own term in the mean squared distance"
@@ -266,7 +253,7 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
     scaling = (
         "each feature divided by its standard deviation in the training part" if board.scaling == "standard" else "none"
     )
-    facts = {
+    told = {
         "Protocol": f"stratified {board.folds}-fold cross-validation, "
         + ("once" if board.repeats == 1 else f"repeated {board.repeats} times")
         + ", with the same folds for all",
@@ -279,19 +266,4 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
         "Seed": str(board.random_state),
         **measured,
     }
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
-    return f"<dl>{rows}</dl>"
-
-
-# The policy forbids loading and running anything, so names in the user's table are harmless.
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} · mahala compare</title>
-<link rel="icon" href="data:,">
-<style>{style}</style></head>
-<body><main>
-{body}
-</main></body></html>
-"""
+    return facts(told)

@@ -163,6 +163,24 @@ def spectrum(values: FloatArray) -> Figure:
     return figure
 
 
+def gains_of_queries(gains: FloatArray, measure: str) -> Figure:
+    """Draw the gain of each query, largest first; losses have another colour."""
+    with _user_text():
+        figure, axes = _card(5.8, 3.4)
+        n = len(gains)
+        shown = np.sort(gains)[::-1][np.linspace(0, n - 1, min(n, _MOST_POINTS)).round().astype(int)]
+        edges = np.linspace(0.0, n, len(shown) + 1)
+        # One outline for all bars needs fewer SVG elements.
+        axes.stairs(np.maximum(shown, 0.0), edges, fill=True, color=COLOURS[0], label="gain")
+        axes.stairs(np.minimum(shown, 0.0), edges, fill=True, color=COLOURS[1], label="loss")
+        axes.axhline(0.0, color=_GREY, linewidth=0.8)
+        axes.set_xlim(0.0, n)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel="queries, by gain", ylabel=f"gain in {measure}")
+        figure.legend(frameon=False, loc="outside lower center", ncols=2)
+    return figure
+
+
 def svg(figure: Figure, name: str) -> str:
     """Return the figure as an <svg> element; `name` keeps its ids distinct from those of other figures."""
     file = StringIO()

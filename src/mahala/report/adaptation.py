@@ -1,0 +1,86 @@
+"""Report of a QueryAdapter that was fitted to judgments, as a single, self-contained HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from mahala.feedback.query_adapter import CrossValidation, QueryAdapter
+from mahala.report import plots
+from mahala.report.page import card, code, facts, page, section
+from mahala.support.arrays import IndexArray
+
+_MOST_QUERIES = 10
+
+
+def adaptation(
+    adapter: QueryAdapter, names: Sequence[str], *, title: str, commands: Sequence[str], measured: Mapping[str, str]
+) -> str:
+    """Return the page: the verdict, the nDCG before and after, the gains of the queries, and how they were measured.
+
+    `names` are the ids of all rows of queries, `commands` examples of the use of the adapter, and `measured` holds
+    facts by name, such as versions. All texts are escaped.
+    """
+    values = adapter.cross_validation_
+    gains, measure = values.gains, f"nDCG@{adapter.k}"
+    counts = f"{(gains > 0.0).sum():,} gain, {(gains < 0.0).sum():,} lose, {(gains == 0.0).sum():,} stay"
+    parts = [
+        _headline(adapter.verdict_, f"{title} · {len(gains):,} judged queries"),
+        section(f"{measure}, raw and learned", _means(adapter)),
+        section(
+            "The gain of each query",
+            card(plots.gains_of_queries(gains, measure), "gains"),
+            f"Of {len(gains):,} queries, {counts}. Each was ranked by a map that was not learned from it.",
+        ),
+        section("Queries that lose the most", _queries(values, values.losers(_MOST_QUERIES), names)),
+        section("Queries that gain the most", _queries(values, values.winners(_MOST_QUERIES), names)),
+        section("What next", code(commands)),
+        section("How this was measured", _how(adapter, measured)),
+    ]
+    return page(f"{title} · mahala adapt", parts)
+
+
+def _headline(verdict: str, eyebrow: str) -> str:
+    advice = verdict.rpartition(": ")[2]
+    return (
+        f"<header><p class=eyebrow>{escape(eyebrow)}</p><h1>{escape(advice[0].upper() + advice[1:])}</h1>"
+        f"<p class=verdict>{escape(verdict)}</p></header>"
+    )
+
+
+def _means(adapter: QueryAdapter) -> str:
+    values, gain = adapter.cross_validation_, adapter.gain_
+    ends = "" if gain is None else f" <small>95 % {gain.low:+.3f} to {gain.high:+.3f}</small>"
+    return (
+        "<table><thead><tr><th class=n>raw</th><th class=n>learned</th><th class=n>gain</th></tr></thead><tbody><tr>"
+        f"<td class=n>{values.raw.mean():.3f}</td><td class=n><b>{values.learned.mean():.3f}</b></td>"
+        f"<td class=n>{values.gains.mean():+.3f}{ends}</td></tr></tbody></table>"
+    )
+
+
+def _queries(values: CrossValidation, places: IndexArray, names: Sequence[str]) -> str:
+    if not len(places):
+        return "<p>None.</p>"
+    gains = values.gains
+    lines = (
+        f"<tr><td>{escape(names[values.query[at]])}</td><td class=n>{values.raw[at]:.3f}</td>"
+        f"<td class=n>{values.learned[at]:.3f}</td><td class=n>{gains[at]:+.3f}</td></tr>"
+        for at in places
+    )
+    return (
+        "<table class=queries><thead><tr><th>query</th><th class=n>raw</th><th class=n>learned</th>"
+        f"<th class=n>gain</th></tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    )
+
+
+def _how(adapter: QueryAdapter, measured: Mapping[str, str]) -> str:
+    n = len(adapter.cross_validation_.query)
+    return facts(
+        {
+            "Protocol": f"{min(int(adapter.n_folds), n)}-fold cross-validation over the judged queries",
+            "Raw": "the ranking by inner products of the vectors as they are",
+            "Learned": "the share of the learned map in each fold was chosen on the other folds, and may be none",
+            "Interval": "paired bootstrap over queries",
+            **measured,
+        }
+    )

@@ -1,0 +1,62 @@
+"""The report of an adapter: what it says, and that names are text."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+import pytest
+
+from mahala import QueryAdapter
+from mahala.feedback.query_adapter import CrossValidation, Gain
+from mahala.report.adaptation import adaptation
+
+EVIL = "<script>alert(1)</script> & 'more'"
+
+
+def fitted(learned, gain=(0.1, 0.05, 0.15)):
+    """An adapter whose cross-validation had these values, over the raw 0.5."""
+    adapter = QueryAdapter(random_state=0)
+    adapter.learn_one([1.0, 0.0], np.eye(2), [False, False])
+    n = len(learned)
+    adapter.cross_validation_ = CrossValidation(np.arange(n) + 1, np.full(n, 0.5), np.array(learned))
+    adapter._judged, adapter._tested = None if gain is None else Gain("nDCG@10", *gain, n), n
+    return adapter
+
+
+def page(adapter, names):
+    measured = {"Command": f"mahala adapt {EVIL}"}
+    return adaptation(adapter, names, title=EVIL, commands=[f"mahala search {EVIL}"], measured=measured)
+
+
+def test_it_says_what_was_measured():
+    adapter = fitted([0.9, 0.3, 0.5, 0.6])
+    text = page(adapter, ["unjudged", "a", "b", "c", "d"])
+    assert "<h1>Use it</h1>" in text
+    assert adapter.verdict_ in text
+    assert "<td class=n>0.500</td><td class=n><b>0.575</b></td>" in text
+    assert "+0.075 <small>95 % +0.050 to +0.150</small>" in text
+    assert "Of 4 queries, 2 gain, 1 lose, 1 stay." in text
+    lost, won = text.split("Queries that lose the most")[1].split("Queries that gain the most")
+    assert "<td>b</td><td class=n>0.500</td><td class=n>0.300</td><td class=n>-0.200</td>" in lost
+    assert lost.count("<td>") == 1
+    assert won.index("<td>a</td>") < won.index("<td>d</td>")
+    assert "unjudged" not in text
+    assert "4-fold cross-validation" in text
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_heading_of_other_outcomes():
+    text = page(fitted([0.5, 0.5], None), ["a", "b", "c"])
+    assert "<h1>The map is the identity</h1>" in text
+    assert text.count("<p>None.</p>") == 2
+    assert "small" not in text.split("</style>")[1]
+    uncertain = page(fitted([0.6, 0.5], (0.05, -0.1, 0.2)), ["a", "b", "c"])
+    assert "<h1>Not certain to help;" in uncertain
+
+
+def test_names_are_text():
+    text = page(fitted([0.9, 0.1]), ["", EVIL, EVIL])
+    assert "<script" not in text
+    assert text.count(escape(EVIL)) == 6
+    assert "default-src 'none'" in text
