@@ -67,10 +67,21 @@ class SavedEstimator(BaseEstimator, ABC):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the whole state to a model file, so that `mahala.load_learner(path)` resumes exactly here.
 
-        The file is safetensors with a JSON header: no pickle. It is written whole or not at all.
+        The file is safetensors with a JSON header: no pickle. It is written whole or not at all, and it is read back
+        before it replaces an earlier file.
         """
-        header, arrays = self.to_parts()
-        write_model(path, "learner", arrays, header)
+        self._write(path, {})
+
+    def _write(self, path: str | PathLike[str], header: dict[str, object]) -> None:
+        """Write the state to a model file, with more header entries."""
+        own, arrays = self.to_parts()
+        try:
+            write_model(path, "learner", arrays, own | header, verify=load_learner)
+        except ModelFileError as error:
+            raise ModelFileError(
+                f"{path} was not written, because it could not be read back: the model holds numbers that no file "
+                f"can, and learning from the data led to them ({error})"
+            ) from error
 
     @one_at_a_time
     def to_parts(self) -> tuple[dict[str, object], Arrays]:

@@ -21,7 +21,7 @@ from mahala.online.lego import LEGO
 from mahala.online.online_mixin import OnlineMixin
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
-from mahala.support.model_files import ModelFileError, header_value, number_value, read_model, write_model
+from mahala.support.model_files import ModelFileError, header_value, number_value, read_model
 from mahala.support.validation import Count, NonNegative, check_value
 
 # Number of lines by which an input is recognised.
@@ -242,8 +242,7 @@ class Stream:
         position, steps = self._progress.position(), self._n_steps()
         changed = steps > self._saved_steps or (self._is_known and position != self._saved)
         if changed:
-            header, arrays = self.learner.to_parts()
-            write_model(self.path, "learner", arrays, header | {"stream": asdict(position)})
+            self.learner._write(self.path, {"stream": asdict(position)})
             self._saved, self._saved_steps, self._saved_line = position, steps, position.lines
             self._is_known = True
         self._saved_at = time.monotonic()

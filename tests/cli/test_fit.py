@@ -188,3 +188,11 @@ def test_every_command_takes_the_tables_of_the_package(tmp_path):
         result = CliRunner().invoke(app, [*map(str, arguments), "--model", str(out)])
         assert result.exit_code == 0, result.output
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 626
+
+
+def test_an_input_is_never_replaced(table):
+    before = table.read_bytes()
+    result = run(table, "--label", "class", "--output", table)
+    assert result.exit_code == 2
+    assert "--output must not be an input of the command, which it would replace" in result.output
+    assert table.read_bytes() == before

@@ -293,3 +293,16 @@ def test_a_metric_can_start_a_learner_and_is_saved_with_it(tmp_path, pairs):
     resumed = mahala.load_learner(tmp_path / "state.safetensors")
     np.testing.assert_array_equal(resumed.init.matrix, start.matrix)
     np.testing.assert_array_equal(resumed.metric_.matrix, learner.metric_.matrix)
+
+
+@pytest.mark.parametrize("learner", [mahala.PA(), mahala.POLA()], ids=repr)
+def test_a_model_that_no_file_can_hold_does_not_replace_a_good_one(learner, tmp_path):
+    path = tmp_path / "model.safetensors"
+    learner = clone(learner).partial_fit(Pairs(np.eye(2), [0], [1], [True]))
+    learner.save(path)
+    good = path.read_bytes()
+    learner._model.b = np.nan  # as if arithmetic had overflowed
+    with pytest.raises(ModelFileError, match=r"model\.safetensors was not written, because it could not be read back"):
+        learner.save(path)
+    assert path.read_bytes() == good
+    assert list(tmp_path.iterdir()) == [path]

@@ -72,7 +72,8 @@ def adapt(
     paths = {"--output": output, "--metric": metric, "--report": report}
     written = {option: path for option, path in paths.items() if path is not None}
     for option, path in written.items():
-        check_output(path, *([".html"] if option == "--report" else []), option=option)
+        suffixes = [".html"] if option == "--report" else []
+        check_output(path, *suffixes, option=option, inputs=[queries, items, qrels, clicks])
     if len({os.path.realpath(path) for path in written.values()}) < len(written):
         raise ValueError(f"{' and '.join(written)} must name different files")
     adapter = configured(QueryAdapter(), settings or [], seed)

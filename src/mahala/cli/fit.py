@@ -60,7 +60,7 @@ def fit(
     from mahala.metric import MahalanobisMetric
     from mahala.support.progress import show_progress
 
-    check_output(output)
+    check_output(output, inputs=[Path(data)])
     chosen = learner_named(learner, settings or [], seed)
     table = read_data(data, label=label, drop=drop or ())
     if get_tags(chosen).target_tags.required:

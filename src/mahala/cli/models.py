@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -151,8 +151,14 @@ def check_labels(table: Table, data: Path | str, purpose: str) -> Any:
     raise ValueError(f"--label must name the column of labels, {purpose}")
 
 
-def check_output(path: Path, *suffixes: str, option: str = "--output") -> Path:
-    """Return a path that can be written to and has one of the suffixes, if any; checked before a long computation."""
+def check_output(path: Path, *suffixes: str, option: str = "--output", inputs: Iterable[Path | None] = ()) -> Path:
+    """Return a path that can be written to and has one of the suffixes, if any; checked before a long computation.
+
+    It must not be one of the inputs of the command.
+    """
+    for given in inputs:
+        if given is not None and path.exists() and given.exists() and path.samefile(given):
+            raise ValueError(f"{option} must not be an input of the command, which it would replace, got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{option} must end in {', '.join(suffixes)}, got {path}")
     if path.is_dir():

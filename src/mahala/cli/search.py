@@ -55,7 +55,7 @@ def search(
     if (queries is None) == (not row):
         raise ValueError("give either --queries (a table) or --row (a row number of ITEMS)")
     if output is not None:
-        check_output(output, ".csv")
+        check_output(output, ".csv", inputs=[Path(items), Path(queries) if queries else None, model])
     metric = load_metric(model)
     table = read_rows(items, metric, label, items=True)
     if row:

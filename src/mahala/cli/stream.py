@@ -73,43 +73,45 @@ def stream(
         tail -n +1 -F clicks.jsonl | mahala stream --model clicks.safetensors --learner OASIS --items embeddings.npy
     """
     from mahala.stream import Malformed, Stream, read_lines
+    from mahala.support.files import only_writer
 
     if settings and learner is None:
         raise ValueError("--set sets parameters of a new learner: give --learner too, or neither")
-    own = Stream(
-        model,
-        None if learner is None else _beginner(learner, settings or [], seed),
-        items=None if items is None else read_items(items),
-        n_features=features,
-        new_input=new_input,
-        every=checkpoint_every,
-        seconds=checkpoint_seconds,
-    )
-    started = time.monotonic()
-    learned = mistakes = malformed = code = 0
-    with open_input(source) as file, _Signals() as signals:
-        try:
-            results = own.learn(read_lines(_Input(file, own, signals)))
-            _tell_start(own)
-            for result in results:
-                if isinstance(result, Malformed):
-                    malformed += 1
-                    typer.echo(f"line {result.line}: {with_options(result.problem)}", err=True)
-                    code = MALFORMED
-                    if max_errors is not None and malformed > max_errors:
-                        code = INVALID
-                        break
-                else:
-                    learned += 1
-                    mistakes += not result.right
-                    sys.stdout.write(json.dumps(result.record) + "\n")
-                if own.due:
-                    _checkpoint(own)
-        except _Stopped as stopped:
-            code = 128 + stopped.args[0]
-        # After an error, also of printing, the last checkpoint stays, so that unprinted lines are processed again.
-        _checkpoint(own)
-    _tell_end(own, learned, malformed, mistakes, time.monotonic() - started, as_json)
+    with only_writer(model):
+        own = Stream(
+            model,
+            None if learner is None else _beginner(learner, settings or [], seed),
+            items=None if items is None else read_items(items),
+            n_features=features,
+            new_input=new_input,
+            every=checkpoint_every,
+            seconds=checkpoint_seconds,
+        )
+        started = time.monotonic()
+        learned = mistakes = malformed = code = 0
+        with open_input(source) as file, _Signals() as signals:
+            try:
+                results = own.learn(read_lines(_Input(file, own, signals)))
+                _tell_start(own)
+                for result in results:
+                    if isinstance(result, Malformed):
+                        malformed += 1
+                        typer.echo(f"line {result.line}: {with_options(result.problem)}", err=True)
+                        code = MALFORMED
+                        if max_errors is not None and malformed > max_errors:
+                            code = INVALID
+                            break
+                    else:
+                        learned += 1
+                        mistakes += not result.right
+                        sys.stdout.write(json.dumps(result.record) + "\n")
+                    if own.due:
+                        _checkpoint(own)
+            except _Stopped as stopped:
+                code = 128 + stopped.args[0]
+            # After an error, also of printing, the last checkpoint stays, so that unprinted lines are processed again.
+            _checkpoint(own)
+        _tell_end(own, learned, malformed, mistakes, time.monotonic() - started, as_json)
     if code == INVALID:
         raise ValueError(
             f"{malformed} malformed lines, but --max-errors is {max_errors}: stopped before the last of them; "

@@ -34,7 +34,7 @@ def transform(
     """
     from mahala.metric import BilinearMetric
 
-    check_output(output, ".npy", ".npz", ".csv", ".parquet")
+    check_output(output, ".npy", ".npz", ".csv", ".parquet", inputs=[Path(data), model])
     if label is not None and output.suffix.lower() == ".npy":
         raise ValueError("--label cannot be used with .npy, which holds rows only: write .npz, .csv or .parquet")
     metric = load_metric(model)

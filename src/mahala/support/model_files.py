@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -31,9 +32,15 @@ class ModelFileError(ValueError):
 
 
 def write_model(
-    path: str | os.PathLike[str], content: str, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, object]
+    path: str | os.PathLike[str],
+    content: str,
+    arrays: Mapping[str, NDArray[Any]],
+    header: Mapping[str, object],
+    verify: Callable[[Path], object] | None = None,
 ) -> None:
     """Write arrays and a header to `path` in one step, so that a failure leaves an earlier file intact.
+
+    `verify` reads what was written before it takes the place of an earlier file; if it raises, that file stays.
 
     The header holds None, booleans, numbers (infinities and NaN too), strings, and lists and string-keyed
     dicts of these; tuples are read back as lists.
@@ -47,6 +54,8 @@ def write_model(
     )
     with whole_file(path) as temporary:
         temporary.write_bytes(data)
+        if verify is not None:
+            verify(temporary)
 
 
 def read_model(
