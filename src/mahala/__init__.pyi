@@ -61,8 +61,8 @@ from mahala.evaluation.statistics import PairedGain as PairedGain
 
 # Feedback
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
-from mahala.feedback.query_adapter import Gain as Gain
-from mahala.feedback.query_adapter import CrossValidation as CrossValidation
+from mahala.feedback.gains import Gain as Gain
+from mahala.feedback.gains import CrossValidation as CrossValidation
 from mahala.feedback.wrappers import adapt_queries as adapt_queries
 from mahala.feedback.click_models import ClickModel as ClickModel
 from mahala.feedback.click_models import click_model as click_model

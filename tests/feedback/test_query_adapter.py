@@ -13,7 +13,8 @@ from sklearn.base import clone
 
 import mahala
 from mahala import Impressions, QueryAdapter
-from mahala.feedback.query_adapter import RATES, CrossValidation
+from mahala.feedback.gains import CrossValidation
+from mahala.feedback.query_adapter import RATES
 from reference.feedback import adapter_stream
 
 D = 6

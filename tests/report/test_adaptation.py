@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mahala import QueryAdapter
-from mahala.feedback.query_adapter import CrossValidation, Gain
+from mahala.feedback.gains import CrossValidation, Gain
 from mahala.report.adaptation import adaptation
 
 EVIL = "<script>alert(1)</script> & 'more'"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -17,14 +15,16 @@ from mahala.comparisons.sampling import check_seed
 from mahala.compiled.ranking import leading
 from mahala.evaluation.statistics import paired_gains
 from mahala.feedback import judged
+from mahala.feedback.gains import CrossValidation, Gain, RunningGain
 from mahala.feedback.hedge import Hedge, mixtures, prior
+from mahala.feedback.remembered import Remembered
 from mahala.learner import SavedEstimator
 from mahala.metric import BilinearMetric
 from mahala.online.oasis import OASIS
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
-from mahala.support.model_files import ModelFileError, header_value, number_value
+from mahala.support.model_files import header_value, number_value
 from mahala.support.progress import SHOWN, task_bar
 from mahala.support.validation import (
     Count,
@@ -43,47 +43,11 @@ from mahala.support.validation import (
 RATES = {"new": 0.5, "known": 1.0}
 # The weight, in the prior after `fit`, of all experts but the one that cross-validation chose.
 DOUBT = 1e-3
-# A gain is shown, not only seen, if it is above 0 by so many standard errors.
-SEEN, SHOWN_BY = 1.0, 1.96
+# A map is used if its cross-validated gain is above 0 by so many standard errors.
+SEEN = 1.0
 # The weight of a click on a page with n of them is n to the power of minus this.
 CROWD = 0.5
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
-# A smaller difference between two values of nDCG is rounding.
-_ROUNDING = 1e-12
-
-
-class Gain(NamedTuple):
-    """A gain over the raw ranking on queries that were not learned from, with its 95 % interval."""
-
-    measure: str
-    mean: float
-    low: float
-    high: float
-    n: int
-
-
-class CrossValidation(NamedTuple):
-    """The nDCG of each judged query under the raw ranking and under a map that was not learned from it."""
-
-    query: IndexArray
-    raw: FloatArray
-    learned: FloatArray
-
-    @property
-    def gains(self) -> FloatArray:
-        """The gain of each query, exactly 0 where the two differ by rounding only."""
-        gains = self.learned - self.raw
-        return np.where(np.abs(gains) < _ROUNDING, 0.0, gains)
-
-    def winners(self, n: int) -> IndexArray:
-        """Return the places, here, of up to n queries that gain, the largest gain first."""
-        gains = self.gains
-        order: IndexArray = np.argsort(-gains, kind="stable")[:n]
-        return order[gains[order] > 0.0]
-
-    def losers(self, n: int) -> IndexArray:
-        """Return the places, here, of up to n queries that lose, the largest loss first."""
-        return self._replace(raw=self.learned, learned=self.raw).winners(n)
 
 
 @dataclass(eq=False, repr=False)
@@ -172,8 +136,6 @@ class QueryAdapter(SavedEstimator):
     n_folds: Count = 5
     verbose: bool = False
     random_state: Seed = None
-
-    # ------------------------------------------------------------------------------------------------ learning
 
     @one_at_a_time
     def fit(self, queries: Any, items: Any, qrels: Any) -> Self:
@@ -307,8 +269,8 @@ class QueryAdapter(SavedEstimator):
                 self.n_ignored_ += 1
                 return None
             self.n_learned_ += 1
-            key = _digest(x.tobytes() if query_id is None else query_id)
-            kind = "known" if key in self._ids else "new"
+            key = x.tobytes() if query_id is None else query_id
+            kind = self._kind(key)
             last, mean = self._model.products(x)
             scores = np.column_stack([raw, items @ mean, items @ last]) @ self._experts.T
             hedge = self._hedges[kind]
@@ -321,13 +283,10 @@ class QueryAdapter(SavedEstimator):
             if self._plain:  # a click among many is less certain
                 weights = weights / len(np.unique(positive)) ** CROWD
             if self.user_cap is not None and user is not None:
-                n = self._users[_digest(user)] = self._users.pop(_digest(user), 0) + 1
-                _trim(self._users, int(self.memory))
+                n = self._users.add(user)
                 weights = weights * min(1.0, self.user_cap / n)
             self._model.feed_query(x, items, (positive, negative, weights), self._rule())
-            self._ids.pop(key, None)
-            self._ids[key] = 1
-            _trim(self._ids, int(self.memory))
+            self._ids.add(key)
             self._served.clear()
         return float(1.0 - losses[-1])
 
@@ -342,8 +301,6 @@ class QueryAdapter(SavedEstimator):
         if self.bias is not None and not isinstance(self.bias, str):
             weights = weights * ((positive + 1.0) / len(values)) ** float(self.bias)
         return positive, negative, weights
-
-    # ------------------------------------------------------------------------------------------------- serving
 
     @one_at_a_time
     def embed(self, query: Any, query_id: Any = None) -> Any:
@@ -446,8 +403,6 @@ class QueryAdapter(SavedEstimator):
         share = f"{self.trust_['new']:.2f} of the learned map is used"
         return f"{text}: not certain to help; {share}" if gain.high > 0.0 else f"{text}: does not help; {share}"
 
-    # -------------------------------------------------------------------------------------------------- state
-
     def _begin(self, n_features: int) -> None:
         """Start over, with nothing learned."""
         self.n_features_in_ = n_features
@@ -459,11 +414,11 @@ class QueryAdapter(SavedEstimator):
         self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
         self._experts = mixtures(float(self.cap))
         self._hedges = {kind: Hedge(prior(len(self._experts)), rate, self.half_life) for kind, rate in RATES.items()}
-        self._seen = {kind: _Mean() for kind in RATES}
+        self._seen = {kind: RunningGain() for kind in RATES}
         self._judged = None
         self._tested = 0
-        self._ids: OrderedDict[int, int] = OrderedDict()
-        self._users: OrderedDict[int, int] = OrderedDict()
+        self._ids: Remembered = Remembered(int(self.memory))
+        self._users: Remembered = Remembered(int(self.memory))
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
         self._learner._gap = self._learner._size = 1.0
@@ -501,7 +456,7 @@ class QueryAdapter(SavedEstimator):
         return served
 
     def _kind(self, query_id: Hashable) -> str:
-        return "known" if _digest(query_id) in self._ids else "new"
+        return "known" if query_id in self._ids else "new"
 
     def _vector(self, query: Any) -> FloatArray:
         one_row = is_sparse(query) or (np.ndim(query) == 2 and len(query) == 1)
@@ -527,8 +482,8 @@ class QueryAdapter(SavedEstimator):
         header["model"], arrays = self._model.get_state()
         arrays = {f"model.{name}": array for name, array in arrays.items()}
         for name, remembered in (("ids", self._ids), ("users", self._users)):
-            arrays[name] = np.array(list(remembered), dtype=np.uint64)
-        return header, arrays | {"user_counts": np.array(list(self._users.values()), dtype=np.int64)}
+            arrays |= {f"{name}.{key}": array for key, array in remembered.to_arrays().items()}
+        return header, arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
@@ -543,34 +498,12 @@ class QueryAdapter(SavedEstimator):
         self._judged = None if known is None else Gain(*known)
         for kind, hedge in self._hedges.items():
             hedge.set_state(header_value(header_value(header, "hedges", dict), kind, dict))
-            self._seen[kind] = _Mean(*header_value(header_value(header, "seen", dict), kind, list))
+            self._seen[kind] = RunningGain(*header_value(header_value(header, "seen", dict), kind, list))
         own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
         n_steps = int(number_value(header, "n_steps", least=0.0))
         self._model.set_state(header_value(header, "model", dict), own, n_steps)
-        if len(arrays["users"]) != len(arrays["user_counts"]):
-            raise ModelFileError("arrays 'users' and 'user_counts' should have the same length")
-        self._ids = OrderedDict.fromkeys(arrays["ids"].tolist(), 1)
-        self._users = OrderedDict(zip(arrays["users"].tolist(), arrays["user_counts"].tolist(), strict=True))
-
-
-class _Mean:
-    """A running mean and variance."""
-
-    def __init__(self, n: int = 0, mean: float = 0.0, squares: float = 0.0) -> None:
-        self.n, self.mean, self.squares = int(n), float(mean), float(squares)
-
-    def __iter__(self) -> Any:
-        return iter((self.n, self.mean, self.squares))
-
-    def add(self, value: float) -> None:
-        self.n += 1
-        before = value - self.mean
-        self.mean += before / self.n
-        self.squares += before * (value - self.mean)
-
-    def gain(self) -> Gain:
-        error = 1.96 * np.sqrt(self.squares / max(self.n - 1, 1) / self.n) if self.n > 1 else 1.0
-        return Gain("pairs in the right order", self.mean, self.mean - error, self.mean + error, self.n)
+        for name, remembered in (("ids", self._ids), ("users", self._users)):
+            remembered.from_arrays(arrays[f"{name}.digests"], arrays[f"{name}.counts"])
 
 
 def _best(gains: FloatArray) -> int:
@@ -579,14 +512,3 @@ def _best(gains: FloatArray) -> int:
     best = int(means.argmax())
     error = float(gains[:, best].std(ddof=1)) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
     return best if means[best] > SEEN * error else 0
-
-
-def _digest(value: Hashable) -> int:
-    """Return 64 bits by which ids are told apart, the same in every process."""
-    data = value if isinstance(value, bytes) else repr(value).encode()
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
-
-
-def _trim(remembered: OrderedDict[int, int], size: int) -> None:
-    while len(remembered) > size:
-        remembered.popitem(last=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from mahala.feedback.query_adapter import CrossValidation, QueryAdapter
+from mahala.feedback.gains import CrossValidation
+from mahala.feedback.query_adapter import QueryAdapter
 from mahala.report import plots
 from mahala.report.page import card, code, facts, page, section
 from mahala.support.arrays import IndexArray

@@ -1,0 +1,67 @@
+"""Gains over the raw ranking: by query in a cross-validation, and in a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from mahala.support.arrays import FloatArray, IndexArray
+
+# A smaller difference between two values of nDCG is rounding.
+_ROUNDING = 1e-12
+
+
+class Gain(NamedTuple):
+    """A gain over the raw ranking on queries that were not learned from, with its 95 % interval."""
+
+    measure: str
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+class CrossValidation(NamedTuple):
+    """The nDCG of each judged query under the raw ranking and under a map that was not learned from it."""
+
+    query: IndexArray
+    raw: FloatArray
+    learned: FloatArray
+
+    @property
+    def gains(self) -> FloatArray:
+        """The gain of each query, exactly 0 where the two differ by rounding only."""
+        gains = self.learned - self.raw
+        return np.where(np.abs(gains) < _ROUNDING, 0.0, gains)
+
+    def winners(self, n: int) -> IndexArray:
+        """Return the places, here, of up to n queries that gain, the largest gain first."""
+        gains = self.gains
+        order: IndexArray = np.argsort(-gains, kind="stable")[:n]
+        return order[gains[order] > 0.0]
+
+    def losers(self, n: int) -> IndexArray:
+        """Return the places, here, of up to n queries that lose, the largest loss first."""
+        return self._replace(raw=self.learned, learned=self.raw).winners(n)
+
+
+class RunningGain:
+    """The mean of the gains in a stream so far, and their variance."""
+
+    def __init__(self, n: int = 0, mean: float = 0.0, squares: float = 0.0) -> None:
+        self.n, self.mean, self.squares = int(n), float(mean), float(squares)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.n, self.mean, self.squares))
+
+    def add(self, value: float) -> None:
+        self.n += 1
+        before = value - self.mean
+        self.mean += before / self.n
+        self.squares += before * (value - self.mean)
+
+    def gain(self) -> Gain:
+        error = 1.96 * np.sqrt(self.squares / max(self.n - 1, 1) / self.n) if self.n > 1 else 1.0
+        return Gain("pairs in the right order", self.mean, self.mean - error, self.mean + error, self.n)

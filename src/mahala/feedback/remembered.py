@@ -1,0 +1,60 @@
+"""A bounded memory of ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.support.model_files import ModelFileError
+
+
+class Remembered:
+    """How often each id was seen, for the `size` ids that were seen last (least recently used ones are forgotten).
+
+    An id is any hashable. It is told apart by 64 bits of its `repr` (of the bytes themselves, if it is bytes), which
+    are the same in every process.
+
+    >>> known = Remembered(size=2)
+    >>> [known.add(name) for name in ("a", "b", "a", "c")]
+    [1, 1, 2, 1]
+    >>> "a" in known, "b" in known
+    (True, False)
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._counts: OrderedDict[int, int] = OrderedDict()
+
+    def __contains__(self, own: Hashable) -> bool:
+        return _digest(own) in self._counts
+
+    def add(self, own: Hashable) -> int:
+        """Remember an id; return how often it was seen."""
+        key = _digest(own)
+        count = self._counts[key] = self._counts.pop(key, 0) + 1
+        if len(self._counts) > self.size:
+            self._counts.popitem(last=False)
+        return count
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the memory as arrays for a model file."""
+        return {
+            "digests": np.array(list(self._counts), dtype=np.uint64),
+            "counts": np.array(list(self._counts.values()), dtype=np.int64),
+        }
+
+    def from_arrays(self, digests: NDArray[Any], counts: NDArray[Any]) -> None:
+        """Restore what `to_arrays` returned."""
+        if digests.shape != counts.shape or digests.ndim != 1 or len(digests) > self.size or (counts < 1).any():
+            raise ModelFileError(f"the ids should be up to {self.size} digests, each with a count of at least 1")
+        self._counts = OrderedDict(zip(digests.tolist(), counts.tolist(), strict=True))
+
+
+def _digest(own: Hashable) -> int:
+    data = own if isinstance(own, bytes) else repr(own).encode()
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
