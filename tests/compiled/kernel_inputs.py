@@ -64,10 +64,10 @@ def store(n_rows, n_payload=4096, n_slots=1024):
 
 # Layout, step rule and penalty of learners with η = C = 0.1, λ = 0.1 off the diagonal and δ = 1.
 RULES = {
-    "oasis": ((1, False, False), (1.0, 0.0, 0.1, 1e25), (0.0, False, 1.0)),
-    "mean of oasis": ((3, False, True), (1.0, 0.0, 0.1, 1e25), (0.0, False, 1.0)),
-    "sors": ((2, False, False), (0.0, 0.0, 0.1, 1e25), (0.01, True, 1.0)),
-    "adasors": ((3, True, False), (0.0, 0.0, 0.1, np.inf), (0.01, True, 1.0)),
+    "oasis": ((1, False, False), (1.0, 0.0, 0.1, 1e25, 1.0), (0.0, False, 1.0)),
+    "mean of oasis": ((3, False, True), (1.0, 0.0, 0.1, 1e25, 1.0), (0.0, False, 1.0)),
+    "sors": ((2, False, False), (0.0, 0.0, 0.1, 1e25, 1.0), (0.01, True, 1.0)),
+    "adasors": ((3, True, False), (0.0, 0.0, 0.1, np.inf, 1.0), (0.01, True, 1.0)),
 }
 
 

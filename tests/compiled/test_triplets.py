@@ -42,10 +42,10 @@ def test_deferred_thresholds_are_those_of_every_step():
 
 
 def test_step_lengths():
-    assert step_length(0.5, 4.0, (1.0, 1.0, 9.0, 1e25)) == 0.1
-    assert step_length(0.5, 4.0, (1.0, 1.0, 0.05, 1e25)) == 0.05
-    assert step_length(0.0, 4.0, (1.0, 1.0, 9.0, 1e25)) == step_length(0.5, 0.0, (1.0, 1.0, 9.0, 1e25)) == 0.0
-    assert step_length(0.5, 4.0, (1.0, 1.0, 9.0, 0.1)) == 0.0
+    assert step_length(0.5, 4.0, (1.0, 1.0, 9.0, 1e25, 1.0)) == 0.1
+    assert step_length(0.5, 4.0, (1.0, 1.0, 0.05, 1e25, 1.0)) == 0.05
+    assert step_length(0.0, 4.0, (1.0, 1.0, 9.0, 1e25, 1.0)) == step_length(0.5, 0.0, (1.0, 1.0, 9.0, 1e25, 1.0)) == 0.0
+    assert step_length(0.5, 4.0, (1.0, 1.0, 9.0, 0.1, 1.0)) == 0.0
 
 
 def test_variances_shrink_as_their_inverses_grow():
