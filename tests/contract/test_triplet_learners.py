@@ -326,16 +326,26 @@ def test_aroma_knows_its_rounding_errors():
 @pytest.mark.parametrize(
     ("kind", "name", "values", "message"),
     [
-        (mahala.OASIS, "C", (0.0, -1.0, np.nan, np.inf, "large", None, True), "C must be a positive number"),
-        (mahala.OGD, "eta", (0.0, -1.0, np.nan, np.inf, "large", None, True), "eta must be a positive number"),
-        (mahala.SORS, "eta", (0.0, -1.0, np.nan, np.inf, "large", None), "eta must be a positive number"),
+        (mahala.OASIS, "C", (0.0, -1.0, np.nan, np.inf, "large", None, True), "C must be 'auto' or a positive number"),
+        (
+            mahala.OGD,
+            "eta",
+            (0.0, -1.0, np.nan, np.inf, "large", None, True),
+            "eta must be 'auto' or a positive number",
+        ),
+        (mahala.SORS, "eta", (0.0, -1.0, np.nan, np.inf, "large", None), "eta must be 'auto' or a positive number"),
         (mahala.SORS, "lam", (-1.0, np.nan, np.inf, "large", None), "lam must be a number of at least 0"),
         (mahala.SORS, "penalty", ("l2", None, 1, True), "penalty must be 'l1' or 'offdiagonal'"),
-        (mahala.AdaSORS, "eta", (0.0, -1.0, np.nan, np.inf, "large", None), "eta must be a positive number"),
+        (mahala.AdaSORS, "eta", (0.0, -1.0, np.nan, np.inf, "large", None), "eta must be 'auto' or a positive number"),
         (mahala.AdaSORS, "lam", (-1.0, np.nan, np.inf, "large", None), "lam must be a number of at least 0"),
         (mahala.AdaSORS, "delta", (0.0, -1.0, np.nan, np.inf, "large", None), "delta must be a positive number"),
         (mahala.AdaSORS, "penalty", ("l2", None, 1, True), "penalty must be 'l1' or 'offdiagonal'"),
-        (mahala.AROMA, "r", (0.0, -1.0, 1e-80, np.nan, np.inf, "large", None), "r must be a number of at least 1e-50"),
+        (
+            mahala.AROMA,
+            "r",
+            (0.0, -1.0, 1e-80, np.nan, np.inf, "large", None),
+            "r must be 'auto' or a number of at least 1e-50",
+        ),
         (mahala.AROMA, "covariance", ("none", None, 1), "covariance must be 'full' or 'diagonal'"),
         *(
             (kind, name, values, message)
