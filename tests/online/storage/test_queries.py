@@ -23,7 +23,7 @@ LEARNERS = [
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_steps_for_a_query_are_those_of_its_triplets(learner, seed):
     rng = np.random.default_rng(seed)
