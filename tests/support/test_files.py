@@ -59,14 +59,12 @@ with only_writer(sys.argv[1]):
 
 def test_two_processes_do_not_write_one_file(tmp_path):
     path = str(tmp_path / "model.safetensors")
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", HOLD, path], **pipes) as holder:
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(BlockingIOError, match=rf"in use by another process \({holder.pid}\)"), only_writer(path):
             pass
-    finally:
         holder.kill()
-        holder.wait()
     with only_writer(path):  # a lock of a process that was killed is not in the way
         assert (tmp_path / "model.safetensors.lock").exists()
     assert not (tmp_path / "model.safetensors.lock").exists()
