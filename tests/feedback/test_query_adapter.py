@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import mahala
 from mahala import Impressions, QueryAdapter
+from mahala.feedback import judged
 from mahala.feedback.gains import CrossValidation
 from mahala.feedback.query_adapter import RATES
 from reference.feedback import adapter_stream
@@ -176,10 +177,12 @@ def test_cross_validation_names_those_that_gain_and_lose():
     assert values.losers(1).tolist() == [4]
 
 
-def test_sparse_rows_give_the_model_of_dense_ones():
+@pytest.mark.parametrize("by_one", [0, 10**9])  # queries are mapped by matrices, or one by one
+def test_sparse_rows_give_the_model_of_dense_ones(by_one, monkeypatch):
     queries, items, qrels = collection(n_queries=20, n_items=60)
     fit = QueryAdapter(random_state=0, n_passes=2, n_folds=2).fit
     dense = fit(queries, items, qrels).metric_.matrix
+    monkeypatch.setattr(judged, "SPARSE", by_one)
     sparse = clone(QueryAdapter(random_state=0, n_passes=2, n_folds=2)).fit(
         sp.csr_matrix(queries), sp.csr_array(items), qrels
     )

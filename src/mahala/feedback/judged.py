@@ -17,6 +17,8 @@ from mahala.support.validation import is_sparse
 # Candidates of a query, from which negatives are drawn and among which experts are judged. A ranking of all items finds
 # them, at the start and in the middle of the passes.
 POOL = 256
+# Up to one non-zero feature in so many, mapping queries one by one is cheaper than whole matrices.
+SPARSE = 5
 
 
 class Search(NamedTuple):
@@ -77,7 +79,7 @@ def learn(
     mapped = search.queries[rows]
     for n in range(n_passes):
         if n:
-            mapped = search.queries[rows] @ model.matrices()[1]
+            mapped = _mapped(search.queries[rows], model)[1]
             if n == n_passes // 2 and pool.shape[1] < search.items.shape[0]:
                 pool = candidates(mapped, search.items)
         rough = mapped.astype(search.items.dtype)  # only the leading candidates matter
@@ -95,6 +97,15 @@ def learn(
                 steps = positive, len(better) + negative, weights
                 model.feed_query(search.queries[rows[i]], vectors, steps, rule)
             tick()
+
+
+def _mapped(queries: FloatArray, model: SimilarityModel) -> tuple[FloatArray, FloatArray]:
+    """Return the queries as the last model and the mean of all models map them."""
+    if SPARSE * np.count_nonzero(queries) < queries.size:
+        last, mean = zip(*(model.products(x) for x in queries), strict=True)
+        return np.array(last), np.array(mean)
+    matrices = model.matrices()
+    return queries @ matrices[0], queries @ matrices[1]
 
 
 def _drawn(
@@ -122,9 +133,9 @@ def expert_values(search: Search, rows: IndexArray, model: SimilarityModel, expe
 
     The items ranked are the candidates under the raw scores, the mean and the last model.
     """
-    last, mean = model.matrices()
     queries = search.queries[rows]
-    maps = queries, queries @ mean, queries @ last
+    last, mean = _mapped(queries, model)
+    maps = queries, mean, last
     pools = search.pool[rows], *(candidates(mapped, search.items) for mapped in maps[1:])
     discounts = 1.0 / np.log2(np.arange(2, k + 2))
     values = np.empty((len(rows), len(experts)))
