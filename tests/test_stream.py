@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -493,7 +493,6 @@ JSON = st.recursive(
 KEYS = st.sampled_from([*PAIR, *TRIPLET, "id", "line"])
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     st.binary(max_size=40)
     | st.dictionaries(KEYS, JSON).map(json.dumps).map(str.encode)
@@ -526,7 +525,6 @@ class Slow:
         return block
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([b"\n", b"\r", b"a", b"bc\n"])).map(b"".join), st.lists(st.integers(1, 4)))
 def test_lines_do_not_depend_on_how_they_come(data, sizes):
     lines = list(read_lines(Slow(data, sizes)))

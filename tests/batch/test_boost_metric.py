@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
@@ -24,7 +24,6 @@ def columns(triplets):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 50), st.sampled_from([1e-3, 1.0, 30.0]), st.sampled_from([1e-7, 0.1]))
-@settings(max_examples=150, deadline=None)
 def test_best_step_is_the_root_of_equation_8(seed, n, spread, v):
     rng = np.random.default_rng(seed)
     margins, gains = spread * rng.normal(size=n) * 10, spread * rng.normal(size=n)
@@ -70,7 +69,6 @@ def test_run_equals_the_papers(labelled, dtype, n_iter, rel):
 
 
 @given(triplet_sets(), st.sampled_from([1e-7, 1e-2]))
-@settings(max_examples=100, deadline=None)
 def test_objective_of_any_triplets(triplets, v):
     learner = BoostMetric(lam=v, max_iter=15).fit(triplets)
     A, s = matrices(triplets.X, *columns(triplets)), TripletEdges(triplets).scale

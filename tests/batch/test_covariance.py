@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mahala.batch.covariance import covariances, deviations_within
@@ -12,7 +12,6 @@ from reference.rca import within_covariance
 from strategies import labelled_rows
 
 
-@settings(deadline=None, max_examples=60)
 @given(labelled_rows(), st.sampled_from([np.float64, np.float32]), st.sampled_from([0.0, 100.0]))
 def test_equal_those_of_the_definition(case, dtype, shift):
     X, codes = (case[0] + shift).astype(dtype), case[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -20,7 +20,6 @@ def root(learner):
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
-@settings(deadline=None, max_examples=40)
 @given(case=labelled_rows(), alpha=st.sampled_from([0.1, 0.5, 0.9]))
 def test_the_objective_is_the_papers(diagonal, case, alpha):
     X, codes = case

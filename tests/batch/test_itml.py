@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -35,7 +35,6 @@ def drawn(labelled, n=40, seed=0):
     return Pairs.from_labels(X, y, n, balance=0.5, random_state=seed)
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     stream=streams(max_n=60), targets=TARGETS, gamma=GAMMA, n_sweeps=st.integers(1, 4),
     dtype=st.sampled_from([np.float64, np.float32]), exponent=st.sampled_from([-7, 0, 9]),
@@ -58,7 +57,6 @@ def test_sweeps_follow_the_plain_algorithm(stream, targets, gamma, n_sweeps, dty
     assert learner.objective_ == pytest.approx(value, rel=max(rtol, 1e-8), abs=1e-8)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     stream=streams(max_n=60, max_d=6), gamma=GAMMA | st.just(1e6),
     scale=st.sampled_from([1e-60, 1e-20, 1.0, 1e30, 1e57]),

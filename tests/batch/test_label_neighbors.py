@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.batch.label_neighbors import label_triplets, target_neighbors
@@ -17,7 +17,6 @@ def columns(triplets):
 
 
 @given(labelled_rows(), st.integers(1, 4), st.sampled_from([np.float64, np.float32]))
-@settings(max_examples=60, deadline=None)
 def test_labels_give_nearest_targets_and_impostors(data, k, dtype):
     X, codes = data[0].astype(dtype), data[1]
     expected = triplets_of_labels(X, codes, k)

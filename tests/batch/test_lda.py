@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -39,7 +39,6 @@ def classes(draw):
     return X, y
 
 
-@settings(deadline=None, max_examples=60)
 @given(classes(), st.data())
 def test_reaches_the_criterion_and_no_perturbation_does_better(data, choice):
     X, y = data
@@ -55,7 +54,6 @@ def test_reaches_the_criterion_and_no_perturbation_does_better(data, choice):
         assert criterion(moved, within, between) <= lda.objective_ * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=60)
 @given(classes(), st.sampled_from([1e-50, 1.0, 1e50]), st.booleans())
 def test_equals_scikit_learn_at_every_scale_with_constant_features(data, scale, constant):
     X, y = data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits, load_iris, load_wine
@@ -26,7 +26,6 @@ def exact(learner, X, codes, k=3, mu=0.5):
     return reference.objective(learner.metric_.transform(X), pairs, reference.triplets(pairs, codes), mu)
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     case=labelled_rows(max_n=20),
     dtype=st.sampled_from([np.float32, np.float64]),

@@ -40,7 +40,6 @@ def test_the_objective_is_the_papers(case, k, mu, seed):
         )
 
 
-@settings(deadline=None, max_examples=40)
 @given(case=labelled_rows(max_n=20), mu=MUS, seed=st.integers(0, 10**6))
 def test_the_objective_of_triplets_is_that_of_their_list(case, mu, seed):
     X, _ = case

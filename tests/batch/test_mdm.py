@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala
@@ -30,7 +30,6 @@ def labelled_rows(draw):
     return X, np.r_[0, 0, 1, rng.integers(0, c, size=n - 3)]
 
 
-@settings(deadline=None, max_examples=60)
 @given(labelled_rows(), st.sampled_from([1e-60, 1.0, 1e59]))
 def test_solves_the_whole_linear_program(data, scale):
     X, y = data
@@ -51,7 +50,6 @@ def test_solves_the_whole_linear_program(data, scale):
     assert (np.diff(learner.objectives_) <= 0.0).all()
 
 
-@settings(deadline=None, max_examples=60)
 @given(labelled_rows(), st.sampled_from([np.float64, np.float32]), st.integers(0, 2**32 - 1))
 def test_extreme_pairs_over_blocks(data, dtype, seed):
     X, y = data
@@ -78,7 +76,6 @@ def test_extreme_pairs_over_blocks(data, dtype, seed):
         assert distances[row, near_rows[row]] == pytest.approx(near[row], rel=1e-9, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
 @given(labelled_rows(), st.integers(0, 2**32 - 1))
 def test_learns_from_pairs(data, seed):
     X, y = data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy.optimize import minimize
 
 from mahala import MMC, Pairs
@@ -17,7 +17,6 @@ def root(learner):
 
 
 @pytest.mark.parametrize("diagonal", [False, True])
-@settings(deadline=None, max_examples=40)
 @given(case=labelled_rows())
 def test_it_learns_or_says_why_not(diagonal, case):
     X, codes = case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy.optimize import approx_fprime, minimize
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
@@ -14,7 +14,6 @@ from reference.pair_objectives import nca
 from strategies import labelled_rows
 
 
-@settings(deadline=None, max_examples=40)
 @given(case=labelled_rows())
 def test_the_objective_is_the_papers(case):
     X, codes = case

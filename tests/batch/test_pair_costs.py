@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
@@ -15,7 +15,6 @@ from reference.pair_objectives import unordered_pairs
 from strategies import labelled_rows
 
 
-@settings(deadline=None, max_examples=40)
 @given(labelled_rows(max_n=12, max_d=4), st.booleans())
 def test_sums_and_scatters(case, as_pairs):
     X, codes = case

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.batch.pca import PCA
@@ -24,7 +24,6 @@ def rows(draw):
     return (X + draw(st.sampled_from([0.0, 1.0])) * X.std()) * draw(st.sampled_from([1e-60, 1.0, 1e57]))
 
 
-@settings(deadline=None, max_examples=60)
 @given(rows(), st.data())
 def test_keeps_the_most_variance(X, data):
     m = data.draw(st.integers(1, min(X.shape)))
@@ -36,7 +35,6 @@ def test_keeps_the_most_variance(X, data):
     assert embedded.var(axis=0, ddof=1).sum() * np.ptp(X) ** 2 == pytest.approx(pca.objective_, rel=1e-9)
 
 
-@settings(deadline=None, max_examples=60)
 @given(rows())
 def test_all_directions_keep_the_distances_between_the_rows(X):
     pca = PCA().fit(X)
@@ -46,7 +44,6 @@ def test_all_directions_keep_the_distances_between_the_rows(X):
     np.testing.assert_allclose(pca.metric_.distance(scaled[i], scaled[j]), plain, atol=1e-10)
 
 
-@settings(deadline=None, max_examples=60)
 @given(rows())
 def test_whitened_rows_have_variance_one_in_every_direction_in_which_they_vary(X):
     pca = PCA(whiten=True).fit(X)

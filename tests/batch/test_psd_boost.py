@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
@@ -21,14 +21,12 @@ def margins_of(triplets, M):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.floats(0.01, 1.0))
-@settings(max_examples=100, deadline=None)
 def test_mean_of_worst_is_the_best_soft_margin(seed, n, nu):
     margins = np.random.default_rng(seed).integers(-3, 4, size=n).astype(float)
     assert -mean_of_worst(margins, nu * n) == pytest.approx(soft_margin_objective(margins, nu), abs=1e-9)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 60), st.sampled_from([0.02, 0.3, 0.77, 1.0]))
-@settings(max_examples=80, deadline=None)
 def test_weights_are_those_of_the_whole_program(seed, n_rows, n, nu):
     """The primal over all triplets at once: max ρ - C Σ ξ with ρ - ξ ≤ wᵀH, Σ w = 1."""
     rng = np.random.default_rng(seed)
@@ -59,7 +57,6 @@ def test_weights_are_those_of_the_whole_program(seed, n_rows, n, nu):
 
 
 @given(triplet_sets(), st.sampled_from([0.05, 0.3, 1.0]))
-@settings(max_examples=60, deadline=None)
 def test_objective_of_any_triplets(triplets, nu):
     learner = PSDBoost(nu=nu, max_iter=10).fit(triplets)
     M = learner.metric_.matrix

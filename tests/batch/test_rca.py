@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 from scipy.optimize import minimize
@@ -65,7 +65,6 @@ def test_no_map_has_a_lower_criterion(chunked, m):
         assert found.fun > learner.objective_ - 1e-9
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(4, 30), n_pairs=st.integers(1, 25))
 def test_pairs_connect_rows_to_chunklets(seed, n, n_pairs):
     rng = np.random.default_rng(seed)
@@ -163,7 +162,6 @@ def test_chunklets_of_equal_rows_give_a_metric():
     assert learner.score(X, np.repeat([0, 1], 5)) >= 0.0
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1), n=st.integers(2, 20), d=st.integers(1, 8),
     scale=st.sampled_from([1e-60, 1e-9, 1.0, 1e30]), dtype=st.sampled_from([np.float64, np.float32]),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.batch.relief import Relief
@@ -21,7 +21,6 @@ def labelled_rows(draw):
     return X, y
 
 
-@settings(deadline=None, max_examples=100)
 @given(labelled_rows(), st.sampled_from([2.0**-199, 1.0, 2.0**190]))
 def test_equals_the_paper(data, scale):
     X, y = data

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.batch.simba import Simba
@@ -21,7 +21,6 @@ def labelled_rows(draw, *, grid):
     return X, np.r_[0, 0, 1, rng.integers(0, c, size=n - 3)]
 
 
-@settings(deadline=None, max_examples=100)
 @given(labelled_rows(grid=True))
 def test_nearest_hits_and_misses_are_the_first_of_the_nearest(data):
     X, y = data
@@ -31,7 +30,6 @@ def test_nearest_hits_and_misses_are_the_first_of_the_nearest(data):
     np.testing.assert_array_equal(np.c_[hits, misses], expected)
 
 
-@settings(deadline=None, max_examples=100)
 @given(labelled_rows(grid=False), st.sampled_from([np.float64, np.float32]))
 def test_a_pass_takes_the_steps_of_the_paper(data, dtype):
     X, y = data
@@ -45,7 +43,6 @@ def test_a_pass_takes_the_steps_of_the_paper(data, dtype):
         np.testing.assert_allclose(w, simba(X, y, order, np.ones(X.shape[1])), rtol=1e-6, atol=1e-9)
 
 
-@settings(deadline=None, max_examples=60)
 @given(labelled_rows(grid=True), st.data())
 def test_a_step_takes_the_first_of_the_nearest(data, choice):
     X, y = data
@@ -55,7 +52,6 @@ def test_a_step_takes_the_first_of_the_nearest(data, choice):
     np.testing.assert_allclose(w, simba(X, y, [row], np.ones(X.shape[1])), rtol=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.booleans().flatmap(lambda grid: labelled_rows(grid=grid)), st.sampled_from([1e-59, 1.0, 1e59]))
 def test_objective_is_the_margin_at_the_weights(data, scale):
     X, y = data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala import Triplets
@@ -25,7 +25,6 @@ def tolerance(X):
 
 
 @given(triplet_sets(), st.integers(0, 2**32 - 1))
-@settings(max_examples=100, deadline=None)
 def test_gains_and_leading_direction(triplets, seed):
     rng = np.random.default_rng(seed)
     edges, A = TripletEdges(triplets), matrices(triplets.X, *columns(triplets))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.batch.whitening import (
@@ -23,7 +23,6 @@ def covariance(rng, d, rank=None):
     return A.T @ A
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7))
 def test_whiten_within_diagonalises_both(seed, d):
     rng = np.random.default_rng(seed)
@@ -50,7 +49,6 @@ def test_what_does_not_vary_is_left_out_or_raised():
     np.testing.assert_allclose(L.T @ L, np.diag([0.25, 1.0, 25.0]), atol=1e-12)
 
 
-@settings(deadline=None, max_examples=50)
 @given(labelled_rows(), st.sampled_from([np.float64, np.float32]), st.booleans())
 def test_coordinates_change_no_distance(case, dtype, diagonal):
     """What L' makes of the coordinates is what its model makes of the rows."""

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -64,7 +64,6 @@ def test_rows_leave_themselves_out(files):
     assert first["rows"] == lines[0]["rows"][:3]
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=12), st.integers(1, 12), st.booleans(), st.data())
 def test_ties_and_duplicates(values, k, sparse, data):
     X = np.array(values, dtype=float)[:, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala
@@ -52,7 +52,6 @@ def test_wrong_targets_are_named(wrong):
                 kind(**{name: wrong}).fit(pairs)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 99), form=st.sampled_from([np.asarray, sp.csr_array, np.float32]))
 def test_squared_distances(seed, form):
     rng = np.random.default_rng(seed)

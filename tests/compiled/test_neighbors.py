@@ -9,7 +9,7 @@ from operator import add
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -53,13 +53,11 @@ def tied_points(draw):
     return reference, queries, draw(st.integers(1, n_reference))
 
 
-@settings(deadline=None, max_examples=150)
 @given(tied_points())
 def test_ties_are_ordered_by_row(points):
     check(*points)
 
 
-@settings(deadline=None, max_examples=100)
 @given(tied_points(), st.integers(1, 4))
 def test_blocks_do_not_change_the_answer(points, step):
     reference, queries, k = points
@@ -70,7 +68,6 @@ def test_blocks_do_not_change_the_answer(points, step):
             check(reference, reference, min(k, len(reference) - 1), exclude_self=True)
 
 
-@settings(deadline=None, max_examples=100)
 @given(tied_points(), st.sampled_from([10**3, 10**7]), st.integers(0, 2**32 - 1))
 def test_cancellation_loses_no_neighbour(points, spread, seed):
     # Clusters that lie 10⁷ apart with points a unit apart: the products alone are wrong by more than a unit.
@@ -175,7 +172,6 @@ def test_wrong_queries():
         nearest(np.zeros((3, 2)), np.zeros((2, 2)), 1, exclude_self=True)
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=9), elements=st.integers(0, 3))
 )

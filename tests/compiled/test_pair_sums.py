@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.compiled import pair_sums
@@ -39,7 +39,6 @@ def dissimilar(codes):
 # Small blocks and both ways to take the pull.
 @pytest.mark.parametrize("share", [1, 10**9], ids=["few", "many"])
 @pytest.mark.parametrize("function", [GML, ROOT], ids=["gml", "root"])
-@settings(deadline=None, max_examples=60)
 @given(case=labelled_rows(), rows=st.integers(1, 40))
 def test_pairs_of_different_classes(share, function, case, rows):
     Z, codes = case

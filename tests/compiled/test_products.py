@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compiled.kernel_inputs import read_only
@@ -28,7 +28,6 @@ def frozen(matrix):
     number=st.sampled_from([np.float32, np.float64]),
     index=st.sampled_from([np.int32, np.int64]),
 )
-@settings(deadline=None, max_examples=100)
 def test_products_of_whole_numbers_are_exact(seed, shape, density, number, index):
     rng = np.random.default_rng(seed)
     n, d, e = shape

@@ -7,7 +7,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.metrics import average_precision_score
@@ -26,7 +26,6 @@ def scored(draw):
 
 
 @given(case=scored(), data=st.data())
-@settings(deadline=None, max_examples=200)
 def test_leading_items_are_those_of_a_sorted_list(case, data):
     scores = case[0]
     k = data.draw(st.integers(1, scores.shape[1]))
@@ -60,7 +59,6 @@ def shares(scores, relevant, k):
 
 
 @given(case=scored())
-@settings(deadline=None, max_examples=200)
 def test_average_precisions_are_those_of_scikit_learn(case):
     scores, query_codes, item_codes = case
     scores = np.maximum(scores, -9.0)  # scikit-learn takes no infinities
@@ -75,7 +73,6 @@ def test_average_precisions_are_those_of_scikit_learn(case):
 
 
 @given(case=scored(), data=st.data())
-@settings(deadline=None, max_examples=60)
 def test_hits_are_the_mean_over_all_orders_of_ties(case, data):
     scores, query_codes, item_codes = case
     scores, item_codes = scores[:, :6], item_codes[:6]
@@ -88,7 +85,6 @@ def test_hits_are_the_mean_over_all_orders_of_ties(case, data):
 
 
 @given(case=scored(), data=st.data())
-@settings(deadline=None, max_examples=100)
 def test_blocks_and_the_order_of_items_do_not_matter(case, data):
     scores, query_codes, item_codes = case
     n, m = scores.shape
@@ -101,7 +97,6 @@ def test_blocks_and_the_order_of_items_do_not_matter(case, data):
 
 
 @given(case=scored(), data=st.data())
-@settings(deadline=None, max_examples=100)
 def test_a_query_among_the_items_is_left_out(case, data):
     m = case[0].shape[1]
     codes = case[2]
@@ -123,7 +118,6 @@ def test_a_score_that_is_no_number_ends():
 
 
 @given(case=scored(), data=st.data())
-@settings(deadline=None, max_examples=200)
 def test_judged_measures_count_what_is_expected_among_the_first(case, data):
     """Grades of 0 and items without a grade count alike; a query without relevant items has no measures."""
     scores = case[0][:, :6]

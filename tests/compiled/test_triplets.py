@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -12,7 +12,6 @@ from mahala.compiled.triplets import difference, late, late_sum, rows_as_csr, sh
 from reference.online_triplets import soft
 
 
-@settings(deadline=None, max_examples=100)
 @given(arrays(np.float64, st.tuples(st.integers(0, 5), st.integers(1, 20)), elements=st.sampled_from([0.0, -0.0, 1.5])))
 def test_rows_as_csr_are_scipys(X):
     expected = sp.csr_array(X)

@@ -116,6 +116,8 @@ def parametrize(learners):
 
 
 every_learner = parametrize(ALL)
+# One setting of each class, for what does not depend on settings: the checks of input are those of the base class.
+every_kind = parametrize(list({type(learner): learner for learner in reversed(ALL)}.values()))
 every_online_learner = parametrize([learner for learner in ALL if isinstance(learner, OnlineMixin)])
 every_batch_learner = parametrize([learner for learner in ALL if isinstance(learner, BatchLearner)])
 # Those that take more comparisons after the first ones.

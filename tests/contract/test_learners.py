@@ -17,7 +17,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mahala
-from contract.learners import NAMES, case, dense, draw, every_learner, models_agree, needs_labels, same_model, tolerance
+from contract.learners import (
+    NAMES,
+    case,
+    dense,
+    draw,
+    every_kind,
+    every_learner,
+    models_agree,
+    needs_labels,
+    same_model,
+    tolerance,
+)
 from mahala import Metric
 from mahala.batch.batch_learner import BatchLearner
 from mahala.online.online_mixin import OnlineMixin
@@ -62,7 +73,7 @@ FORMS = {
 }
 
 
-@every_learner
+@every_kind
 def test_every_kind_of_input(learner, labelled):
     X, y = labelled
     for name, (make, forms) in FORMS.items():
@@ -109,7 +120,7 @@ def test_seeds_and_labels(learner, labelled):
     same_model(*generators)
 
 
-@every_learner
+@every_kind
 def test_in_a_pipeline_with_frames(learner, labelled):
     X, y = labelled
     pipeline = make_pipeline(StandardScaler(), clone(learner), KNeighborsClassifier(3))
@@ -141,7 +152,7 @@ def bad_rows():
     ]
 
 
-@every_learner
+@every_kind
 def test_bad_rows(learner):
     for name, X, message in bad_rows():
         y = np.arange(X.shape[0]) % 2
@@ -236,7 +247,7 @@ def test_parameters_are_kept_as_they_are(learner):
         clone(learner).set_params(unknown=1)
 
 
-@every_learner
+@every_kind
 def test_files_of_another_kind(learner, labelled, tmp_path):
     path = tmp_path / "model.safetensors"
     fitted = clone(learner).fit(*labelled)

@@ -15,7 +15,6 @@ from mahala import PA, MahalanobisMetric, Metric
 from mahala.data.scaling import divided, feature_scales
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(1, 20), st.integers(1, 6), st.integers(0, 2**32 - 1), st.booleans())
 def test_scaled_features_have_variance_one_or_are_constant(n, d, seed, sparse):
     rng = np.random.default_rng(seed)

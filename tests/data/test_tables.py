@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import polars
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.data.tables import _from_array, read_table
@@ -175,7 +175,6 @@ cells = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=8), st.sampled_from([",", ";", "\t", "|"]))
 def test_csv_against_pandas(tmp_path_factory, rows, delimiter):
     rows = rows * 2  # so that text is not taken for an identifier
@@ -197,7 +196,6 @@ def test_csv_against_pandas(tmp_path_factory, rows, delimiter):
     np.testing.assert_array_equal(read_table(path, features=table.feature_names).X, table.X)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.text(alphabet='a1.,;\t|"\n\r ?-e', max_size=60))
 def test_hostile_text_is_read_or_refused(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("csv") / "t.csv"

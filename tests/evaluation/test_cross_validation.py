@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.model_selection import RepeatedStratifiedKFold
@@ -44,7 +44,6 @@ def plain_corrected_t(differences, n_train, n_test):
     return mean, mean - half, mean + half, 2 * (1 - stats.t.cdf(abs(mean / error), J - 1))
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=20).filter(lambda v: np.std(v) > 0.02), st.integers(2, 10))
 def test_corrected_t_is_the_papers(values, folds):
     ours = corrected_t(np.array(values), folds, 0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.datasets import load_wine
@@ -48,7 +48,6 @@ def labelled_grids(draw):
     return X[:n], y_train, X[n:], y_test
 
 
-@settings(deadline=None, max_examples=150)
 @given(labelled_grids(), st.sampled_from(["sample", "class"]))
 def test_tied_grids(grid, average):
     train, y_train, test, y_test = grid

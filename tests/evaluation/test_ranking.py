@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.metrics import average_precision_score
@@ -73,7 +73,6 @@ def labelled_grids(draw):
 
 
 @given(grid=labelled_grids(), seed=st.integers(0, 2**32 - 1), sparse=st.tuples(st.booleans(), st.booleans()))
-@settings(deadline=None, max_examples=60)
 def test_tied_grids(grid, seed, sparse):
     X, y, X_items, y_items = grid
     rows, items = (sp.csr_array(A) if s else A for A, s in zip((X, X_items), sparse, strict=True))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala.metric.matrices
@@ -56,7 +56,6 @@ def judgments_of(grades: Any) -> Judgments:
 
 
 @given(collections(), st.lists(st.integers(1, 8), min_size=1, max_size=3), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=150)
 def test_measures_are_means_over_the_orders_of_ties(case: Any, k: list[int], seed: int) -> None:
     queries, items, grades = case
     quality = evaluate_ranking(queries, items, judgments_of(grades), k=k)

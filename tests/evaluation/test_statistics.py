@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
@@ -70,7 +70,6 @@ def test_published_p_values():
     assert adjusted[6, 3] < 1e-3
 
 
-@settings(deadline=None, max_examples=100)
 @given(TIED_TABLES)
 def test_against_scipy(table):
     result = friedman_holm(table)
@@ -88,7 +87,6 @@ def test_against_scipy(table):
         assert (result.statistic, result.p_value, result.f_statistic, result.f_p_value) == (0, 1, 0, 1)
 
 
-@settings(deadline=None, max_examples=100)
 @given(TIED_TABLES)
 def test_pairwise_tests(table):
     result = friedman_holm(table)
@@ -112,7 +110,6 @@ def slow_holm(p_values):
     return adjusted
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(st.sampled_from([0.0, 0.001, 0.01, 0.02, 0.05, 0.3, 1.0]), min_size=0, max_size=8))
 def test_holm(p_values):
     np.testing.assert_allclose(holm(p_values), slow_holm(p_values), rtol=1e-15)

@@ -32,7 +32,6 @@ def state_of(learner):
     return learner.metric_.matrix, learner.metric_.threshold
 
 
-@settings(deadline=None, max_examples=150)
 @given(streams(), st.booleans())
 def test_without_a_learner_it_is_the_nearest_document(stream, sparse):
     X, relevant = stream
@@ -40,7 +39,6 @@ def test_without_a_learner_it_is_the_nearest_document(stream, sparse):
     np.testing.assert_array_equal(fitted.predictions_, reference.nearest(X, relevant))
 
 
-@settings(deadline=None, max_examples=100)
 @given(streams(), streams())
 def test_queries_are_decided_by_the_nearest_of_either_kind(stream, other):
     X, relevant = stream
@@ -115,7 +113,6 @@ def test_queries_are_decided_by_the_closest_relevant_document(learner, labelled)
     np.testing.assert_array_equal(fitted.predict(X[60:]), threshold > distances)
 
 
-@settings(deadline=None, max_examples=40)
 @given(streams(), st.sampled_from([2.0**12, 2.0**24]))
 def test_where_the_origin_lies_does_not_matter(stream, shift):
     # The differences of these documents are exact, so that all that follows is the same to the last bit.

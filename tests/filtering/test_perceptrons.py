@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from filtering.documents import streams
@@ -18,7 +18,6 @@ def agrees(fitted, w, b, predicted):
     np.testing.assert_array_equal(fitted.predictions_, predicted)
 
 
-@settings(deadline=None, max_examples=100)
 @given(streams(), st.booleans(), st.booleans())
 def test_perceptron_is_the_reference(stream, fit_intercept, sparse):
     X, relevant = stream
@@ -26,7 +25,6 @@ def test_perceptron_is_the_reference(stream, fit_intercept, sparse):
     agrees(fitted, *reference.perceptron(X, relevant, fit_intercept=fit_intercept))
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     streams(),
     st.sampled_from([0.0, 1.0, 50.0]),
@@ -40,7 +38,6 @@ def test_paum_is_the_reference(stream, tau_relevant, tau_irrelevant, eta, fit_in
     agrees(fitted, *reference.paum(X, relevant, tau_relevant, tau_irrelevant, eta, fit_intercept=fit_intercept))
 
 
-@settings(deadline=None, max_examples=50)
 @given(streams())
 def test_paum_without_margins_is_the_perceptron_on_rows_of_length_one(stream):
     X, relevant = stream

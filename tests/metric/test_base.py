@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala.metric.matrices
@@ -42,7 +42,6 @@ def whole_numbers(draw):
 
 
 @given(case=whole_numbers(), data=st.data())
-@settings(deadline=None, max_examples=150)
 def test_rankings_are_those_of_a_sorted_list(case, data):
     metric, X, Y, costs = case
     k = data.draw(st.none() | st.integers(1, len(Y)))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala import BilinearMetric, Pairs, Triplets
@@ -12,7 +12,6 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 @given(seed=SEEDS, shape=st.tuples(st.integers(1, 6), st.integers(1, 6)), k=st.integers(0, 7))
-@settings(deadline=None, max_examples=100)
 def test_bilinear_similarities_are_those_of_the_definition(seed, shape, k):
     rng = np.random.default_rng(seed)
     M, X, Y = rng.normal(size=shape), rng.normal(size=(4, shape[0])), rng.normal(size=(5, shape[1]))

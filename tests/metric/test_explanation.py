@@ -4,14 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from mahala import Explanation, MahalanobisMetric
 from metric.cases import brute_force, mahalanobis
 
 
 @given(case=mahalanobis(indefinite=True))
-@settings(deadline=None, max_examples=100)
 def test_explanations_sum_to_the_squared_distance(case):
     M, X, Y = case
     unit = np.abs(M).max() or 1.0

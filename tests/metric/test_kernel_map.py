@@ -69,7 +69,6 @@ def grown(kernel, params, X, pieces=1):
 
 
 @given(X=point_sets(), offset=st.sampled_from([0.0, 1e4, 1e6]), form=st.sampled_from([np.asarray, sp.csr_array]))
-@settings(deadline=None, max_examples=100)
 def test_linear_coordinates_keep_distances(X, offset, form):
     X = X + offset * max(1.0, np.abs(X).max())
     points = grown("linear", None, form(X))
@@ -151,7 +150,6 @@ def test_splitting_the_points_over_calls_changes_nothing(kernel, params, pieces)
 
 
 @given(X=point_sets(), pieces=st.integers(1, 12))
-@settings(deadline=None, max_examples=50)
 def test_splitting_adversarial_points_over_calls_changes_nothing(X, pieces):
     expected = squared_distances("rbf", {"gamma": 1.0}, X)
     for split in (1, pieces):

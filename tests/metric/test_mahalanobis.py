@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
 
@@ -19,7 +19,6 @@ from metric.cases import brute_force, mahalanobis
 
 
 @given(case=mahalanobis())
-@settings(deadline=None, max_examples=150)
 def test_distances_are_those_of_the_definition(case):
     M, X, Y = case
     metric = MahalanobisMetric(M)
@@ -48,7 +47,6 @@ def test_distances_are_those_of_the_definition(case):
 
 
 @given(case=mahalanobis(indefinite=True))
-@settings(deadline=None, max_examples=100)
 def test_squared_distances_under_an_indefinite_matrix(case):
     M, X, Y = case
     metric = MahalanobisMetric(M)
@@ -68,7 +66,6 @@ def test_squared_distances_under_an_indefinite_matrix(case):
 
 
 @given(case=mahalanobis(), k=st.integers(0, 9))
-@settings(deadline=None, max_examples=100)
 def test_components_spectrum_and_truncation_are_those_of_eigh(case, k):
     M = case[0]
     metric = MahalanobisMetric(M)
@@ -93,7 +90,6 @@ def test_similarity_of_a_mahalanobis_metric_is_its_inner_product():
 
 
 @given(case=mahalanobis(indefinite=True))
-@settings(deadline=None, max_examples=100)
 def test_rankings_follow_the_squared_distances(case):
     M, X, Y = case
     unit = np.abs(M).max() or 1.0
@@ -393,7 +389,6 @@ def test_parts_fit_inside_another_file(tmp_path, kernel_case):
 
 
 @given(case=mahalanobis(indefinite=True), data=st.data())
-@settings(deadline=None, max_examples=60)
 def test_margins_are_those_of_the_definition(case, data):
     M, X, Y = case
     M = M / (np.abs(M).max() or 1.0)

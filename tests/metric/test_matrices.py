@@ -10,7 +10,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala.metric.matrices
@@ -48,7 +48,6 @@ def sparse_matrices(draw):
 
 
 @given(case=sparse_matrices(), seed=st.integers(0, 2**32 - 1), forms=st.tuples(st.booleans(), st.booleans()))
-@settings(deadline=None, max_examples=150)
 def test_a_sparse_matrix_measures_as_the_dense_one(case, seed, forms):
     matrix, M = case
     rng = np.random.default_rng(seed)
@@ -251,7 +250,6 @@ def test_what_needs_a_dense_matrix_says_how_to_get_one():
 
 
 @given(case=sparse_matrices())
-@settings(deadline=None, max_examples=50)
 def test_files_keep_a_sparse_metric_exactly(tmp_path_factory, case):
     path = tmp_path_factory.mktemp("files") / "m"
     names = [f"word {i}" for i in range(case[1].shape[0])]
@@ -345,7 +343,6 @@ def test_missing_arrays_are_named(tmp_path, name):
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=150)
 def test_no_bytes_of_the_arrays_do_harm(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("files") / "m"
     header, arrays = BilinearMetric(sp.csr_array([[0.0, 1, 2], [0, 0, 0], [3, 0, 4]])).to_parts()

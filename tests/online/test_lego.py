@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -28,7 +28,6 @@ def as_pairs(V, y):
     return Pairs(X, np.arange(len(V)), np.full(len(V), len(V)), y)
 
 
-@settings(max_examples=300, deadline=None)
 @given(distance=NUMBER, target=NUMBER, eta=NUMBER)
 def test_a_step_is_as_long_as_the_paper_says(distance, target, eta):
     expected = lego_tau(distance, target, eta)
@@ -70,7 +69,6 @@ def test_a_step_minimises_divergence_and_loss(similar, eta):
     assert np.abs(gradient).max() < 1e-10 * np.abs(np.linalg.inv(before)).max()
 
 
-@settings(max_examples=150, deadline=None)
 @given(stream=streams(), eta=ETA, targets=TARGETS)
 def test_a_stream_follows_the_paper(stream, eta, targets):
     V, y = stream
@@ -88,7 +86,6 @@ def test_a_stream_follows_the_paper(stream, eta, targets):
     np.testing.assert_array_equal(learner.n_updates_, np.count_nonzero(history.tau))
 
 
-@settings(max_examples=60, deadline=None)
 @given(stream=streams(), eta=ETA, targets=TARGETS, cuts=st.lists(st.integers(0, 60), max_size=5))
 def test_chunks_do_not_matter(stream, eta, targets, cuts):
     pairs = as_pairs(*stream)

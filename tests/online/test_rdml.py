@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala
@@ -28,7 +28,6 @@ def inverse_error(learner):
     return np.abs(learner._model.M @ learner._model.R - np.eye(len(learner._model.M))).max()
 
 
-@settings(max_examples=200, deadline=None)
 @given(stream=streams(), eta=LAM)
 def test_a_stream_follows_the_paper(stream, eta):
     V, y = stream
@@ -44,7 +43,6 @@ def test_a_stream_follows_the_paper(stream, eta):
     assert np.linalg.eigvalsh(got)[0] > 0
 
 
-@settings(max_examples=60, deadline=None)
 @given(stream=streams(), eta=LAM, cuts=st.lists(st.integers(0, 60), max_size=5))
 def test_chunks_do_not_matter(stream, eta, cuts):
     pairs = as_pairs(*stream)

@@ -88,7 +88,7 @@ def agree(learner, expected, average):
 
 
 @every_case
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15)
 @given(triplets=triplet_streams(), average=st.booleans(), margin=st.sampled_from([1.0, 0.125]))
 def test_equals_the_papers_algorithm(name, storage, triplets, average, margin):
     learner, expected = CASES[name]
@@ -142,7 +142,7 @@ def test_automatic_margins_without_a_scale_are_the_papers():
 
 
 @pytest.mark.parametrize(("name", "storage"), [case for case in BOTH if case[1] != "gram"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10)
 @given(triplets=triplet_streams(), average=st.booleans(), data=st.data())
 def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, average, data, tmp_path_factory):
     learner, expected = CASES[name]

@@ -8,7 +8,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save, save_file
 
@@ -83,7 +83,6 @@ json_values = st.recursive(
 
 
 @given(header=st.dictionaries(st.text().filter(lambda key: key != "$float"), json_values, max_size=5))
-@settings(deadline=None, max_examples=60)
 def test_headers_roundtrip_with_infinities_and_nan(header, tmp_path_factory):
     path = tmp_path_factory.mktemp("header") / "model"
     write_model(path, "learner", {}, header)
@@ -275,7 +274,6 @@ def test_every_truncation_is_refused(valid):
     inserted=st.binary(max_size=8),
     place=st.integers(0, 10**6),
 )
-@settings(deadline=None, max_examples=300)
 def test_damaged_bytes_are_refused_or_read(valid, flips, inserted, place):
     path, data = valid
     damaged = bytearray(data)
@@ -295,7 +293,6 @@ def test_damaged_bytes_are_refused_or_read(valid, flips, inserted, place):
 
 
 @given(data=st.binary(max_size=300), lead=st.booleans())
-@settings(deadline=None, max_examples=150)
 def test_random_bytes_are_refused(valid, data, lead):
     path, _ = valid
     path.write_bytes(struct.pack("<Q", len(data)) + data if lead else data)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -38,7 +38,6 @@ def outcome(check, X, monkeypatch, fast):
             return type(error), str(error)
 
 
-@settings(deadline=None, max_examples=150)
 @given(data=st.data(), dtype=st.sampled_from([np.float32, np.float64]), ndim=st.integers(1, 3))
 def test_the_fast_path_decides_as_the_full_checks(data, dtype, ndim):
     shape = data.draw(hnp.array_shapes(min_dims=ndim, max_dims=ndim, min_side=0, max_side=4))

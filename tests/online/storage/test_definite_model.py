@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -87,7 +87,6 @@ def test_a_model_from_the_span_is_saved_and_goes_on(monkeypatch, learner, tmp_pa
     np.testing.assert_array_equal(resumed.metric_.matrix, fitted.metric_.matrix)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), kind=st.sampled_from(KINDS), n=st.integers(2, 30), sparse=st.booleans())
 def test_coordinates_keep_differences_and_distances(seed, kind, n, sparse):
     rng = np.random.default_rng(seed)
@@ -117,11 +116,11 @@ def test_the_span_is_chosen_where_it_is_cheaper():
 def test_many_features_and_few_rows_from_labels(learner):
     rng = np.random.default_rng(2)
     y = np.repeat([0, 1, 2], 12)
-    X = np.zeros((36, 2000))
+    X = np.zeros((36, 1000))
     X[:, :200] = rng.normal(size=(36, 200)) / 20
     X[np.arange(36), y] += 0.5
     fitted = clone(learner).set_params(n_pairs=500, random_state=0).fit(sp.csr_matrix(X), y)
-    assert fitted.metric_.matrix.shape == (2000, 2000)
+    assert fitted.metric_.matrix.shape == (1000, 1000)
     values = np.linalg.eigvalsh(fitted.metric_.matrix)
     assert values[0] > 0
     assert np.count_nonzero(np.abs(values - 1) > 1e-9) <= 36

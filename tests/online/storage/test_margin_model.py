@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.online.storage.margin_model import MarginModel, MarginRule, dual_is_cheaper, sparse_is_cheaper
@@ -49,7 +49,6 @@ def assert_same_stream(V, model, steps, expected, rtol):
 
 
 @pytest.mark.parametrize("psd", [0, 1, 2, 7])
-@settings(max_examples=150, deadline=None)
 @given(stream=streams(), rule=RULE)
 def test_feed_follows_the_paper(psd, stream, rule):
     V, y = stream
@@ -59,7 +58,6 @@ def test_feed_follows_the_paper(psd, stream, rule):
 
 
 @pytest.mark.parametrize("psd", [0, 1])
-@settings(max_examples=60, deadline=None)
 @given(stream=streams(max_n=40), rule=RULE, seed=st.integers(0, 1000))
 def test_feed_follows_the_paper_from_a_given_model(psd, stream, rule, seed):
     V, y = stream
@@ -70,7 +68,6 @@ def test_feed_follows_the_paper_from_a_given_model(psd, stream, rule, seed):
     assert_same_stream(V, model, steps, passive_aggressive(V, y, rule, psd, M=start, b=2.0), rtol=1e-9)
 
 
-@settings(max_examples=80, deadline=None)
 @given(stream=streams(), rule=RULE, cuts=st.lists(st.integers(0, 60), max_size=5), psd=st.sampled_from([0, 1, 3]))
 def test_chunks_do_not_matter(stream, rule, cuts, psd):
     V, y = stream
@@ -83,7 +80,6 @@ def test_chunks_do_not_matter(stream, rule, cuts, psd):
     np.testing.assert_allclose(np.concatenate(taus), expected[1], rtol=1e-7, atol=1e-9)
 
 
-@settings(max_examples=80, deadline=None)
 @given(stream=streams(), rule=RULE, passes=st.floats(0.1, 5.0))
 def test_dual_equals_primal(stream, rule, passes):
     V, y = stream
@@ -97,7 +93,6 @@ def test_dual_equals_primal(stream, rule, passes):
 
 
 @pytest.mark.parametrize("psd", [0, 3])
-@settings(max_examples=80, deadline=None)
 @given(stream=streams(), rule=RULE)
 def test_sparse_differences_follow_the_paper(psd, stream, rule):
     V, y = stream
