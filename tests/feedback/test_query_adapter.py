@@ -158,6 +158,17 @@ def _matrix(qrels, n_queries, n_items):
     return dense
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.float16])
+def test_items_of_any_numbers_are_ranked_as_floats(dtype):
+    rng = np.random.default_rng(0)
+    items = rng.integers(0, 5, size=(300, 6)).astype(dtype)
+    mapped = rng.normal(size=(4, 6))
+    scores = mapped @ items.T.astype(float)
+    for own, found in zip(scores, judged.candidates(mapped, items), strict=True):
+        assert len(set(found.tolist())) == judged.POOL
+        assert own[found].min() >= np.sort(own)[-judged.POOL] - 1e-4
+
+
 def test_where_there_is_nothing_to_learn_the_map_stays_the_identity():
     queries, items, _ = collection()
     rng = np.random.default_rng(1)

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.comparisons import Judgments
-from mahala.compiled.ranking import leading
-from mahala.metric.matrices import score_blocks
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule
 from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.rows import row_blocks
 from mahala.support.validation import is_sparse
 
 # Candidates of a query, from which negatives are drawn and among which experts are judged. A ranking of all items finds
@@ -39,9 +38,9 @@ class Search(NamedTuple):
 
     def gap(self) -> float:
         """Return the median difference of the first and the tenth raw score, or of the last one if there are fewer."""
-        last = min(9, self.pool.shape[1] - 1)
-        ends = [dense_rows(self.items[self.pool[i, [0, last]]]) @ x for i, x in enumerate(self.queries)]
-        return float(np.median([first - tenth for first, tenth in ends]))
+        tenth = -min(10, self.pool.shape[1])
+        scores = (np.sort(self.items[own] @ x) for own, x in zip(self.pool, self.queries, strict=True))
+        return float(np.median([own[-1] - own[tenth] for own in scores]))
 
 
 def dense_rows(rows: Any) -> FloatArray:
@@ -51,12 +50,20 @@ def dense_rows(rows: Any) -> FloatArray:
 
 
 def candidates(mapped: FloatArray, items: Any) -> IndexArray:
-    """Return the leading items of each query."""
-    size = min(POOL, items.shape[0])
+    """Return the leading items of each query, in any order."""
+    n = items.shape[0]
+    size = min(POOL, n)
     pool = np.empty((len(mapped), size), dtype=np.intp)
-    for block, scores in score_blocks(mapped, items, None, distances=False):
-        pool[block] = leading(scores, size)
+    rough = _rough(mapped, items)
+    for block in row_blocks(len(mapped), n):
+        scores = (items @ rough[block].T).T if is_sparse(items) else rough[block] @ items.T
+        pool[block] = np.argpartition(scores, n - size, axis=1)[:, n - size :]
     return pool
+
+
+def _rough(mapped: FloatArray, items: Any) -> Any:
+    """Return mapped queries in the precision of the items, which is enough to find candidates."""
+    return mapped.astype(np.result_type(items.dtype, np.float32), copy=False)
 
 
 def learn(
@@ -82,7 +89,7 @@ def learn(
             mapped = _mapped(search.queries[rows], model)[1]
             if n == n_passes // 2 and pool.shape[1] < search.items.shape[0]:
                 pool = candidates(mapped, search.items)
-        rough = mapped.astype(search.items.dtype)  # only the leading candidates matter
+        rough = _rough(mapped, search.items)
         for i in rng.permutation(len(rows)):
             scores = search.items[pool[i]] @ rough[i]
             lead = pool[i][np.argpartition(-scores, depth)[:depth] if depth < len(scores) else slice(None)]
