@@ -187,7 +187,7 @@ def wrong_section(path, seeds, impressions):
 
 def classes_section(seeds):
     print("\n# Classes as relevance: rows of a class are relevant to a row of it; gain on unseen queries")
-    for name in ("bbc", "mnist", "caltech10_surf"):
+    for name in ("caltech10_surf", "mnist", "bbc"):
         table = read_data(Path(os.environ["MAHALA_DATA"]) / f"{name}.npz")
         gains, stream, unseen = [], [], []
         for seed in range(seeds):
