@@ -79,8 +79,7 @@ class SavedEstimator(BaseEstimator, ABC):
             write_model(path, "learner", arrays, own | header, verify=load_learner)
         except ModelFileError as error:
             raise ModelFileError(
-                f"{path} was not written, because it could not be read back: the model holds numbers that no file "
-                f"can, and learning from the data led to them ({error})"
+                f"{path} was not written, because it could not be read back; an earlier file stays as it was ({error})"
             ) from error
 
     @one_at_a_time
@@ -333,7 +332,7 @@ def load_learner(path: str | PathLike[str]) -> Any:
                 raise ModelFileError(f"feature_names_in should be {learner.n_features_in_} strings")
             learner.feature_names_in_ = np.array(names, dtype=object)
         learner._set_state(header, arrays)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, MemoryError) as error:
         raise ModelFileError(f"{path} does not hold a whole {name}: {error}") from error
     return learner
 

@@ -357,3 +357,114 @@ def test_impressions_are_checked():
         Impressions(Z, Z, [0], [[1]], [[1]], users=[1, 2])
     with pytest.raises(TypeError, match=r"impressions must be mahala\.Impressions, got list"):
         QueryAdapter().partial_fit([])
+
+
+# What is unusual, but legal
+
+
+def test_ids_of_numpy_are_those_of_python():
+    adapter = fed(QueryAdapter(), impressions(1))
+    x = np.ones(D)
+    for key in (0, np.int64(0), np.array([0])[0]):
+        np.testing.assert_allclose(adapter.embed(x, query_id=key), adapter.embed(x, query_id=0), atol=1e-12)
+    assert adapter._kind(np.int32(0)) == "known"
+
+
+def test_a_query_without_an_id_is_known_by_its_vector():
+    adapter = QueryAdapter()
+    x, page = np.arange(1.0, D + 1.0), np.eye(D)[:3]
+    adapter.learn_one(x, page, [0, 0, 1])
+    assert adapter._kind(x.tobytes()) == "known"
+    np.testing.assert_allclose(adapter.embed(x), x @ adapter._matrix("known"), atol=1e-12)
+    np.testing.assert_allclose(adapter.embed(np.array([x]))[0], x @ adapter._matrix("new"), atol=1e-12)
+
+
+def test_series_are_read_by_position():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"q": [0, 1, 2], "shown": [[0], [1], [2]], "clicked": [[1], [0], [1]]}).iloc[::-1]
+    many = Impressions(Z, Z, frame["q"], frame["shown"], frame["clicked"], users=pandas.Series(list("abc")).iloc[::-1])
+    assert many.query.tolist() == [own.tolist()[0] for own in many.shown] == [2, 1, 0]
+    assert [own.user for own in many] == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize("clicked", [[1e308, -1e308, 0.0], [1e-308, 0.0, 0.0], [5e-324, 0.0, -5e-324]])
+@pytest.mark.parametrize("bias", [None, 1000.0])
+def test_extreme_reactions_and_biases_leave_finite_numbers(clicked, bias):
+    adapter = QueryAdapter(bias=bias)
+    for _ in range(3):
+        adapter.learn_one(X, Z, clicked)
+    assert np.isfinite(adapter.embed(X)).all()
+    assert all(0.0 <= trust <= 1.0 for trust in adapter.trust_.values())
+
+
+@pytest.mark.parametrize("learner", [None, mahala.AROMA("auto", margin="auto")])
+@pytest.mark.parametrize("scale", [0.0, 1e-55, 1e55])
+def test_pages_without_a_scale_do_not_stop_later_ones(learner, scale):
+    adapter = QueryAdapter(learner)
+    adapter.learn_one(X * scale, Z[:1], [1])
+    adapter.learn_one(X * scale, Z * scale, [1, 0, 0])
+    for _ in range(5):
+        adapter.learn_one([1.0, 2.0, 3.0], Z, [1, 0, 0], query_id="a")
+    assert np.isfinite(adapter.embed([1.0, 2.0, 3.0], query_id="a")).all()
+
+
+def test_a_scale_from_judgments_outweighs_a_page():
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(random_state=0, n_passes=2, n_folds=2).fit(queries, items, qrels)
+    before = adapter._learner._gap
+    adapter.learn_one(queries[0], 100 * items[:3], [0, 1, 0])
+    assert adapter._learner._gap < 10 * before
+
+
+def test_weights_of_users_need_steps_of_any_length():
+    with pytest.raises(ValueError, match=r"user_cap needs steps of any length; AROMA has none: use OASIS or OGD"):
+        QueryAdapter(mahala.AROMA(), user_cap=3).learn_one(X, Z, [0, 1, 0])
+    with pytest.raises(ValueError, match="learner must start from the identity"):
+        QueryAdapter(mahala.OASIS(init=mahala.BilinearMetric(Z))).learn_one(X, Z, [0, 1, 0])
+
+
+def test_some_parameters_cannot_change_in_a_stream(tmp_path):
+    adapter = QueryAdapter().set_params(cap=0.7)
+    adapter.learn_one(X, Z, [0, 1, 0])
+    adapter.set_params(cap=0.9)
+    for call in (lambda: adapter.learn_one(X, Z, [0, 1, 0]), lambda: adapter.save(tmp_path / "a.safetensors")):
+        with pytest.raises(ValueError, match=r"cap cannot change while a stream runs: it was 0\.7, it is 0\.9"):
+            call()
+    adapter.set_params(cap=0.7, bias=2.0).learn_one(X, Z, [0, 1, 0])
+    with pytest.raises(ValueError, match="bias must be"):
+        adapter.set_params(bias=-1.0).learn_one(X, Z, [0, 1, 0])
+
+
+def test_a_second_fit_may_have_other_features():
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(random_state=0, n_passes=2, n_folds=2)
+    adapter.learn_one(X, Z, [0, 1, 0])
+    assert adapter.fit(queries, items, qrels).n_features_in_ == 12
+
+
+def test_sparse_queries_are_single_vectors():
+    adapter = fed(QueryAdapter(), impressions(2))
+    x = np.arange(1.0, D + 1.0)
+    np.testing.assert_array_equal(adapter.embed(sp.csr_matrix([x])), adapter.embed(np.array([x])))
+    with pytest.raises(ValueError, match="query must be one vector"):
+        adapter.learn_one(sp.csr_matrix(np.eye(D)), np.eye(D)[:2], [0, 1])
+
+
+def test_a_raw_vector_is_a_copy():
+    x = np.ones(D)
+    QueryAdapter().embed(x)[:] = 0.0
+    assert (x == 1.0).all()
+
+
+def test_cut_offs_beyond_the_items_are_all_items():
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(random_state=0, n_passes=2, n_folds=2, k=10**9).fit(queries, items, qrels)
+    assert (adapter.cross_validation_.raw <= 1.0 + 1e-12).all()
+
+
+def test_two_good_pages_are_not_yet_evidence():
+    adapter = QueryAdapter()
+    for key in range(2):
+        adapter.learn_one([1.0, 2.0, 3.0], Z, [1, 0, 0], query_id=key)
+    assert adapter.gain_.low < 0.0 < adapter.gain_.high
+    assert "not certain to help" in adapter.verdict_

@@ -35,8 +35,9 @@ def adapter_stream(impressions, d, rates):
     for x, Z, reactions, key in impressions:
         kind = "known" if key in known else "new"
         served.append(x @ matrix(kind))
-        spreads.append(np.ptp(Z @ x))
-        sizes.append(np.sqrt((x @ x) * np.mean(np.sum(Z**2, axis=1))))
+        if np.ptp(Z @ x) > 0:
+            spreads.append(np.ptp(Z @ x))
+            sizes.append(np.sqrt((x @ x) * np.mean(np.sum(Z**2, axis=1))))
         pairs = [(i, j) for i in range(len(Z)) for j in range(len(Z)) if reactions[i] > reactions[j]]
         if not pairs:
             continue
@@ -52,8 +53,8 @@ def adapter_stream(impressions, d, rates):
         weighted[kind] += weights(kind) @ each
         losses[kind] += each
         counts[kind] += 1
-        m = np.mean(spreads)
-        C = m**2 / np.mean(sizes) ** 3
+        m, s = (np.mean(spreads), np.mean(sizes)) if spreads else (1.0, 1.0)
+        C = m**2 / s**3
         crowd = np.sqrt(len({i for i, _ in pairs}))
         for (i, j), weight in zip(pairs, pair_weights, strict=True):
             models.append(L.copy())

@@ -52,6 +52,10 @@ class Impressions(Sequence[Impression]):
         query_ids: Sequence[Hashable] | None = None,
         users: Sequence[Hashable] | None = None,
     ) -> None:
+        # Lists are read by position; a pandas Series would be read by its labels.
+        shown, clicked = list(shown), list(clicked)
+        query_ids = None if query_ids is None else list(query_ids)
+        users = None if users is None else list(users)
         self.queries, self.items = check_rows(queries, "queries"), check_rows(items, "items")
         self.query: IndexArray = check_indices(query, self.queries.shape[0], "query")
         n = len(self.query)

@@ -10,7 +10,7 @@ import numpy as np
 from mahala.support.arrays import FloatArray, IndexArray
 
 # A smaller difference between two values of nDCG is rounding.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 
 
 class Gain(NamedTuple):
@@ -34,7 +34,7 @@ class CrossValidation(NamedTuple):
     def gains(self) -> FloatArray:
         """The gain of each query, exactly 0 where the two differ by rounding only."""
         gains = self.learned - self.raw
-        return np.where(np.abs(gains) < _ROUNDING, 0.0, gains)
+        return np.where(np.abs(gains) < ROUNDING, 0.0, gains)
 
     def winners(self, n: int) -> IndexArray:
         """Return the places, here, of up to n queries that gain, the largest gain first."""
@@ -63,5 +63,6 @@ class RunningGain:
         self.squares += before * (value - self.mean)
 
     def gain(self) -> Gain:
-        error = 1.96 * np.sqrt(self.squares / max(self.n - 1, 1) / self.n) if self.n > 1 else 1.0
+        few = self.n < 20  # too few for a normal distribution
+        error = 1.0 if few else 1.96 * np.sqrt(self.squares / (self.n - 1) / self.n)
         return Gain("pairs in the right order", self.mean, self.mean - error, self.mean + error, self.n)

@@ -89,4 +89,7 @@ class Hedge:
             raise ModelFileError(f"'prior' and 'losses' should have {len(self.prior)} numbers each")
         if not (np.isfinite(losses).all() and (losses >= 0.0).all() and (prior > 0.0).all() and prior.sum() < 1.5):
             raise ModelFileError("'losses' should be at least 0, and 'prior' should be positive weights")
-        self.prior, self.losses, self.n = prior, losses, number_value(header, "n", least=0.0)
+        n = number_value(header, "n", least=0.0)
+        if losses.max() > n * (1.0 + 1e-9):
+            raise ModelFileError(f"'losses' should be at most the number of updates, {n}")
+        self.prior, self.losses, self.n = prior, losses, n

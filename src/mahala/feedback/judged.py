@@ -30,11 +30,11 @@ class Search(NamedTuple):
     rows: IndexArray
 
     @classmethod
-    def of(cls, queries: Any, items: Any, judgments: Judgments) -> Search:
-        """Rank the items for each of the queries that have a relevant one."""
+    def of(cls, queries: Any, items: Any, judgments: Judgments, k: int) -> Search:
+        """Rank the items for each of the queries that have a relevant one; at least k are candidates."""
         rows = judgments.judged_queries
         dense = dense_rows(queries[rows])
-        return cls(dense, items, judgments.select(rows), candidates(dense, items), rows)
+        return cls(dense, items, judgments.select(rows), candidates(dense, items, max(POOL, k)), rows)
 
     def gap(self) -> float:
         """Return the median difference of the first and the tenth raw score, or of the last one if there are fewer."""
@@ -45,23 +45,22 @@ class Search(NamedTuple):
 
 def dense_rows(rows: Any) -> FloatArray:
     """Return rows as a dense float64 array."""
-    dense: FloatArray = (rows.toarray() if is_sparse(rows) else np.asarray(rows)).astype(np.float64, copy=False)
-    return dense
+    return np.ascontiguousarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
 
 
-def candidates(mapped: FloatArray, items: Any) -> IndexArray:
+def candidates(mapped: FloatArray, items: Any, size: int = POOL) -> IndexArray:
     """Return the leading items of each query, in any order."""
     n = items.shape[0]
-    size = min(POOL, n)
+    size = min(size, n)
     pool = np.empty((len(mapped), size), dtype=np.intp)
-    rough = _rough(mapped, items)
+    near = rough(mapped, items)
     for block in row_blocks(len(mapped), n):
-        scores = (items @ rough[block].T).T if is_sparse(items) else rough[block] @ items.T
+        scores = (items @ near[block].T).T if is_sparse(items) else near[block] @ items.T
         pool[block] = np.argpartition(scores, n - size, axis=1)[:, n - size :]
     return pool
 
 
-def _rough(mapped: FloatArray, items: Any) -> Any:
+def rough(mapped: FloatArray, items: Any) -> Any:
     """Return mapped queries in the precision of the items, which is enough to find candidates."""
     return mapped.astype(np.result_type(items.dtype, np.float32), copy=False)
 
@@ -88,10 +87,10 @@ def learn(
         if n:
             mapped = _mapped(search.queries[rows], model)[1]
             if n == n_passes // 2 and pool.shape[1] < search.items.shape[0]:
-                pool = candidates(mapped, search.items)
-        rough = _rough(mapped, search.items)
+                pool = candidates(mapped, search.items, pool.shape[1])
+        near = rough(mapped, search.items)
         for i in rng.permutation(len(rows)):
-            scores = search.items[pool[i]] @ rough[i]
+            scores = search.items[pool[i]] @ near[i]
             lead = pool[i][np.argpartition(-scores, depth)[:depth] if depth < len(scores) else slice(None)]
             judged, grades = search.judgments.of_query(int(rows[i]))
             better = judged[grades > 0.0]
@@ -143,7 +142,8 @@ def expert_values(search: Search, rows: IndexArray, model: SimilarityModel, expe
     queries = search.queries[rows]
     last, mean = _mapped(queries, model)
     maps = queries, mean, last
-    pools = search.pool[rows], *(candidates(mapped, search.items) for mapped in maps[1:])
+    pools = search.pool[rows], *(candidates(mapped, search.items, search.pool.shape[1]) for mapped in maps[1:])
+    k = min(k, search.items.shape[0])
     discounts = 1.0 / np.log2(np.arange(2, k + 2))
     values = np.empty((len(rows), len(experts)))
     for i, row in enumerate(rows):

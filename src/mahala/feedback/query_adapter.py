@@ -15,17 +15,19 @@ from mahala.comparisons.sampling import check_seed
 from mahala.compiled.ranking import leading
 from mahala.evaluation.statistics import paired_gains
 from mahala.feedback import judged
-from mahala.feedback.gains import CrossValidation, Gain, RunningGain
+from mahala.feedback.gains import ROUNDING, CrossValidation, Gain, RunningGain
 from mahala.feedback.hedge import Hedge, mixtures, prior
 from mahala.feedback.remembered import Remembered
 from mahala.learner import SavedEstimator
 from mahala.metric import BilinearMetric
 from mahala.online.oasis import OASIS
 from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.storage.similarity_model import LONGEST_STEP
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.model_files import header_value, number_value
 from mahala.support.progress import SHOWN, task_bar
+from mahala.support.rows import row_blocks
 from mahala.support.validation import (
     Count,
     NonNegative,
@@ -47,6 +49,8 @@ DOUBT = 1e-3
 SEEN = 1.0
 # The weight of a click on a page with n of them is n to the power of minus this.
 CROWD = 0.5
+# Parameters that cannot change while a stream runs.
+_FIXED = ("learner", "cap", "half_life", "memory")
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
 
 
@@ -74,7 +78,7 @@ class QueryAdapter(SavedEstimator):
     Parameters
     ----------
     learner : SimilarityLearner or None
-        What learns M; its `average`, `storage` and `record` are set by the adapter. None is
+        What learns M; its `init`, `average`, `storage` and `record` are set by the adapter. None is
         ``OASIS(C="auto", margin="auto")``, with a margin that is the mean difference between the best and the worst raw
         score among the results shown, or in `fit` the median one between the first and the tenth.
     cap : float
@@ -148,7 +152,7 @@ class QueryAdapter(SavedEstimator):
         """
         check_params(self)
         queries, items = check_rows(queries, "queries"), check_rows(items, "items")
-        self._check_same(queries.shape[1], items.shape[1])
+        _check_width(queries.shape[1], items.shape[1], "items")
         judgments = Judgments.of(qrels, queries.shape[0], items.shape[0])
         n = len(judgments.judged_queries)
         if n < 2:
@@ -159,14 +163,14 @@ class QueryAdapter(SavedEstimator):
         with all_or_nothing(self), one_blas_thread():
             self._begin(queries.shape[1])
             with task_bar(type(self).__name__, self.verbose or SHOWN.get() is not None) as update:
-                self._fit(judged.Search.of(queries, items, judgments), folds, update)
+                self._fit(judged.Search.of(queries, items, judgments, int(self.k)), folds, update)
         return self
 
     def _fit(self, search: judged.Search, folds: int, update: Any) -> None:
         n = len(search.queries)
         lengths = np.sqrt(np.einsum("ij,ij->i", search.queries, search.queries))
         first = judged.dense_rows(search.items[search.pool[:, 0]])
-        self._scale(search.gap(), float(np.median(lengths * np.sqrt(np.einsum("ij,ij->i", first, first)))), 1)
+        self._scale(search.gap(), float(np.median(lengths * np.sqrt(np.einsum("ij,ij->i", first, first)))), n)
         total, done = int(self.n_passes) * n * folds, 0
 
         def tick() -> None:
@@ -190,6 +194,7 @@ class QueryAdapter(SavedEstimator):
             model = learned(np.flatnonzero(fold_of != fold))
             values[test] = judged.expert_values(search, test, model, self._experts, int(self.k))
         gains = values - values[:, :1]
+        gains[np.abs(gains) < ROUNDING] = 0.0  # equal rankings differ by rounding
         chosen = _best(gains)
         # The gain of the choice is honest where the choice is made on the other folds.
         honest = np.empty(n)
@@ -235,6 +240,8 @@ class QueryAdapter(SavedEstimator):
             with all_or_nothing(self):
                 self._begin(len(x))
                 return self._learn(x, judged.dense_rows(rows), values, query_id, user)
+        check_params(self)
+        self._check_fixed()
         return self._learn(x, judged.dense_rows(rows), values, query_id, user)
 
     def partial_fit(self, impressions: Iterable[Any]) -> Self:
@@ -257,14 +264,14 @@ class QueryAdapter(SavedEstimator):
         positive, negative, weights = self._pairs(values)
         if not self._plain and not (weights == 1.0).all():
             raise ValueError(
-                f"clicked has graded reactions, or bias and user_cap weights, which need steps of any length; "
+                f"clicked has graded reactions, or there is a bias, which need steps of any length; "
                 f"{type(self._learner).__name__} has none: use OASIS or OGD"
             )
         with uninterrupted():
             self.n_impressions_ += 1
             raw = items @ x
             size = float(np.sqrt((x @ x) * np.einsum("ij,ij->i", items, items).mean()))
-            self._scale(float(raw.max() - raw.min()), size, self.n_impressions_)
+            self._scale(float(raw.max() - raw.min()), size)
             if not len(positive):
                 self.n_ignored_ += 1
                 return None
@@ -292,6 +299,7 @@ class QueryAdapter(SavedEstimator):
 
     def _pairs(self, values: FloatArray) -> tuple[IndexArray, IndexArray, FloatArray]:
         """Return the numbers of the better and the worse result of each pair, and its weight from 0 to 1."""
+        values = values / (np.abs(values).max() or 1.0)  # whose differences do not overflow
         gaps = values[:, np.newaxis] - values
         above = gaps > 0.0
         if self.bias == "skip-above":
@@ -300,7 +308,8 @@ class QueryAdapter(SavedEstimator):
         weights = gaps[positive, negative] / (values.max() - values.min() or 1.0)
         if self.bias is not None and not isinstance(self.bias, str):
             weights = weights * ((positive + 1.0) / len(values)) ** float(self.bias)
-        return positive, negative, weights
+        some = weights > 0.0
+        return positive[some], negative[some], weights[some]
 
     @one_at_a_time
     def embed(self, query: Any, query_id: Any = None) -> Any:
@@ -311,14 +320,15 @@ class QueryAdapter(SavedEstimator):
         Parameters
         ----------
         query : vector, or dense or CSR rows
-        query_id : the id that `learn_one` was given for this query, or a sequence of ids for rows; None for new queries
+        query_id : the id that `learn_one` was given for this query, or a sequence of ids for rows. None is the vector
+            itself, as in `learn_one`, and for rows that all are new.
         """
-        if not is_sparse(query) and np.ndim(query) == 1:
+        if (query.ndim if is_sparse(query) else np.ndim(query)) == 1:
             x = self._vector(query)
             self._check_same(len(x))
             if not self.__sklearn_is_fitted__():
-                return x
-            return self._embed(x, "new" if query_id is None else self._kind(query_id))
+                return x.copy()
+            return self._embed(x, self._kind(x.tobytes() if query_id is None else query_id))
         rows = check_rows(query, "query")
         self._check_same(rows.shape[1])
         dense = judged.dense_rows(rows)
@@ -356,8 +366,11 @@ class QueryAdapter(SavedEstimator):
         n = rows.shape[0]
         if k is not None:
             check_value(k, "k", Count)
-        scores = np.atleast_2d(vectors @ rows.T if not is_sparse(rows) else (rows @ np.atleast_2d(vectors).T).T)
-        best = leading(scores, min(int(k or n), n))
+        two = judged.rough(np.atleast_2d(vectors), rows)
+        best = np.empty((len(two), min(int(k or n), n)), dtype=np.intp)
+        for block in row_blocks(len(two), n):
+            scores = (rows @ two[block].T).T if is_sparse(rows) else two[block] @ rows.T
+            best[block] = leading(scores, best.shape[1])
         return best[0] if np.ndim(vectors) == 1 else best
 
     @property
@@ -407,9 +420,14 @@ class QueryAdapter(SavedEstimator):
         """Start over, with nothing learned."""
         self.n_features_in_ = n_features
         learner = OASIS("auto", margin="auto") if self.learner is None else clone(self.learner)
-        self._learner: Any = learner.set_params(average=True, storage="dense", record=False)
+        if isinstance(learner.init, BilinearMetric):
+            raise ValueError("learner must start from the identity, which is the raw ranking, but its init is a metric")
+        self._learner: Any = learner.set_params(init="identity", average=True, storage="dense", record=False)
         check_params(self._learner)
         self._learner._check_params()
+        if self.user_cap is not None and not self._plain:
+            raise ValueError(f"user_cap needs steps of any length; {type(learner).__name__} has none: use OASIS or OGD")
+        self._fixed_values = {name: getattr(self, name) for name in _FIXED}
         self._learner.n_features_in_ = self._learner.n_item_features_ = n_features
         self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
         self._experts = mixtures(float(self.cap))
@@ -422,6 +440,7 @@ class QueryAdapter(SavedEstimator):
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
         self._learner._gap = self._learner._size = 1.0
+        self._n_scales = 0
         self._model = self._new_model()
 
     def _new_model(self) -> Any:
@@ -434,10 +453,14 @@ class QueryAdapter(SavedEstimator):
     def _rule(self) -> Any:
         return self._learner._rule()
 
-    def _scale(self, gap: float, size: float, n: int) -> None:
-        """Take the scale of the scores into a running mean, of which this is the n-th value."""
-        self._learner._gap += (gap - self._learner._gap) / n
-        self._learner._size += (size - self._learner._size) / n
+    def _scale(self, gap: float, size: float, weight: int = 1) -> None:
+        """Take the scales of the scores on a page into their running means; equal scores have none."""
+        if gap > 0.0 and size > 0.0:
+            self._n_scales += weight
+            for name, value in (("_gap", gap), ("_size", size)):
+                mean = getattr(self._learner, name)
+                mean += (min(max(value, 1.0 / LONGEST_STEP), LONGEST_STEP) - mean) * weight / self._n_scales
+                setattr(self._learner, name, mean)
 
     def _mixture(self, kind: str) -> FloatArray:
         """Return the shares of raw, mean and last model in what is served."""
@@ -459,21 +482,30 @@ class QueryAdapter(SavedEstimator):
         return "known" if query_id in self._ids else "new"
 
     def _vector(self, query: Any) -> FloatArray:
-        one_row = is_sparse(query) or (np.ndim(query) == 2 and len(query) == 1)
-        return check_row(judged.dense_rows(query)[0] if one_row else query, "query")
+        if is_sparse(query):
+            query = query.toarray()
+        return check_row(query[0] if np.ndim(query) == 2 and len(query) == 1 else query, "query")
 
     def _check_same(self, n_query: int, n_item: int | None = None, name: str = "items") -> None:
         known = getattr(self, "n_features_in_", n_query) if self.__sklearn_is_fitted__() else n_query
         if n_query != known:
             raise ValueError(f"query has {n_query} features, but QueryAdapter was fitted with {known} features")
-        if n_item is not None and n_item != n_query:
-            raise ValueError(
-                f"{name} must have the {n_query} features of the queries, got {n_item}: scores are inner products"
-            )
+        if n_item is not None:
+            _check_width(n_query, n_item, name)
+
+    def _check_fixed(self) -> None:
+        for name, value in self._fixed_values.items():
+            if getattr(self, name) is not value and getattr(self, name) != value:
+                raise ValueError(
+                    f"{name} cannot change while a stream runs: it was {value!r}, it is {getattr(self, name)!r}; "
+                    "set it back, or start again with fit"
+                )
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        self._check_fixed()  # what is written must fit the parameters that are written with it
         header: dict[str, object] = {name: getattr(self, f"{name}_") for name in _COUNTS}
-        header |= {"gap": self._learner._gap, "size": self._learner._size, "tested": self._tested}
+        header |= {"gap": self._learner._gap, "size": self._learner._size, "n_scales": self._n_scales}
+        header["tested"] = self._tested
         header["judged"] = None if self._judged is None else list(self._judged)
         header["hedges"] = {kind: hedge.get_state() for kind, hedge in self._hedges.items()}
         header["seen"] = {kind: list(mean) for kind, mean in self._seen.items()}
@@ -491,8 +523,10 @@ class QueryAdapter(SavedEstimator):
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         for name in _COUNTS:
             setattr(self, f"{name}_", int(number_value(header, name, least=0.0)))
-        self._learner._gap = number_value(header, "gap", least=0.0)
-        self._learner._size = number_value(header, "size", least=0.0)
+        least, most = 1.0 / LONGEST_STEP, LONGEST_STEP
+        for name in ("gap", "size"):
+            setattr(self._learner, f"_{name}", min(number_value(header, name, least=least), most))
+        self._n_scales = int(number_value(header, "n_scales", least=0.0))
         self._tested = int(number_value(header, "tested", least=0.0))
         known = header_value(header, "judged", list, type(None))
         self._judged = None if known is None else Gain(*known)
@@ -504,6 +538,13 @@ class QueryAdapter(SavedEstimator):
         self._model.set_state(header_value(header, "model", dict), own, n_steps)
         for name, remembered in (("ids", self._ids), ("users", self._users)):
             remembered.from_arrays(arrays[f"{name}.digests"], arrays[f"{name}.counts"])
+
+
+def _check_width(n_query: int, n_item: int, name: str) -> None:
+    if n_item != n_query:
+        raise ValueError(
+            f"{name} must have the {n_query} features of the queries, got {n_item}: scores are inner products"
+        )
 
 
 def _best(gains: FloatArray) -> int:

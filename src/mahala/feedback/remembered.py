@@ -16,8 +16,8 @@ from mahala.support.model_files import ModelFileError
 class Remembered:
     """How often each id was seen, for the `size` ids that were seen last (least recently used ones are forgotten).
 
-    An id is any hashable. It is told apart by 64 bits of its `repr` (of the bytes themselves, if it is bytes), which
-    are the same in every process.
+    An id is any hashable. It is told apart by 64 bits of its `repr` (of the bytes themselves, if it is bytes), so a
+    model file remembers ids whose `repr` is the same in every process, as that of numbers, strings and tuples is.
 
     >>> known = Remembered(size=2)
     >>> [known.add(name) for name in ("a", "b", "a", "c")]
@@ -50,11 +50,15 @@ class Remembered:
 
     def from_arrays(self, digests: NDArray[Any], counts: NDArray[Any]) -> None:
         """Restore what `to_arrays` returned."""
-        if digests.shape != counts.shape or digests.ndim != 1 or len(digests) > self.size or (counts < 1).any():
+        if digests.dtype != np.uint64 or counts.dtype != np.int64 or digests.shape != counts.shape:
+            raise ModelFileError("the ids should be unsigned and their counts signed integers, as many of each")
+        if digests.ndim != 1 or len(digests) > self.size or (counts < 1).any():
             raise ModelFileError(f"the ids should be up to {self.size} digests, each with a count of at least 1")
         self._counts = OrderedDict(zip(digests.tolist(), counts.tolist(), strict=True))
 
 
 def _digest(own: Hashable) -> int:
+    if isinstance(own, np.generic):  # the same id as the number or string of Python
+        own = own.item()
     data = own if isinstance(own, bytes) else repr(own).encode()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")

@@ -214,6 +214,8 @@ class SimilarityLearner(OnlineMixin, Learner):
         self.n_item_features_ = header_value(own, "n_item_features", int)
         if min(self.n_features_in_, self.n_item_features_) < 1:
             raise ModelFileError("header entries 'n_features_in' and 'n_item_features' should be at least 1")
+        if not (0.0 < self._gap <= LONGEST_STEP and 0.0 < self._size <= LONGEST_STEP):
+            raise ModelFileError("header entries 'gap' and 'size' should be positive scales of similarities")
         storage = header_value(own, "storage", str)
         if storage not in ("dense", "sparse"):
             raise ModelFileError(f"header entry 'storage' should be 'dense' or 'sparse', found {storage[:40]!r}")

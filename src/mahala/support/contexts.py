@@ -30,8 +30,10 @@ def all_or_nothing(instance: object) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        vars(instance).clear()
-        vars(instance).update(before)
+        values = vars(instance)
+        values.update(before)  # first, so that the lock of the object is never missing
+        for name in [name for name in values if name not in before]:
+            del values[name]
         raise
 
 

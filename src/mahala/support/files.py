@@ -59,8 +59,13 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
             holder = file.read(20).strip() or "unknown"
             file.close()
             raise BlockingIOError(f"{path} is in use by another process ({holder}), which learns into it") from None
-        if os.path.exists(place) and os.path.samestat(os.stat(place), os.fstat(file.fileno())):
+        except OSError:  # a network disk without locks
             break
+        try:
+            if os.path.samestat(os.stat(place), os.fstat(file.fileno())):
+                break
+        except FileNotFoundError:
+            pass
         file.close()  # its holder removed it in the meantime
     with file:
         file.truncate(0)
@@ -69,7 +74,7 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
         try:
             yield
         finally:
-            os.unlink(place)
+            Path(place).unlink(missing_ok=True)
 
 
 def _flush_folder(folder: Path) -> None:

@@ -57,9 +57,11 @@ class DenseModel(SimilarityModel):
         self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
     ) -> None:
         n = len(pairs[0])
-        if not rule.plain or not rule.average or self.clock + n > self.longest_clock:
+        if not rule.plain or not rule.average:
             super().feed_query(x, items, pairs, rule)
             return
+        if self.clock + n > self.longest_clock:
+            self.settle()
         self.own("planes")
         steps = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
         kernels.stream_query(self.planes, self.clock, x, items, *pairs, rule.step(self.dtype), *steps)
