@@ -8,10 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.comparisons import Judgments
-from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule
+from mahala.online.storage.covariance_model import CovarianceModel
+from mahala.online.storage.dense_model import DenseModel
+from mahala.online.storage.similarity_model import SimilarityRule
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.rows import row_blocks
 from mahala.support.validation import is_sparse
+
+Averaged = DenseModel | CovarianceModel  # they have the mean of all models beside the last one
 
 # Candidates of a query, from which negatives are drawn and among which experts are judged. A ranking of all items finds
 # them, at the start and in the middle of the passes.
@@ -68,7 +72,7 @@ def rough(mapped: FloatArray, items: Any) -> Any:
 def learn(
     search: Search,
     rows: IndexArray,
-    model: SimilarityModel,
+    model: Averaged,
     rule: SimilarityRule,
     n_passes: int,
     n_negatives: int,
@@ -105,7 +109,7 @@ def learn(
             tick()
 
 
-def _mapped(queries: FloatArray, model: SimilarityModel) -> tuple[FloatArray, FloatArray]:
+def _mapped(queries: FloatArray, model: Averaged) -> tuple[FloatArray, FloatArray]:
     """Return the queries as the last model and the mean of all models map them."""
     if SPARSE * np.count_nonzero(queries) < queries.size:
         last, mean = zip(*(model.products(x) for x in queries), strict=True)
@@ -134,7 +138,7 @@ def _grades(items: IndexArray, judged: IndexArray, grades: FloatArray) -> FloatA
     return np.where(judged[at] == items, grades[at], 0.0)
 
 
-def expert_values(search: Search, rows: IndexArray, model: SimilarityModel, experts: FloatArray, k: int) -> FloatArray:
+def expert_values(search: Search, rows: IndexArray, model: Averaged, experts: FloatArray, k: int) -> FloatArray:
     """Return the nDCG at k of each expert for queries `rows`.
 
     The items ranked are the candidates under the raw scores, the mean and the last model.

@@ -70,9 +70,3 @@ def test_products_before_the_first_step_are_those_of_the_start():
     learner._begin(Triplets(np.eye(3), [0], [1], [2]), known=False)
     for product in learner._model.products(np.array([1.0, 2.0, 3.0])):
         np.testing.assert_array_equal(product, [1.0, 2.0, 3.0])
-
-
-def test_only_storages_with_both_models_have_products():
-    learner = mahala.OASIS(average=True, storage="sparse").partial_fit(Triplets(np.eye(3), [0], [1], [2]))
-    with pytest.raises(NotImplementedError, match="SparseModel has no mean beside the last model"):
-        learner._model.products(np.ones(3))

@@ -82,10 +82,12 @@ class CovarianceModel(SimilarityModel):
         return self.M - self.late / self.n_steps if self.n_averaged else self.M.copy()
 
     def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""
         last = x @ self.M
         return last, last - x @ self.late / self.n_steps if self.n_steps else last
 
     def matrices(self) -> tuple[FloatArray, FloatArray]:
+        """Return M of the last model and of the mean of all models."""
         return self.M.copy(), self.matrix()
 
     def add(self, change: Any, total: Any) -> None:

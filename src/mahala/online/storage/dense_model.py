@@ -69,6 +69,7 @@ class DenseModel(SimilarityModel):
         self.n_steps += n
 
     def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""
         if self.n_steps == 0:
             product = x @ self.planes[:, 0]
             return product, product
@@ -84,6 +85,7 @@ class DenseModel(SimilarityModel):
         return self._matrix(self.n_averaged)
 
     def matrices(self) -> tuple[FloatArray, FloatArray]:
+        """Return M of the last model and of the mean of all models."""
         return self._matrix(0), self.matrix()
 
     def _matrix(self, n_averaged: int) -> FloatArray:

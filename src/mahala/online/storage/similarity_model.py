@@ -203,14 +203,6 @@ class SimilarityModel(Model):
         chunk = TripletChunk(self.translate(x[np.newaxis]), self.translate(items), numbers, np.ones(n, dtype=np.int8))
         self.feed(chunk, rule, (np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)))
 
-    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return xᵀM of the last model and of the mean of all models, in a storage that has both."""
-        raise NotImplementedError(f"{type(self).__name__} has no mean beside the last model")
-
-    def matrices(self) -> tuple[FloatArray, FloatArray]:
-        """Return M of the last model and of the mean of all models, in a storage that has both."""
-        raise NotImplementedError(f"{type(self).__name__} has no mean beside the last model")
-
     def metric(self, **about: Any) -> BilinearMetric:
         M = self.matrix()
         if M.size > SMALL and not is_sparse(M) and np.count_nonzero(M) <= (1.0 - SPARSE_SHARE) * M.size:
