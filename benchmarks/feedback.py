@@ -1,6 +1,6 @@
 """What feedback does to a search: judgments, clicks, wrong clicks and classes, on collections of frozen vectors.
 
-    python benchmarks/feedback.py                               # Cranfield and the classes, about half an hour
+    python benchmarks/feedback.py                               # Cranfield and the classes, about an hour
     python benchmarks/feedback.py judgments clicks --seeds 3    # some sections, fewer seeds
     python benchmarks/feedback.py clicks --collection my.npz    # another collection: arrays X, Q, qrels
 

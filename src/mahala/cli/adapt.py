@@ -53,7 +53,7 @@ def adapt(
     inner product; a line is an impression as for `mahala stream --learner adapter`,
     `{"query": [1, 2], "shown": [[1, 3], [5, 0]], "clicked": [false, true], "query_id": 7}`.
 
-    The adapter goes on learning with `mahala stream --model FILE`, which after --clicks reads only the lines that the
+    The adapter continues to learn with `mahala stream --model FILE`, which after --clicks reads only the lines that the
     log has gained. `search` and `evaluate` take it as a model, as they take the map alone (--metric), which is
     smaller and does not learn. Files are written whole or not at all.
 
