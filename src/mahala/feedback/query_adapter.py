@@ -87,8 +87,7 @@ class QueryAdapter(SavedEstimator):
         Impressions after which evidence for and against the experts counts half; None never forgets.
     bias : None, "skip-above" or float
         Correction for positions. None compares a clicked result with all that were not clicked; "skip-above" only with
-        those above it; a number η weights a pair by (rank of the better result / number shown)^η. In simulations
-        None was best.
+        those above it; a number η weights a pair by (rank of the better result / number shown)^η.
     user_cap : int or None
         The n-th impression of a user is learned from with the weight min(1, user_cap / n).
     memory : int
