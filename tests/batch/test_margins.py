@@ -62,9 +62,8 @@ def test_blocks_and_leading_coordinates_change_nothing(dtype, monkeypatch):
     loss = RowsLoss(y, *target_neighbors(X, y, 3), 0.5)
     Z = X * dtype(0.05)
     whole = loss(Z, 0.01)
-    assert margins._heads(Z).shape[1] < 50
-    monkeypatch.setattr(margins, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(margins, "LEAST_BLOCK", 7)
+    assert margins.NearPairs(y)._heads(Z).shape[1] < 50
+    monkeypatch.setattr(margins, "BLOCK_BYTES", 400)
     monkeypatch.setattr(margins, "FEW_COORDINATES", 64)
     again = loss(Z, 0.01)
     assert again[:2] == pytest.approx(whole[:2], rel=1e-6)

@@ -27,7 +27,7 @@ def test_objective_and_gradient_over_triplets(rows):
     np.testing.assert_allclose(squared, np.sum((Z[left] - Z[right]) ** 2, axis=1))
     weights[: len(pairs)] = 0.3
     smooth, plain = hinges_of_triplets(near, far, squared, 0.7, 0.5, weights)
-    add_laplacian(Z, left, right, weights, out)
+    add_laplacian(Z, left, right, weights, 0, 3, out)
     value, gradient = reference.rounded_objective(Z, pairs, triplets, 0.7, 0.5)
     pull = 0.3 * squared[: len(pairs)].sum()
     assert pull + 0.7 * smooth == pytest.approx(value)
@@ -43,7 +43,7 @@ def test_the_same_over_the_rows_found_near(rows):
     radius = np.full(25, -np.inf)
     np.maximum.at(radius, anchors, squared + 1.5)
     ends, found = np.zeros(26, dtype=np.intp), np.empty(25 * 25, dtype=np.int32)
-    count = find_near(Z @ Z.T, 0, np.sum(Z**2, axis=1), radius, codes, ends, found)
+    count = find_near(Z @ Z.T, 0, 0, np.sum(Z**2, axis=1), radius, codes, ends, found)
     distances = np.sum((Z[:, None] - Z) ** 2, axis=2)
     near = (distances < np.maximum(radius[:, None], radius)) & (codes[:, None] != codes)
     assert [found[a:b].tolist() for a, b in itertools.pairwise(ends)] == [
@@ -51,7 +51,7 @@ def test_the_same_over_the_rows_found_near(rows):
     ]
     target_ends = np.searchsorted(anchors, np.arange(26))
     smooth, _ = hinges_of_rows(Z, 0, target_ends, squared, ends, found[:count], 0.7, 0.5, weights, out)
-    add_laplacian(Z, anchors, targets, weights, out)
+    add_laplacian(Z, anchors, targets, weights, 0, 3, out)
     value, gradient = reference.rounded_objective(Z, pairs, reference.triplets(pairs, codes), 0.7, 0.5)
     assert 0.3 * squared.sum() + 0.7 * smooth == pytest.approx(value)
     np.testing.assert_allclose(out, gradient, atol=1e-12)

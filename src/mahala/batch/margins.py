@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mahala.comparisons import Triplets
 from mahala.compiled.lmnn import add_laplacian, find_near, hinges_of_rows, hinges_of_triplets, squared_edges
+from mahala.compiled.softmax_sums import LEAST_COLUMNS
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.rows import block_size, slices
+from mahala.support.rows import slices
+from mahala.support.threads import in_rows, in_threads, n_threads, pairs_of_blocks, product, scratch, squared_norms
 
-# Bytes of one block of products, which fit into the processor's cache, and the fewest rows that make a product fast.
+# Bytes of one block of products, which fit into the processor's cache.
 BLOCK_BYTES = 2**21
-LEAST_BLOCK = 256
 # Number of distances from which the scale of the start is chosen.
 SOME_ENTRIES = 2**20
 # The search for pairs of more than FEW_COORDINATES coordinates ignores those of this share of the rows' squares.
 TAIL = 0.03
 FEW_COORDINATES = 16
+# Pairs are kept for as many steps as the last one, if that makes radii longer by less than this share of their mean,
+# and if there are not more of them.
+KEPT_STEPS = 8.0
+MOST_LONGER = 0.1
+MOST_KEPT = 2**27
+
+# Pairs of rows: the number of the first row, and for each row from it on where its others end, and the others.
+Near = tuple[int, IndexArray, NDArray[np.int32]]
 
 
 class RowsLoss:
@@ -27,19 +37,23 @@ class RowsLoss:
 
     def __init__(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> None:
         self._codes, self._edges, self._ends, self._mu = codes, edges, ends, mu
+        self._near = NearPairs(codes)
 
     def __call__(self, Z: RealArray, smoothing: float) -> tuple[float, float, RealArray]:
         """Return the objective with smoothed hinges, with plain hinges, and half the gradient of the first one."""
         anchors, targets = self._edges
-        squared = np.empty(len(anchors))
-        squared_edges(Z, anchors, targets, squared)
+        squared = squared_distances(Z, anchors, targets)
         weights = np.full(len(anchors), 1.0 - self._mu)
         out = np.zeros_like(Z)
+
+        def hinges(first: int, ends: IndexArray, rows: NDArray[np.int32]) -> tuple[float, float]:
+            return hinges_of_rows(Z, first, self._ends, squared, ends, rows, self._mu, smoothing, weights, out)
+
         smooth = plain = 0.0
-        for first, ends, rows in _near_pairs(Z, self._radius(squared, smoothing), self._codes):
-            sums = hinges_of_rows(Z, first, self._ends, squared, ends, rows, self._mu, smoothing, weights, out)
-            smooth, plain = smooth + sums[0], plain + sums[1]
-        add_laplacian(Z, anchors, targets, weights, out)
+        for found in self._near(Z, self._radius(squared, smoothing)):
+            for sums in in_threads(hinges, *zip(*found, strict=True), threads=self._near.threads):
+                smooth, plain = smooth + sums[0], plain + sums[1]
+        add_pull(Z, anchors, targets, weights, out)
         pull = (1.0 - self._mu) * float(squared.sum())
         return pull + self._mu * smooth, pull + self._mu * plain, out
 
@@ -54,8 +68,7 @@ class RowsLoss:
         anchors, targets = self._edges
         few = max(1, SOME_ENTRIES // len(Z))
         chosen = np.arange(len(anchors))[:: max(1, len(anchors) // few)]
-        near = np.empty(len(chosen))
-        squared_edges(Z, anchors[chosen], targets[chosen], near)
+        near = squared_distances(Z, anchors[chosen], targets[chosen])
         norms = np.einsum("ij,ij->i", Z, Z)
         heads = anchors[chosen]
         far = norms[heads][:, None] + norms - 2 * (Z[heads] @ Z.T)
@@ -63,45 +76,112 @@ class RowsLoss:
         return _best_scale(float(near.sum()), gaps, self._mu)
 
 
-def _near_pairs(
-    Z: RealArray, radius: FloatArray, codes: IndexArray
-) -> Iterator[tuple[int, IndexArray, NDArray[np.int32]]]:
-    """Yield every pair of rows of different classes of which one is within the radius of the other, and some more.
+class NearPairs:
+    """The pairs of rows of different classes of which one is within the radius of the other, and some more.
 
-    The pairs of (first, ends, rows) are row first + a with each of rows[ends[a] : ends[a + 1]].
+    Rows move little from one evaluation to the next. So the search finds pairs within a longer radius, and what it
+    found holds for other rows as long as no unlisted pair can have come within its radius: a row i that moved by δ_i
+    is nearer to another one by at most δ_i + max δ.
     """
-    n, m = Z.shape
-    heads = _heads(Z)
-    # The reduction of the norms is more than the rounding error of squared distances between heads.
-    norms = np.einsum("ij,ij->i", heads, heads) * (1 - 8 * (m + 4) * np.finfo(Z.dtype).eps)
-    radius = radius.astype(Z.dtype)
-    block = min(n, block_size(n, BLOCK_BYTES, LEAST_BLOCK))
-    # All blocks share one buffer, because allocating costs more than the product.
-    space, found = np.empty(block * n, dtype=Z.dtype), np.empty(block * n, dtype=np.int32)
-    for part in slices(n, block):
-        first, rows, others = part.start, heads[part], heads[part.start :]
-        products = np.matmul(rows, others.T, out=space[: len(rows) * len(others)].reshape(len(rows), len(others)))
-        ends = np.zeros(len(rows) + 1, dtype=np.intp)
-        count = find_near(products, first, norms, radius, codes, ends, found)
-        yield first, ends, found[:count]
+
+    def __init__(self, codes: IndexArray) -> None:
+        self._codes = codes
+        self.threads = 1
+        self._found: list[list[Near]] = []
+        self._at: RealArray = np.empty((0, 0))  # the rows among which they were found, within these radii
+        self._radii: RealArray = np.empty(0)
+        self._last: RealArray = np.empty((0, 0))  # the rows of the last call
+        self._axes: RealArray | None = None
+
+    def __call__(self, Z: RealArray, radius: FloatArray) -> Iterable[list[Near]]:
+        """Return rounds of pairs, which are row first + a with each of rows[ends[a] : ends[a + 1]].
+
+        No row is in two blocks of a round. `radius` is squared, and -inf for a row without one.
+        """
+        radii = np.sqrt(np.maximum(radius, 0.0))
+        step = float(_moves(Z, self._last).max()) if self._last.shape == Z.shape else np.inf
+        self._last = Z
+        if self._found:
+            moves = _moves(Z, self._at) if self._at.shape == Z.shape else np.full(len(Z), np.inf)
+            if np.all(radii + moves + moves.max() <= self._radii):
+                return self._found
+        # Longer by a few moves, if that is not much.
+        longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
+        self._found, self._at, self._radii = [], Z, radii + longer
+        return self._search(Z, np.where(radius >= 0.0, np.square(self._radii), -np.inf), keep=longer > 0.0)
+
+    def _search(self, Z: RealArray, radius: FloatArray, keep: bool) -> Iterator[list[Near]]:
+        n, m = Z.shape
+        heads = self._heads(Z)
+        # The reduction of the norms is more than the rounding error of squared distances between heads.
+        norms = squared_norms(heads) * (1 - 8 * (m + 4) * np.finfo(Z.dtype).eps)
+        radius, codes = radius.astype(Z.dtype), self._codes
+        self.threads = n_threads(n * n * heads.shape[1] / 2)
+
+        def near(left: slice, right: slice) -> Near:
+            x, y = heads[left], heads[right]
+            products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
+            ends, found = np.zeros(len(x) + 1, dtype=np.intp), np.empty(products.size, dtype=np.int32)
+            count = find_near(products, left.start, right.start, norms, radius, codes, ends, found)
+            return left.start, ends, found[:count].copy()
+
+        kept, n_kept = [], 0
+        for pairs in pairs_of_blocks(n, math.isqrt(BLOCK_BYTES // Z.itemsize), self.threads):
+            found = in_threads(near, *zip(*pairs, strict=True), threads=self.threads)
+            n_kept += sum(len(rows) for _, _, rows in found)
+            keep = keep and n_kept <= MOST_KEPT
+            if keep:
+                kept.append(found)
+            yield found
+        self._found = kept if keep else []
+
+    def _heads(self, Z: RealArray) -> RealArray:
+        """Return rows of fewer coordinates, whose distances are at most those of Z, but not much smaller.
+
+        These coordinates are the leading principal coordinates of Z, or of a recent Z, and the norm of the others.
+        """
+        m = Z.shape[1]
+        if m <= FEW_COORDINATES:
+            return Z
+        squares = squared_norms(Z)
+        share = TAIL * float(squares.sum(dtype=np.float64))
+        if self._axes is not None and len(self._axes) == m:
+            heads = product(Z, self._axes)
+            tails = squares - squared_norms(heads)
+            if float(tails.sum(dtype=np.float64)) <= 2.0 * share:
+                return np.column_stack([heads, np.sqrt(tails.clip(min=0.0))])
+        self._axes = None
+        variances, axes = np.linalg.eigh(product(Z.T, Z))
+        n_tail = int(np.searchsorted(np.cumsum(variances.clip(min=0.0)), share, side="right"))
+        if n_tail < m // 4:
+            return Z
+        self._axes = np.ascontiguousarray(axes[:, n_tail:])
+        heads = product(Z, self._axes)
+        return np.column_stack([heads, np.sqrt((squares - squared_norms(heads)).clip(min=0.0))])
 
 
-def _heads(Z: RealArray) -> RealArray:
-    """Return rows of fewer coordinates, whose distances are at most those of Z, but not much smaller.
+def _moves(Z: RealArray, before: RealArray) -> RealArray:
+    """Return by how much each row moved."""
+    return np.sqrt(squared_norms(Z - before))
 
-    These coordinates are the leading principal coordinates of Z and the norm of the others.
-    """
+
+def squared_distances(Z: RealArray, left: IndexArray, right: IndexArray) -> FloatArray:
+    """Return the squared distance of the rows of Z at the two ends of each edge."""
+    squared = np.empty(len(left))
+    threads = n_threads(len(left) * Z.shape[1])
+    in_rows(lambda part: squared_edges(Z, left[part], right[part], squared[part]), len(left), threads)
+    return squared
+
+
+def add_pull(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray, out: RealArray) -> None:
+    """Add the product of the weighted edges' Laplacian with Z."""
     m = Z.shape[1]
-    if m <= FEW_COORDINATES:
-        return Z
-    variances, axes = np.linalg.eigh(Z.T @ Z)
-    tails = np.cumsum(variances.clip(min=0.0))
-    n_tail = int(np.searchsorted(tails, TAIL * tails[-1], side="right"))
-    if n_tail < m // 4:
-        return Z
-    heads = Z @ axes[:, n_tail:]
-    squared = np.einsum("ij,ij->i", Z, Z) - np.einsum("ij,ij->i", heads, heads)
-    return np.column_stack([heads, np.sqrt(squared.clip(min=0.0))])
+    threads = n_threads(len(left) * m)
+    # Each thread takes columns of its own, because an edge adds to two rows.
+    columns = slices(m, max(LEAST_COLUMNS, -(-m // threads)))
+    in_threads(
+        lambda part: add_laplacian(Z, left, right, weights, part.start, part.stop, out), columns, threads=threads
+    )
 
 
 class TripletsLoss:
@@ -123,14 +203,12 @@ class TripletsLoss:
         weights[: self._n_pulled] = 1.0 - self._mu
         smooth, plain = hinges_of_triplets(self._near, self._far, squared, self._mu, smoothing, weights)
         out = np.zeros_like(Z)
-        add_laplacian(Z, self._left, self._right, weights, out)
+        add_pull(Z, self._left, self._right, weights, out)
         pull = (1.0 - self._mu) * float(squared[: self._n_pulled].sum())
         return pull + self._mu * smooth, pull + self._mu * plain, out
 
     def _squared(self, Z: RealArray) -> FloatArray:
-        squared = np.empty(len(self._left))
-        squared_edges(Z, self._left, self._right, squared)
-        return squared
+        return squared_distances(Z, self._left, self._right)
 
     def best_scale(self, Z: RealArray) -> float:
         """Return the factor of squared distances, of a coarse grid, that minimises the objective."""

@@ -11,6 +11,7 @@ from mahala.batch.starts import Init, first_components
 from mahala.compiled.softmax_sums import sum_softmax
 from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
+from mahala.support.threads import product
 from mahala.support.validation import Count, NonNegative, Seed
 
 
@@ -82,8 +83,8 @@ class NCA(IterationParams, BatchLearner):
         X = data.X - data.X.mean(axis=0)
 
         def objective(L: RealArray) -> tuple[float, RealArray]:
-            hits, pull = sum_softmax(X @ L.T, data.codes)
-            return len(X) - hits, -2.0 * (pull.T @ X)
+            hits, pull = sum_softmax(product(X, L.T), data.codes)
+            return len(X) - hits, -2.0 * product(pull.T, X)
 
         start = first_components(self.init, self.n_components, X, data.codes, self._rng, self._warm_model())
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, to_model=lambda L: {"L": L})

@@ -10,6 +10,7 @@ from scipy.linalg import eigh
 from mahala.batch.run import Model
 from mahala.support.arrays import BoolArray, FloatArray, RealArray
 from mahala.support.rows import row_blocks
+from mahala.support.threads import product
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -66,11 +67,13 @@ class Coordinates:
 
     def map(self, variables: RealArray) -> RealArray:
         """Map the rows by L' or a'."""
-        return self.X * variables if self.diagonal else self.X @ variables.T
+        mapped: RealArray = self.X * variables if self.diagonal else product(self.X, variables.T)
+        return mapped
 
     def gradient(self, pull: RealArray) -> RealArray:
         """Return the gradient with respect to L' or a', given half the gradient with respect to the mapped rows."""
-        return 2.0 * (np.einsum("ij,ij->j", pull, self.X) if self.diagonal else pull.T @ self.X)
+        half: RealArray = np.einsum("ij,ij->j", pull, self.X) if self.diagonal else product(pull.T, self.X)
+        return 2.0 * half
 
     def to_model(self, variables: RealArray) -> Model:
         return {"w": np.square(variables * self.P)} if self.diagonal else {"L": variables @ self.P.T}

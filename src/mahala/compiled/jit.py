@@ -1,6 +1,7 @@
 """Decorators that compile a function with Numba and cache the machine code in a file.
 
-Decorated functions keep their static types. Numba's cache does not notice changes in the functions that a kernel calls:
+Decorated functions keep their static types. They release the global interpreter lock, so that threads run them at the
+same time. Numba's cache does not notice changes in the functions that a kernel calls:
 delete it after such a change, or set NUMBA_CACHE_DIR to another directory, as the Makefile does.
 """
 
@@ -25,5 +26,5 @@ def kernel(function: Function) -> Function:
 
 def kernel_with(fastmath: Set[str]) -> Callable[[Function], Function]:
     """Compile a function with the fast-math flags given."""
-    compiler: Callable[[Function], Function] = njit(cache=True, error_model="numpy", fastmath=set(fastmath))
+    compiler: Callable[[Function], Function] = njit(cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath))
     return compiler

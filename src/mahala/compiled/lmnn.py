@@ -28,12 +28,14 @@ def squared_edges(Z: RealArray, left: IndexArray, right: IndexArray, out: FloatA
 
 
 @kernel
-def add_laplacian(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray, out: RealArray) -> None:
-    """Add the product of the weighted edges' Laplacian with Z."""
+def add_laplacian(
+    Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray, first: int, stop: int, out: RealArray
+) -> None:
+    """Add the product of the weighted edges' Laplacian with the columns of Z from `first` to `stop`."""
     for e in range(left.shape[0]):
         if weights[e] != 0.0:
             i, j, weight = left[e], right[e], Z.dtype.type(weights[e])
-            for c in range(Z.shape[1]):
+            for c in range(first, stop):
                 move = weight * (Z[i, c] - Z[j, c])
                 out[i, c] += move
                 out[j, c] -= move
@@ -111,24 +113,25 @@ def hinges_of_rows(
 def find_near(
     products: RealArray,
     first: int,
+    second: int,
     norms: RealArray,
     radius: RealArray,
     codes: IndexArray,
     ends: IndexArray,
     found: NDArray[np.int32],
 ) -> int:
-    """Find, for rows i = first, first + 1, ..., the rows l > i of other classes within i's radius, or i within theirs.
+    """Find pairs of rows i = first, ... and l = second, ..., l > i, one of which is within the radius of the other.
 
-    `products` are inner products with the rows from `first`; `norms` are squared norms minus the most that rounding can
-    add to a squared distance; `radius` is squared too. Return how many were found.
+    They are of different classes. `products` are inner products; `norms` are squared norms minus the most that rounding
+    can add to a squared distance; `radius` is squared too. Return how many were found.
     """
     count, n = 0, products.shape[1]
     for a in range(products.shape[0]):
         i = first + a
         own, norm, own_radius = codes[i], norms[i], radius[i]
-        for start in range(a + 1, n, CHUNK):
+        for start in range(max(0, i + 1 - second), n, CHUNK):
             stop = min(n, start + CHUNK)
-            inner, outer = products[a, start:stop], slice(first + start, first + stop)
+            inner, outer = products[a, start:stop], slice(second + start, second + stop)
             other, other_radius, other_code = norms[outer], radius[outer], codes[outer]
             # Most chunks have none; this vectorised loop skips them.
             hits = 0
@@ -141,7 +144,7 @@ def find_near(
                     squared = norm + other[b] - 2 * inner[b]
                     near = (squared < own_radius) | (squared < other_radius[b])
                     # Always written, but counted only if it holds: a branch would often be mispredicted.
-                    found[count] = first + start + b
+                    found[count] = second + start + b
                     count += near & (other_code[b] != own)
         ends[a + 1] = count
     return count

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mahala.compiled.jit import EXACT, kernel_with
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.rows import BLOCK_BYTES, block_size, slices
+from mahala.support.threads import in_threads, n_threads, scratch
 
 
 def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False) -> tuple[IndexArray, FloatArray]:
@@ -48,7 +49,8 @@ def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False)
     step = square_block(d, BLOCK_BYTES)
     # In sorted data every row could be nearer than those before; in a shuffled order few are.
     shuffled = np.random.default_rng(0).permutation(min(step, n_reference))
-    for block in slices(n_queries, step):
+
+    def search(block: slice) -> None:
         x = _dense(queries[block])
         x_centred = x - mean
         x_norms = _shrunk_norms(x_centred)
@@ -57,9 +59,22 @@ def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False)
             order = shuffled[shuffled < len(r)]
             r = r[order]
             r_centred = r - mean
-            bounds = x_centred @ r_centred.T, x_norms, _shrunk_norms(r_centred)
+            products = np.matmul(x_centred, r_centred.T, out=scratch((len(x), len(r)), np.float64))
             excluded = block.start if exclude_self else n_reference
-            _update(*bounds, x, r, part.start + order, excluded, squared[block], indices[block])
+            _update(
+                products,
+                x_norms,
+                _shrunk_norms(r_centred),
+                x,
+                r,
+                part.start + order,
+                excluded,
+                squared[block],
+                indices[block],
+            )
+
+    threads = n_threads(n_queries * n_reference * d)
+    in_threads(search, slices(n_queries, max(1, min(step, -(-n_queries // threads)))), threads=threads)
     order = np.lexsort((indices, squared), axis=-1)
     return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
 

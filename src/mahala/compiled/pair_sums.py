@@ -9,13 +9,12 @@ non-zero, otherwise by matrix products.
 from __future__ import annotations
 
 import math
-from itertools import combinations_with_replacement
 
 import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.support.arrays import IndexArray, RealArray
-from mahala.support.rows import slices
+from mahala.support.threads import in_rows, in_threads, n_threads, pairs_of_blocks, scratch, squared_norms
 
 # The largest size of a block of products.
 BLOCK_BYTES = 8 * 2**20
@@ -32,29 +31,42 @@ def sum_between(
     `coefficients` are (a, b, c) and the d_ij are distances, not squared. Coinciding rows have no pull.
     """
     n = len(Z)
-    norms = np.einsum("ij,ij->i", Z, Z)
+    norms = squared_norms(Z)
     codes = codes.astype(np.int32)  # as wide as the numbers, so that a loop over both is vectorised
     pull = np.zeros_like(Z)
     sums = np.zeros(n, dtype=Z.dtype)
-    step = max(1, min(n, math.isqrt(BLOCK_BYTES // Z.itemsize)))  # of square blocks
-    total = 0.0
-    for left, right in combinations_with_replacement(slices(n, step), 2):
-        products = Z[left] @ Z[right].T
+    threads = n_threads(n * n * Z.shape[1] / 2)
+
+    def add(left: slice, right: slice) -> float:
+        x, y = Z[left], Z[right]
+        products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
         value, count = _between(
             products, norms[left], norms[right], codes[left], codes[right], left == right, coefficients, cutoff
         )
-        total += value
-        if count == 0:
-            continue
         if count * SPARSE_SHARE < products.size:
-            _pull_few(products, Z[left], Z[right], pull[left], pull[right])
-            continue
-        sums[left] += products.sum(axis=1)
-        sums[right] += products.sum(axis=0)
-        pull[left] -= products @ Z[right]
-        pull[right] -= products.T @ Z[left]
-    pull += sums[:, None] * Z
+            if count:
+                _pull_few(products, x, y, pull[left], pull[right])
+        else:
+            sums[left] += products.sum(axis=1)
+            sums[right] += products.sum(axis=0)
+            pull[left] -= products @ y
+            pull[right] -= products.T @ x
+        return value
+
+    total = 0.0
+    for pairs in pairs_of_blocks(n, max(1, math.isqrt(BLOCK_BYTES // Z.itemsize)), threads):
+        total += sum(in_threads(add, *zip(*pairs, strict=True), threads=threads))
+    add_multiples(Z, sums, pull)
     return total, pull
+
+
+def add_multiples(Z: RealArray, factors: RealArray, pull: RealArray) -> None:
+    """Add each row of Z times its factor to the pull."""
+
+    def add(rows: slice) -> None:
+        pull[rows] += factors[rows, None] * Z[rows]
+
+    in_rows(add, len(Z), n_threads(Z.size))
 
 
 def sum_edges(

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.jit import FAST, kernel_with
-from mahala.compiled.pair_sums import BLOCK_BYTES
+from mahala.compiled.pair_sums import BLOCK_BYTES, add_multiples
 from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.rows import slices
+from mahala.support.threads import in_rows, in_threads, n_threads, pairs_of_blocks, product, scratch, squared_norms
 
 
 class Lists(NamedTuple):
@@ -37,6 +38,10 @@ SHARE = 16
 # The numbers of rows and of columns from which a first pass over half of the pairs pays off.
 LIST_FROM = 512
 WIDE = 128
+# The fewest columns that a thread adds to: with fewer, finding them costs more than adding.
+LEAST_COLUMNS = 32
+# The most memory for pulls that are added up at the end.
+MOST_BYTES = 2**30
 # The number of rows to which distances are computed first, for an upper bound on the distance of nearest neighbours.
 N_SAMPLES = 128
 
@@ -47,34 +52,60 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
     Pairs are left out if their total is below the rounding error of the weights, which is that of a squared distance
     and relative to the norms.
     """
-    n = len(Z)
-    norms = np.einsum("ij,ij->i", Z, Z)
+    n, m = Z.shape
+    norms = squared_norms(Z)
     rounding = np.minimum(np.finfo(Z.dtype).eps * (1.0 + norms), 1.0)
     cuts = np.log(n / rounding).astype(Z.dtype)
     most = min(n // SHARE, MOST_LISTED)
+    threads = n_threads(n * n * m / 2)
     pull = np.zeros_like(Z)
     total, left_over = 0.0, np.arange(n)
-    if n >= LIST_FROM and Z.shape[1] >= WIDE:
-        lists = _lists(Z, norms, cuts)
-        total += _listed(left_over, lists, cuts, rounding, codes, most, Z, pull)
+    if n >= LIST_FROM and m >= WIDE:
+        lists = _lists(Z, norms, cuts, threads)
+
+        def weigh(part: slice) -> float:
+            own = Lists(lists.counts[part], lists.lowest[part], lists.columns[part], lists.distances[part])
+            return _weigh(left_over[part], own, cuts, rounding, codes, most)
+
+        total += sum(in_rows(weigh, n, threads))
+        # Each thread takes columns of its own, because a pair adds to two rows.
+        columns = list(slices(m, max(LEAST_COLUMNS, -(-m // threads))))
+        in_threads(
+            lambda part: _pull_listed(left_over, lists, part.start, part.stop, Z, pull), columns, threads=threads
+        )
         left_over = np.flatnonzero(lists.counts < 0)
     sums = np.zeros(n, dtype=Z.dtype)
     step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
-    least_of = np.empty(-(-n // SPAN), dtype=Z.dtype)
-    for block in slices(len(left_over), step):
-        rows = left_over[block]
-        own = _empty_lists(len(rows), most + SPAN, Z.dtype)
-        weights = Z[rows] @ Z.T
-        total += _block(weights, norms, codes, rows, cuts, own, least_of)
-        total += _listed(rows, own, cuts, rounding, codes, most, Z, pull)
-        dense = own.counts < 0
-        if dense.any():
-            weights, rows = weights[dense], rows[dense]
-            sums += weights.sum(axis=0)
-            sums[rows] += weights.sum(axis=1)
-            pull[rows] -= weights @ Z
-            pull -= weights.T @ Z[rows]
-    pull += sums[:, None] * Z
+
+    def add(group: IndexArray, pull: RealArray, sums: RealArray) -> float:
+        """Add the pull of a group of rows, from their products with all rows."""
+        least_of = np.empty(-(-n // SPAN), dtype=Z.dtype)
+        total = 0.0
+        for block in slices(len(group), step):
+            rows = group[block]
+            own = _empty_lists(len(rows), most + SPAN, Z.dtype)
+            weights = np.matmul(Z[rows], Z.T, out=scratch((len(rows), n), Z.dtype))
+            total += _block(weights, norms, codes, rows, cuts, own, least_of)
+            total += _weigh(rows, own, cuts, rounding, codes, most)
+            _pull_listed(rows, own, 0, m, Z, pull)
+            dense = own.counts < 0
+            if dense.any():
+                weights, rows = weights[dense], rows[dense]
+                sums += weights.sum(axis=0)
+                sums[rows] += weights.sum(axis=1)
+                pull[rows] -= weights @ Z
+                pull -= weights.T @ Z[rows]
+        return total
+
+    # A group adds to all rows, so each but the first has a pull of its own.
+    groups = np.array_split(left_over, max(1, min(threads, MOST_BYTES // pull.nbytes, -(-len(left_over) // step))))
+    own_pulls = [pull, *(np.zeros_like(Z) for _ in groups[1:])]
+    own_sums = [sums, *(np.zeros_like(sums) for _ in groups[1:])]
+    total += sum(in_threads(add, groups, own_pulls, own_sums, threads=threads))
+    for other_pull, other_sums in zip(own_pulls[1:], own_sums[1:], strict=True):
+        pull += other_pull
+        sums += other_sums
+    add_multiples(Z, sums, pull)
     return total, pull
 
 
@@ -84,21 +115,25 @@ def _empty_lists(n: int, most: int, dtype: Any) -> Lists:
     return Lists(counts, lowest, np.empty((n, most), dtype=np.int32), np.empty((n, most), dtype=dtype))
 
 
-def _lists(Z: RealArray, norms: RealArray, cuts: RealArray) -> Lists:
+def _lists(Z: RealArray, norms: RealArray, cuts: RealArray, threads: int) -> Lists:
     """The lists of all rows, computed from half of all pairs."""
     n = len(Z)
     samples = np.arange(0, n, max(1, n // N_SAMPLES))
-    sampled = norms[:, None] + norms[samples] - 2.0 * (Z @ Z[samples].T)
+    sampled = norms[:, None] + norms[samples] - 2.0 * product(Z, Z[samples].T)
     sampled[samples, np.arange(len(samples))] = np.inf
     # A block may round the distance of a sample differently.
     limits = sampled.min(axis=1) + cuts + 16.0 * np.finfo(Z.dtype).eps * norms.max()
     limits = limits.astype(Z.dtype)
     lists = _empty_lists(n, MOST_LISTED, Z.dtype)
-    step = max(1, min(n, int((BLOCK_BYTES // Z.itemsize) ** 0.5) // 2))
-    for first in range(0, n, step):
-        for second in range(first, n, step):
-            products = Z[first : first + step] @ Z[second : second + step].T
-            _collect(products, norms, first, second, cuts, limits, lists)
+
+    def collect(first: slice, second: slice) -> None:
+        x, y = Z[first], Z[second]
+        products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
+        _collect(products, norms, first.start, second.start, cuts, limits, lists)
+
+    size = max(1, int((BLOCK_BYTES // Z.itemsize) ** 0.5) // 2)
+    for pairs in pairs_of_blocks(n, size, threads):
+        in_threads(collect, *zip(*pairs, strict=True), threads=threads)
         if 2 * np.count_nonzero(lists.counts < 0) > n:  # too many rows with too many neighbours
             lists.counts[:] = -1
             break
@@ -162,19 +197,12 @@ def _list(i: int, j: int, distance: float, cuts: RealArray, limits: RealArray, l
 
 
 @kernel_with(FAST | {"nnan", "nsz"})
-def _listed(
-    rows: IndexArray,
-    lists: Lists,
-    cuts: RealArray,
-    rounding: RealArray,
-    codes: IndexArray,
-    most: int,
-    Z: RealArray,
-    pull: RealArray,
-) -> float:
-    """Sum over the rows with a list, and add their pull; mark a row with more than `most` weights by a count of -1."""
+def _weigh(rows: IndexArray, lists: Lists, cuts: RealArray, rounding: RealArray, codes: IndexArray, most: int) -> float:
+    """Replace the distances of the rows with a list by weights, without those that do not matter; return the sum.
+
+    A row with more than `most` weights is marked by a count of -1.
+    """
     counts, lowest, columns, distances = lists
-    number = Z.dtype.type
     total = 0.0
     for r in range(len(rows)):
         i = rows[r]
@@ -196,22 +224,33 @@ def _listed(
             continue
         p = own / all_weight
         total += p
-        largest = number(0.0)
+        largest = distances.dtype.type(0.0)
         for k in range(n_active):
             same = 1.0 if codes[columns[r, k]] == codes[i] else 0.0
-            distances[r, k] *= number((p - same) / all_weight)
+            distances[r, k] *= distances.dtype.type((p - same) / all_weight)
             largest = max(largest, abs(distances[r, k]))
         least = largest * rounding[i] / n_active
-        # Entries are addressed one by one, because views of rows would cost more than the arithmetic.
+        kept = 0
         for k in range(n_active):
-            weight, j = distances[r, k], columns[r, k]
-            if abs(weight) <= least:
-                continue
-            for c in range(Z.shape[1]):
+            columns[r, kept], distances[r, kept] = columns[r, k], distances[r, k]
+            kept += abs(distances[r, k]) > least
+        counts[r] = kept
+    return total
+
+
+@kernel_with(FAST | {"nnan", "nsz"})
+def _pull_listed(rows: IndexArray, lists: Lists, first: int, stop: int, Z: RealArray, pull: RealArray) -> None:
+    """Add the pull of the weights in lists on the columns from `first` to `stop`."""
+    counts, _, columns, weights = lists
+    # Entries are addressed one by one, because views of rows would cost more than the arithmetic.
+    for r in range(len(rows)):
+        i = rows[r]
+        for k in range(counts[r]):
+            weight, j = weights[r, k], columns[r, k]
+            for c in range(first, stop):
                 change = weight * (Z[i, c] - Z[j, c])
                 pull[i, c] += change
                 pull[j, c] -= change
-    return total
 
 
 @kernel_with(FAST | {"nnan", "nsz"})

@@ -1,0 +1,152 @@
+"""Run the blocks of a computation on the cores of this machine, each with one BLAS thread.
+
+The blocks of a sum are given to threads in an order that depends on their number only, and no two blocks that run at
+the same time write to the same rows: the result is the same in every run with that number of threads.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from mahala.support.arrays import RealArray
+from mahala.support.config import get_config
+from mahala.support.contexts import one_blas_thread
+from mahala.support.rows import slices
+
+T = TypeVar("T")
+
+# Multiplications below which a thread costs more than it saves, measured.
+WORTH_A_THREAD = 2**22
+
+_local = threading.local()
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, because threads do not survive a fork, and size
+
+
+def n_threads(work: float = math.inf) -> int:
+    """Return how many threads a computation of so many multiplications may use.
+
+    That is `set_config(n_threads=...)`, else OMP_NUM_THREADS, else the number of cores that the process may use; 1 in a
+    thread of ours, which would otherwise wait for itself.
+    """
+    if getattr(_local, "is_ours", False):
+        return 1
+    given = get_config()["n_threads"] or _n_from_environment() or n_cores()
+    return max(1, min(int(given), int(min(work / WORTH_A_THREAD, 2**20))))
+
+
+@functools.cache
+def n_cores() -> int:
+    """Return the number of cores that this process may use: its affinity, within the limit of its control group."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for path, read in (("/sys/fs/cgroup/cpu.max", _quota), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", _old_quota)):
+        try:
+            cores = min(cores, max(1, math.ceil(read(Path(path)))))
+        except (OSError, ValueError, OverflowError):
+            continue  # no such limit
+    return cores
+
+
+def _quota(path: Path) -> float:
+    quota, period = path.read_text().split()
+    return int(quota) / int(period)
+
+
+def _old_quota(path: Path) -> float:
+    quota = int(path.read_text())
+    return quota / int(path.with_name("cpu.cfs_period_us").read_text()) if quota > 0 else math.inf
+
+
+def _n_from_environment() -> int | None:
+    text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return int(text) if text.isdecimal() and int(text) > 0 else None
+
+
+def in_threads(function: Callable[..., T], *arguments: Iterable[Any], threads: int) -> list[T]:
+    """Return what the function returns for each of the arguments, in their order."""
+    calls = list(zip(*arguments, strict=True))
+    with one_blas_thread():
+        if threads == 1 or len(calls) < 2:
+            return [function(*call) for call in calls]
+        return list(_pool(threads).map(lambda call: function(*call), calls))
+
+
+def in_rows(function: Callable[[slice], T], n: int, threads: int) -> list[T]:
+    """Return what the function returns for each thread's share of n rows, in their order."""
+    return in_threads(function, slices(n, max(1, -(-n // threads))), threads=threads)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    key = os.getpid(), threads
+    if key not in _pools:
+        _pools[key] = ThreadPoolExecutor(threads, "mahala", initializer=_mark)
+    return _pools[key]
+
+
+def _mark() -> None:
+    _local.is_ours = True
+
+
+def pairs_of_blocks(n: int, size: int, threads: int) -> Iterator[list[tuple[slice, slice]]]:
+    """Yield rounds of pairs of row blocks, in which each block occurs once; every pair is in one round.
+
+    There are `size` rows in a block, or fewer, so that a round has work for each thread. One round pairs the blocks
+    with themselves; the others are those of a tournament in which each plays against each.
+
+    >>> [[(a.start, b.start) for a, b in pairs] for pairs in pairs_of_blocks(4, 1, 1)]
+    [[(0, 0), (1, 1), (2, 2), (3, 3)], [(0, 3), (1, 2)], [(0, 2), (1, 3)], [(0, 1), (2, 3)]]
+    """
+    in_a_round = 2 * threads
+    n_blocks = in_a_round * -(-n // (size * in_a_round))
+    blocks = list(slices(n, -(-n // n_blocks)))
+    yield [(block, block) for block in blocks]
+    players: list[slice | None] = [*blocks, *([None] if len(blocks) % 2 else [])]
+    half = len(players) // 2
+    for _ in range(len(players) - 1):
+        facing = zip(players[:half], reversed(players[half:]), strict=True)
+        # The earlier block first: sums over triangles rely on it.
+        yield [(min(a, b, key=_start), max(a, b, key=_start)) for a, b in facing if a is not None and b is not None]
+        players = [players[0], players[-1], *players[1:-1]]
+
+
+def _start(block: slice) -> int:
+    return int(block.start)
+
+
+def product(A: Any, B: Any) -> Any:
+    """Return A @ B, with the rows of A shared among the threads."""
+    threads = n_threads(A.shape[0] * A.shape[1] * (B.shape[1] if B.ndim > 1 else 1))
+    if threads == 1:
+        with one_blas_thread():
+            return A @ B
+    result = np.empty((A.shape[0], *B.shape[1:]), dtype=np.result_type(A, B))
+    in_rows(lambda rows: np.matmul(A[rows], B, out=result[rows]), len(A), threads)
+    return result
+
+
+def squared_norms(Z: RealArray) -> RealArray:
+    """Return ‖z‖² of each row z."""
+    parts = in_rows(lambda rows: np.einsum("ij,ij->i", Z[rows], Z[rows]), len(Z), n_threads(Z.size))
+    return np.concatenate(parts)
+
+
+def scratch(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+    """Return an array with arbitrary values that the thread may use until it asks for another one.
+
+    Fresh memory costs more than the product that is written to it.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    space = getattr(_local, "space", None)
+    if space is None or len(space) < size:
+        space = _local.space = np.empty(size, dtype=np.uint8)
+    array: RealArray = space[:size].view(dtype).reshape(shape)
+    return array
