@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mahala.batch.label_neighbors import hits_and_misses
 from mahala.batch.simba import Simba
-from mahala.compiled.weighting import hits_and_misses, simba_pass
+from mahala.compiled.weighting import simba_pass
 from reference.weighting import hit_and_miss, margin, simba
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala.compiled.weighting import extreme_pairs, hits_and_misses, rows_with_company, simba_pass, to_unit_range
+from mahala.batch.label_neighbors import hits_and_misses, rows_with_company
+from mahala.compiled.weighting import extreme_pairs, simba_pass, to_unit_range
 from reference import weighting as reference
 
 

@@ -16,7 +16,7 @@ from mahala.learner import LabelledRows, Learner
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import map_rows
 from mahala.support.arrays import Arrays, FloatArray, RealArray
-from mahala.support.contexts import all_or_nothing, one_at_a_time
+from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, finite, header_value, number_value
 from mahala.support.progress import progress_bar
@@ -62,7 +62,7 @@ class BatchLearner(Learner):
         check_params(self)
         self._check_params()
         interrupt = None
-        with all_or_nothing(self):
+        with all_or_nothing(self), one_blas_thread():
             data = self._training_data(X, y)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
                 run = Run(self.callback, show)

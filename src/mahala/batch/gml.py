@@ -96,7 +96,7 @@ class GML(IterationParams, BatchLearner):
         rows, factors = standardised(data.X)
         within, _, _ = costs.scatters(rows)
         floor = float(np.finfo(rows.dtype).eps) ** 0.5
-        coordinates = pair_coordinates(rows, factors, within, floor, diagonal=self.diagonal)
+        coordinates = pair_coordinates(rows, factors, within, floor, costs.engine, diagonal=self.diagonal)
         alpha = float(self.alpha)
 
         def objective(variables: RealArray) -> tuple[float, RealArray]:
@@ -110,7 +110,7 @@ class GML(IterationParams, BatchLearner):
         codes = None if isinstance(data, Pairs) else data.codes
         start, scaled = first_variables(coordinates, self.init, self.n_components, codes, self._rng, self._warm_model())
         if not scaled:
-            _, far, n_far = costs.scatters(coordinates.map(start))
+            _, far, n_far = costs.scatters(costs.engine.fetch(coordinates.map(start)))
             start *= (n_far / far) ** 0.5 if far > 0.0 else 1.0
         if self.solver == "lbfgs":
             return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, to_model=coordinates.to_model)

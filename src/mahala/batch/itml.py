@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import lapack
-from threadpoolctl import threadpool_limits
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.covariance import covariances
@@ -129,12 +128,11 @@ class ITML(IterationParams, BatchLearner):
             rng = np.random.default_rng(self._seed)
             assert isinstance(data, LabelledRows)
             data = Pairs._build(data.X, *draw_pairs(data.codes, self.n_pairs, None, rng, name="n_pairs"))
-        with threadpool_limits(1, user_api="blas"):  # the products in a sweep are too small for threads
-            warm = self._warm_model()
-            state = self._state(data, self._prior_components(data))
-            if warm is not None and not state.resume(warm):
-                state = self._state(data, MahalanobisMetric(warm["M"]).components)
-            return self._sweeps(state, run)
+        warm = self._warm_model()
+        state = self._state(data, self._prior_components(data))
+        if warm is not None and not state.resume(warm):
+            state = self._state(data, MahalanobisMetric(warm["M"]).components)
+        return self._sweeps(state, run)
 
     def _state(self, pairs: Pairs, L: FloatArray | None) -> _State:
         targets = self.similar_target, self.dissimilar_target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -9,11 +10,15 @@ import numpy as np
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.descent import descend
 from mahala.batch.label_neighbors import target_neighbors
-from mahala.batch.margins import RowsLoss, TripletsLoss
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.starts import Init, first_components
+from mahala.batch.triplet_hinges import TripletHinges
 from mahala.batch.whitening import row_coordinates
 from mahala.comparisons import Triplets
+from mahala.engine import current_engine
+from mahala.engine.cores import Cores
+from mahala.engine.engine import Hinges
+from mahala.engine.row_hinges import RowHinges
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.validation import Count, Fraction, NonNegative, Seed
@@ -84,28 +89,32 @@ class LMNN(IterationParams, BatchLearner):
     random_state: Seed = None
 
     def _learn(self, data: TrainingData, run: Run) -> str:
-        loss: RowsLoss | TripletsLoss
+        hinges: Hinges
+        best_scale: Callable[[RealArray], float]
         if isinstance(data, LabelledRows):
-            codes = data.codes
-            loss = RowsLoss(codes, *target_neighbors(data.X, codes, self.n_neighbors), self.mu)
+            codes, engine = data.codes, current_engine()
+            edges, ends = target_neighbors(data.X, codes, self.n_neighbors)
+            hinges = engine.hinges(codes, edges, ends, self.mu)
+            best_scale = RowHinges(codes, edges, ends, self.mu).best_scale
         else:
             assert isinstance(data, Triplets)
-            codes, loss = None, TripletsLoss(data, self.mu)
-        coordinates = row_coordinates(data.X)
+            codes, engine, triplets = None, Cores(), TripletHinges(data, self.mu)
+            hinges, best_scale = triplets, triplets.best_scale
+        coordinates = row_coordinates(data.X, engine)
 
         warm = self._warm_model()
         L = first_components(self.init, self.n_components, data.X, codes, self._rng) if warm is None else warm["L"]
         start = _reduced(L.astype(np.float64) @ coordinates.inverse, self.n_components, self._rng)
         if warm is None and isinstance(self.init, str):
             start /= np.abs(start).max()
-            start *= np.sqrt(loss.best_scale(coordinates.map(start.astype(data.X.dtype))))
+            start *= np.sqrt(best_scale(engine.fetch(coordinates.map(start.astype(data.X.dtype)))))
         start = start.astype(data.X.dtype)
 
         hinge, seen, smoothing = 0.0, np.empty(0), 0.0
 
         def objective(A: RealArray) -> tuple[float, RealArray]:
             nonlocal hinge, seen
-            rounded, hinge, pull = loss(coordinates.map(A), smoothing)
+            rounded, hinge, pull = hinges(coordinates.map(A), smoothing)
             seen = A
             return rounded, coordinates.gradient(pull)
 

@@ -9,9 +9,10 @@ import numpy as np
 from scipy.optimize import linprog
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.label_neighbors import rows_with_company
 from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Pairs, Triplets
-from mahala.compiled.weighting import extreme_pairs, rows_with_company, to_unit_range
+from mahala.compiled.weighting import extreme_pairs, to_unit_range
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
 from mahala.support.rows import row_blocks
 from mahala.support.validation import Count, NonNegative

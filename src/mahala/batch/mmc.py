@@ -85,7 +85,9 @@ class MMC(IterationParams, BatchLearner):
                 "regularization must be positive, because similar pairs do not differ in some direction, so no metric "
                 "attains the minimum"
             )
-        coordinates = pair_coordinates(scaled, factors, within, self.regularization, diagonal=self.diagonal)
+        coordinates = pair_coordinates(
+            scaled, factors, within, self.regularization, costs.engine, diagonal=self.diagonal
+        )
 
         evaluated: list[tuple[RealArray, float]] = []  # the last variables and their sum over dissimilar pairs
 

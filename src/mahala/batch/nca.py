@@ -8,10 +8,9 @@ from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.descent import descend
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.starts import Init, first_components
-from mahala.compiled.softmax_sums import sum_softmax
+from mahala.engine import current_engine
 from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
-from mahala.support.threads import product
 from mahala.support.validation import Count, NonNegative, Seed
 
 
@@ -80,11 +79,12 @@ class NCA(IterationParams, BatchLearner):
 
     def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
-        X = data.X - data.X.mean(axis=0)
+        X, engine = data.X - data.X.mean(axis=0), current_engine()
+        rows = engine.place(X)
 
         def objective(L: RealArray) -> tuple[float, RealArray]:
-            hits, pull = sum_softmax(product(X, L.T), data.codes)
-            return len(X) - hits, -2.0 * product(pull.T, X)
+            hits, pull = engine.softmax(engine.map(rows, L), data.codes)
+            return len(X) - hits, -2.0 * engine.gradient(pull, rows)
 
         start = first_components(self.init, self.n_components, X, data.codes, self._rng, self._warm_model())
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, to_model=lambda L: {"L": L})

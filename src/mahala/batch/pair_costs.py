@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from mahala.batch.batch_learner import TrainingData
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import draw_pairs
-from mahala.compiled.pair_sums import sum_between, sum_edges
+from mahala.compiled.pair_sums import residuals, sum_edges
+from mahala.engine import current_engine
+from mahala.engine.cores import Cores
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.rows import row_blocks
+from mahala.support.threads import transposed_product
 
-Cost = tuple[float, RealArray]  # a sum, and half of its gradient with respect to the rows
+Cost = tuple[float, Any]  # a sum, and half of its gradient with respect to the rows
 
 
 class AllPairs:
@@ -22,33 +25,24 @@ class AllPairs:
 
     def __init__(self, codes: IndexArray) -> None:
         self._codes = codes
-        self._sizes = np.bincount(codes)
+        self.engine = current_engine()
 
-    def similar(self, Z: RealArray) -> Cost:
+    def similar(self, Z: Any) -> Cost:
         """Σ ‖z_i - z_j‖² over the similar pairs."""
-        # The squared distances of all pairs of n points with mean μ sum to n Σ ‖z - μ‖².
-        residuals = self._residuals(Z)
-        pull = residuals * self._sizes[self._codes].astype(Z.dtype)[:, None]
-        return float(np.einsum("ij,ij->", pull, residuals, dtype=np.float64)), pull
+        return self.engine.within(Z, self._codes)
 
-    def dissimilar(self, Z: RealArray, coefficients: tuple[float, float, float], cutoff: float) -> Cost:
+    def dissimilar(self, Z: Any, coefficients: tuple[float, float, float], cutoff: float) -> Cost:
         """Σ a + b d_ij + c d_ij² over the dissimilar pairs with a distance d_ij below the cutoff."""
-        return sum_between(Z, self._codes, coefficients, cutoff)
+        return self.engine.between(Z, self._codes, coefficients, cutoff)
 
     def scatters(self, X: RealArray) -> tuple[FloatArray, float, int]:
         """Σ v vᵀ over the similar pairs, Σ ‖v‖² over the dissimilar ones, and the number of dissimilar pairs."""
-        residuals = self._residuals(X)
-        sizes = self._sizes[self._codes].astype(X.dtype)[:, None]
-        within = ((residuals * sizes).T @ residuals).astype(np.float64)
+        sizes = np.bincount(self._codes)
+        left = residuals(X, self._codes)
+        within = transposed_product(left * sizes[self._codes].astype(X.dtype)[:, None], left).astype(np.float64)
         n = len(X)
         total = n * float(np.square(X - X.mean(axis=0)).sum(dtype=np.float64))
-        return within, max(total - float(np.trace(within)), 0.0), (n * n - int(self._sizes @ self._sizes)) // 2
-
-    def _residuals(self, Z: RealArray) -> RealArray:
-        means = np.zeros((len(self._sizes), Z.shape[1]), dtype=np.float64)
-        np.add.at(means, self._codes, Z)
-        residuals: RealArray = Z - (means / self._sizes[:, None]).astype(Z.dtype)[self._codes]
-        return residuals
+        return within, max(total - float(np.trace(within)), 0.0), (n * n - int(sizes @ sizes)) // 2
 
 
 class GivenPairs:
@@ -59,6 +53,7 @@ class GivenPairs:
         assert similar is not None, "fit requires labels"
         self._similar = pairs.left[similar], pairs.right[similar]
         self._dissimilar = pairs.left[~similar], pairs.right[~similar]
+        self.engine = Cores()
 
     def similar(self, Z: RealArray) -> Cost:
         return sum_edges(Z, *self._similar, (0.0, 0.0, 1.0), np.inf)

@@ -7,8 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.label_neighbors import hits_and_misses, rows_with_company
 from mahala.batch.run import Run
-from mahala.compiled.weighting import hits_and_misses, rows_with_company, to_unit_range
+from mahala.compiled.weighting import to_unit_range
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.rows import row_blocks

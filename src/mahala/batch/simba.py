@@ -7,9 +7,10 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.label_neighbors import hits_and_misses, rows_with_company
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.whitening import divided_by_largest
-from mahala.compiled.weighting import hits_and_misses, rows_with_company, simba_pass
+from mahala.compiled.weighting import simba_pass
 from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.rows import slices

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 
 from mahala.batch.run import Model
+from mahala.engine import Engine
+from mahala.engine.cores import Cores
 from mahala.support.arrays import BoolArray, FloatArray, RealArray
 from mahala.support.rows import row_blocks
-from mahala.support.threads import product
+from mahala.support.threads import product, transposed_product
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -60,20 +64,23 @@ class Coordinates:
     P: RealArray
     inverse: RealArray  # L' = L @ inverse, a' = a * inverse
     unit: float = 1.0
+    engine: Engine = Cores()  # noqa: RUF009  (it has no state)
+
+    @cached_property
+    def _rows(self) -> Any:
+        return self.engine.place(self.X)
 
     @property
     def diagonal(self) -> bool:
         return self.P.ndim == 1
 
-    def map(self, variables: RealArray) -> RealArray:
-        """Map the rows by L' or a'."""
-        mapped: RealArray = self.X * variables if self.diagonal else product(self.X, variables.T)
-        return mapped
+    def map(self, variables: RealArray) -> Any:
+        """Map the rows by L' or a', to an array of the engine."""
+        return self.engine.map(self._rows, variables)
 
-    def gradient(self, pull: RealArray) -> RealArray:
+    def gradient(self, pull: Any) -> RealArray:
         """Return the gradient with respect to L' or a', given half the gradient with respect to the mapped rows."""
-        half: RealArray = np.einsum("ij,ij->j", pull, self.X) if self.diagonal else product(pull.T, self.X)
-        return 2.0 * half
+        return 2.0 * self.engine.gradient(pull, self._rows, diagonal=self.diagonal)
 
     def to_model(self, variables: RealArray) -> Model:
         return {"w": np.square(variables * self.P)} if self.diagonal else {"L": variables @ self.P.T}
@@ -105,7 +112,7 @@ def _constant(X: RealArray) -> BoolArray:
 
 
 def pair_coordinates(
-    scaled: RealArray, factors: RealArray, within: FloatArray, floor: float, *, diagonal: bool
+    scaled: RealArray, factors: RealArray, within: FloatArray, floor: float, engine: Engine, *, diagonal: bool
 ) -> Coordinates:
     """Return coordinates of `standardised` rows in which the scatter `within` of similar pairs is isotropic.
 
@@ -118,14 +125,15 @@ def pair_coordinates(
     back = np.divide(1.0, factors, out=np.zeros(len(factors)), where=factors > 0.0)
     if vectors is None:
         P, inverse = 1.0 / roots, roots
-        return Coordinates(scaled * P.astype(dtype), (factors * P).astype(dtype), (back * inverse).astype(dtype), unit)
-    P, inverse = vectors / roots, vectors * roots
-    return Coordinates(
-        scaled @ P.astype(dtype), (factors[:, None] * P).astype(dtype), (back[:, None] * inverse).astype(dtype), unit
-    )
+        rows = scaled * P.astype(dtype)
+    else:
+        P, inverse = vectors / roots, vectors * roots
+        rows = product(scaled, P.astype(dtype))
+        factors, back = factors[:, None], back[:, None]
+    return Coordinates(rows, (factors * P).astype(dtype), (back * inverse).astype(dtype), unit, engine)
 
 
-def row_coordinates(X: RealArray) -> Coordinates:
+def row_coordinates(X: RealArray, engine: Engine) -> Coordinates:
     """Return coordinates in which the rows are nearly white, without directions of no variance."""
     n, d = X.shape
     mean = X.mean(axis=0, dtype=np.float64)
@@ -142,7 +150,7 @@ def row_coordinates(X: RealArray) -> Coordinates:
         covariance = np.zeros((d, d))
         for block in blocks:
             rows = (X[block] - mean) * inverse
-            covariance += rows.T @ rows
+            covariance += transposed_product(rows, rows)
         variances, V = np.linalg.eigh(covariance / n)
     kept = variances > max(n, d) * _EPS * variances.max()
     if not kept.any():
@@ -151,5 +159,5 @@ def row_coordinates(X: RealArray) -> Coordinates:
     P = V[:, kept] / lengths * inverse[:, None]
     white = np.empty((n, P.shape[1]), dtype=X.dtype)
     for block in blocks:
-        white[block] = (X[block] - mean) @ P
-    return Coordinates(white, P, V[:, kept] * lengths * scale[:, None])
+        white[block] = product(X[block] - mean, P)
+    return Coordinates(white, P, V[:, kept] * lengths * scale[:, None], engine=engine)

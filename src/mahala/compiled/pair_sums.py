@@ -60,6 +60,23 @@ def sum_between(
     return total, pull
 
 
+def sum_within(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
+    """Σ ‖z_i - z_j‖² over the unordered pairs of one class, and its pull on Z."""
+    # The squared distances of all pairs of n points with mean μ sum to n Σ ‖z - μ‖².
+    left = residuals(Z, codes)
+    pull = left * np.bincount(codes)[codes].astype(Z.dtype)[:, None]
+    return float(np.einsum("ij,ij->", pull, left, dtype=np.float64)), pull
+
+
+def residuals(Z: RealArray, codes: IndexArray) -> RealArray:
+    """Return the rows minus the means of their classes."""
+    means = np.zeros((int(codes.max()) + 1, Z.shape[1]), dtype=np.float64)
+    np.add.at(means, codes, Z)
+    means /= np.bincount(codes)[:, None]
+    result: RealArray = Z - means.astype(Z.dtype)[codes]
+    return result
+
+
 def add_multiples(Z: RealArray, factors: RealArray, pull: RealArray) -> None:
     """Add each row of Z times its factor to the pull."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.neighbors import nearest, square_block
+from mahala.compiled.neighbors import square_block
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.rows import BLOCK_BYTES, slices
 
@@ -32,33 +32,6 @@ def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
     scaled = X - low
     scaled /= extent.astype(X.dtype)
     return scaled, extent
-
-
-def rows_with_company(codes: IndexArray) -> IndexArray:
-    """Return the numbers of the rows whose class has another row; raise ValueError if there are none."""
-    rows = np.flatnonzero(np.bincount(codes)[codes] > 1)
-    if not len(rows):
-        raise ValueError("y has a different class for every row; at least one class needs two rows")
-    return rows
-
-
-def hits_and_misses(X: Any, codes: IndexArray, rows: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Return, for some rows of X, the nearest other row of their class and the nearest row of any other class.
-
-    Ties go to the first row. Each of the rows must have another one of its class, and there must be two classes.
-    """
-    hits, misses = np.empty_like(rows), np.empty_like(rows)
-    for code in np.unique(codes[rows]):
-        own, other = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
-        asked = codes[rows] == code
-        queries = X[rows[asked]]
-        members, rest = X[own], X[other]
-        two, _ = nearest(members, queries, 2)
-        # One of the two nearest may be the row itself.
-        itself = own[two[:, 0]] == rows[asked]
-        hits[asked] = own[np.where(itself, two[:, 1], two[:, 0])]
-        misses[asked] = other[nearest(rest, queries, 1)[0][:, 0]]
-    return hits, misses
 
 
 def extreme_pairs(

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.neighbors import nearest, vote
+from mahala.compiled.neighbors import vote
+from mahala.engine import current_engine
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import check_counts, check_labels, check_rows
@@ -112,7 +113,9 @@ def misclassified(
 
     The rows are valid and embedded, so that the Euclidean distance is the metric's.
     """
-    neighbors, _ = nearest(train, train if test is None else test, int(n_neighbors[-1]), exclude_self=test is None)
+    neighbors, _ = current_engine().nearest(
+        train, train if test is None else test, int(n_neighbors[-1]), exclude_self=test is None
+    )
     n_classes = 1 + max(int(codes.max()), int(test_codes.max()))
     result: BoolArray = vote(codes[neighbors], n_classes)[:, n_neighbors - 1] != test_codes[:, None]
     return result

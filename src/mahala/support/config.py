@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Annotated, Any
 
-from mahala.support.validation import Count, check_value
+from mahala.support.validation import Count, Where, check_value
 
-_settings: dict[str, Any] = {"n_threads": None}
+_settings: dict[str, Any] = {"engine": None, "n_threads": None, "tf32": False}
+
+_Engine = Annotated[
+    str,
+    Where(
+        lambda value: isinstance(value, str) and bool(re.fullmatch(r"cpu|cuda(:\d+)?|torch-cpu", value)),
+        "'cpu', 'cuda', 'cuda:1' and so on, or 'torch-cpu'",
+    ),
+]
+_TYPES: dict[str, Any] = {"engine": _Engine | None, "n_threads": Count | None, "tf32": bool}
 _in_block: ContextVar[dict[str, Any]] = ContextVar("mahala_settings")
 
 
@@ -17,7 +27,7 @@ def get_config() -> dict[str, Any]:
     """Return the settings that hold here.
 
     >>> get_config()
-    {'n_threads': None}
+    {'engine': None, 'n_threads': None, 'tf32': False}
     """
     return _settings | _in_block.get({})
 
@@ -27,6 +37,11 @@ def set_config(**settings: Any) -> None:
 
     Parameters
     ----------
+    engine : "cpu", a device of PyTorch such as "cuda", or None
+        Where learners that fit all the data compute their sums, and where nearest neighbours are searched. None is
+        "cpu", the cores of this machine.
+    tf32 : bool
+        Whether matrix products of float32 on a GPU round their factors to 11 bits, which is faster.
     n_threads : int or None
         Number of threads of a computation. None for OMP_NUM_THREADS, or without it the number of cores that the
         process may use.
@@ -53,5 +68,5 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         if name not in _settings:
             raise TypeError(f"there is no setting {name!r}; the settings are {', '.join(_settings)}")
-        check_value(value, name, Count | None)
+        check_value(value, name, _TYPES[name])
     return settings

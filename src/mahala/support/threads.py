@@ -26,7 +26,7 @@ from mahala.support.rows import slices
 T = TypeVar("T")
 
 # Multiplications below which a thread costs more than it saves, measured.
-WORTH_A_THREAD = 2**22
+WORTH_A_THREAD = 2**21
 
 _local = threading.local()
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, because threads do not survive a fork, and size
@@ -123,14 +123,27 @@ def _start(block: slice) -> int:
 
 
 def product(A: Any, B: Any) -> Any:
-    """Return A @ B, with the rows of A shared among the threads."""
-    threads = n_threads(A.shape[0] * A.shape[1] * (B.shape[1] if B.ndim > 1 else 1))
+    """Return A @ B, with the rows of A shared among the threads; B is a matrix or a vector."""
+    threads = _threads_of_product(A, B)
     if threads == 1:
         with one_blas_thread():
             return A @ B
     result = np.empty((A.shape[0], *B.shape[1:]), dtype=np.result_type(A, B))
     in_rows(lambda rows: np.matmul(A[rows], B, out=result[rows]), len(A), threads)
     return result
+
+
+def transposed_product(A: Any, B: Any) -> Any:
+    """Return A.T @ B, shared among the threads; B is a matrix or a vector."""
+    if B.ndim > 1:
+        return product(A.T, B)
+    threads = _threads_of_product(A, B)
+    return np.sum(in_rows(lambda rows: A[rows].T @ B[rows], len(A), threads), axis=0)
+
+
+def _threads_of_product(A: Any, B: Any) -> int:
+    # A product with a vector does little with each number that it reads.
+    return n_threads(A.size * (B.shape[1] if B.ndim > 1 else 8))
 
 
 def squared_norms(Z: RealArray) -> RealArray:

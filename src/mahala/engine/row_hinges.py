@@ -1,4 +1,4 @@
-"""LMNN's objective as a function of the mapped rows, for labelled rows and for triplets."""
+"""LMNN's objective on labelled rows, as a function of the mapped rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.comparisons import Triplets
-from mahala.compiled.lmnn import add_laplacian, find_near, hinges_of_rows, hinges_of_triplets, squared_edges
+from mahala.compiled.lmnn import add_laplacian, find_near, hinges_of_rows, squared_edges
 from mahala.compiled.softmax_sums import LEAST_COLUMNS
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.rows import slices
-from mahala.support.threads import in_rows, in_threads, n_threads, pairs_of_blocks, product, scratch, squared_norms
+from mahala.support.threads import (
+    in_rows,
+    in_threads,
+    n_threads,
+    pairs_of_blocks,
+    product,
+    scratch,
+    squared_norms,
+    transposed_product,
+)
 
 # Bytes of one block of products, which fit into the processor's cache.
 BLOCK_BYTES = 2**21
@@ -32,7 +40,7 @@ MOST_KEPT = 2**27
 Near = tuple[int, IndexArray, NDArray[np.int32]]
 
 
-class RowsLoss:
+class RowHinges:
     """LMNN's objective on labelled rows, given the edges and ends of `target_neighbors`."""
 
     def __init__(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> None:
@@ -73,7 +81,7 @@ class RowsLoss:
         heads = anchors[chosen]
         far = norms[heads][:, None] + norms - 2 * (Z[heads] @ Z.T)
         gaps = (far - near[:, None].astype(Z.dtype))[self._codes[heads][:, None] != self._codes]
-        return _best_scale(float(near.sum()), gaps, self._mu)
+        return best_scale(float(near.sum()), gaps, self._mu)
 
 
 class NearPairs:
@@ -151,7 +159,7 @@ class NearPairs:
             if float(tails.sum(dtype=np.float64)) <= 2.0 * share:
                 return np.column_stack([heads, np.sqrt(tails.clip(min=0.0))])
         self._axes = None
-        variances, axes = np.linalg.eigh(product(Z.T, Z))
+        variances, axes = np.linalg.eigh(transposed_product(Z, Z))
         n_tail = int(np.searchsorted(np.cumsum(variances.clip(min=0.0)), share, side="right"))
         if n_tail < m // 4:
             return Z
@@ -184,40 +192,7 @@ def add_pull(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatAr
     )
 
 
-class TripletsLoss:
-    """LMNN's objective on given triplets."""
-
-    def __init__(self, triplets: Triplets, mu: float) -> None:
-        n, count = triplets.X.shape[0], len(triplets)
-        # The distinct edges (anchor, positive), which are pulled together, come first.
-        pulled, near = np.unique(triplets.anchor * n + triplets.positive, return_inverse=True)
-        pushed, far = np.unique(triplets.anchor * n + triplets.negative, return_inverse=True)
-        self._near, self._far = near.reshape(count), far.reshape(count) + len(pulled)
-        self._left, self._right = np.divmod(np.concatenate([pulled, pushed]), n)
-        self._n_pulled, self._mu = len(pulled), mu
-
-    def __call__(self, Z: RealArray, smoothing: float) -> tuple[float, float, RealArray]:
-        """Return the objective with smoothed hinges, with plain hinges, and half the gradient of the first one."""
-        squared = self._squared(Z)
-        weights = np.zeros(len(squared))
-        weights[: self._n_pulled] = 1.0 - self._mu
-        smooth, plain = hinges_of_triplets(self._near, self._far, squared, self._mu, smoothing, weights)
-        out = np.zeros_like(Z)
-        add_pull(Z, self._left, self._right, weights, out)
-        pull = (1.0 - self._mu) * float(squared[: self._n_pulled].sum())
-        return pull + self._mu * smooth, pull + self._mu * plain, out
-
-    def _squared(self, Z: RealArray) -> FloatArray:
-        return squared_distances(Z, self._left, self._right)
-
-    def best_scale(self, Z: RealArray) -> float:
-        """Return the factor of squared distances, of a coarse grid, that minimises the objective."""
-        squared = self._squared(Z)
-        gaps = squared[self._far] - squared[self._near]
-        return _best_scale(float(squared[: self._n_pulled].sum()), gaps, self._mu)
-
-
-def _best_scale(pull: float, gaps: RealArray, mu: float) -> float:
+def best_scale(pull: float, gaps: RealArray, mu: float) -> float:
     """Return the factor a that minimises (1 - mu) a pull + mu Σ [1 - a gap]₊."""
     unit = float(np.abs(gaps).mean(dtype=np.float64))
     factors = 2.0 ** np.arange(-8, 13) / (unit or 1.0)

@@ -1,0 +1,38 @@
+"""Sums on the cores of this machine: NumPy arrays, compiled functions, threads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mahala.compiled.neighbors import nearest
+from mahala.compiled.pair_sums import sum_between, sum_within
+from mahala.compiled.softmax_sums import sum_softmax
+from mahala.engine.edge_graph import EdgeGraph
+from mahala.engine.row_hinges import RowHinges
+from mahala.support.arrays import RealArray
+from mahala.support.threads import product, transposed_product
+
+
+class Cores:
+    """The engine that is used unless another one is chosen."""
+
+    def place(self, X: RealArray) -> RealArray:
+        return X
+
+    def fetch(self, Z: RealArray) -> RealArray:
+        return Z
+
+    def map(self, X: RealArray, L: RealArray) -> RealArray:
+        Z: RealArray = X * L if L.ndim == 1 else product(X, L.T)
+        return Z
+
+    def gradient(self, pull: RealArray, X: RealArray, *, diagonal: bool = False) -> RealArray:
+        result: RealArray = np.einsum("ij,ij->j", pull, X) if diagonal else transposed_product(pull, X)
+        return result
+
+    softmax = staticmethod(sum_softmax)
+    within = staticmethod(sum_within)
+    between = staticmethod(sum_between)
+    hinges = RowHinges
+    edge_graph = EdgeGraph
+    nearest = staticmethod(nearest)

@@ -1,0 +1,76 @@
+"""The sums that learners are made of, and the choice of where to compute them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from mahala.engine.cores import Cores
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.config import get_config
+
+Coefficients = tuple[float, float, float]
+
+
+class Hinges(Protocol):
+    """LMNN's objective on labelled rows: with smoothed hinges, with plain ones, and the pull of the first on Z."""
+
+    def __call__(self, Z: Any, smoothing: float) -> tuple[float, float, Any]: ...
+
+
+class EdgeSums(Protocol):
+    """Σ w_e v_e v_eᵀ over the edges e of a graph, where v_e is the difference of the rows of X at its two ends."""
+
+    def leading(self, weights: FloatArray) -> FloatArray:
+        """Return the unit eigenvector of the largest eigenvalue of the sum with these weights."""
+
+
+class Engine(Protocol):
+    """Sums over rows X and their images Z, which are arrays of the engine; everything else is NumPy's.
+
+    The pull of a sum is half of its gradient with respect to the rows of Z.
+    """
+
+    def place(self, X: RealArray) -> Any:
+        """Return rows as an array of the engine."""
+
+    def fetch(self, Z: Any) -> RealArray:
+        """Return an array of the engine as NumPy's."""
+
+    def map(self, X: Any, L: RealArray) -> Any:
+        """Return X Lᵀ, or X diag(L) if L is a vector."""
+
+    def gradient(self, pull: Any, X: Any, *, diagonal: bool = False) -> RealArray:
+        """Return pullᵀ X, or its diagonal."""
+
+    def softmax(self, Z: Any, codes: IndexArray) -> tuple[float, Any]:
+        """Σ_i Σ_{j of the class of i} p_ij with p_ij ∝ exp(-‖z_i - z_j‖²), j ≠ i, and its pull."""
+
+    def within(self, Z: Any, codes: IndexArray) -> tuple[float, Any]:
+        """Σ ‖z_i - z_j‖² over the pairs of one class, and its pull."""
+
+    def between(self, Z: Any, codes: IndexArray, coefficients: Coefficients, cutoff: float) -> tuple[float, Any]:
+        """Σ a + b d_ij + c d_ij² over the pairs of different classes with d_ij < cutoff, and its pull."""
+
+    def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> Hinges:
+        """LMNN's objective as a function of Z, given the edges and ends of `target_neighbors`."""
+
+    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> EdgeSums:
+        """The sums over the edges between rows of X, which is NumPy's."""
+
+    def nearest(
+        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
+    ) -> tuple[IndexArray, FloatArray]:
+        """Row numbers and squared distances of the k nearest reference rows of each query; all arrays are NumPy's."""
+
+
+_CORES = Cores()
+
+
+def current_engine() -> Engine:
+    """Return the engine of `set_config(engine=...)`."""
+    name = get_config()["engine"]
+    if name is None or name == "cpu":
+        return _CORES
+    from mahala.engine.torch_device import TorchDevice
+
+    return TorchDevice(name, tf32=get_config()["tf32"])

@@ -1,0 +1,374 @@
+"""Sums on a device of PyTorch, such as a GPU, in blocks of rows that fit into its memory.
+
+The definitions and the bounds on rounding are those of the functions for the cores in `compiled`. Where few pairs of a
+block matter, they are listed and added as a sparse matrix; otherwise the block is multiplied in full.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import combinations_with_replacement
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from mahala.engine.row_hinges import FEW_COORDINATES, KEPT_STEPS, MOST_LONGER, TAIL
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.rows import slices
+
+try:
+    import torch
+except ImportError:
+    raise ImportError("a device needs PyTorch: pip install 'mahala[gpu]', or set_config(engine=None)") from None
+
+Tensor: TypeAlias = Any  # of PyTorch, which type checkers may not find
+Edges = tuple[Tensor, Tensor, Tensor]  # the rows at both ends, and the weights
+T = TypeVar("T")
+
+# Bytes of a block of products at first; halved when memory runs out.
+BLOCK_BYTES = 2**31
+LEAST_BYTES = 2**20
+# If fewer than one weight in this many is non-zero, a sparse product is faster.
+SPARSE_SHARE = 64
+
+
+class TorchDevice:
+    """An engine on a device of PyTorch, named as PyTorch names it, or "torch-cpu" for its processor."""
+
+    def __init__(self, name: str, *, tf32: bool = False) -> None:
+        self.device = torch.device("cpu" if name == "torch-cpu" else name)
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"engine is {name!r}, but PyTorch finds no CUDA device here: use engine='cpu'")
+        self._precision = "high" if tf32 else "highest"
+        self._bytes = BLOCK_BYTES
+
+    def place(self, X: RealArray) -> Tensor:
+        return torch.as_tensor(np.ascontiguousarray(X), device=self.device)
+
+    def fetch(self, Z: Tensor) -> RealArray:
+        result: RealArray = Z.cpu().numpy()
+        return result
+
+    def map(self, X: Tensor, L: RealArray) -> Tensor:
+        with self._products():
+            placed = self.place(L)
+            return X * placed if L.ndim == 1 else X @ placed.T
+
+    def gradient(self, pull: Tensor, X: Tensor, *, diagonal: bool = False) -> RealArray:
+        with self._products():
+            return self.fetch((pull * X).sum(0) if diagonal else pull.T @ X)
+
+    def softmax(self, Z: Tensor, codes: IndexArray) -> tuple[float, Tensor]:
+        return self._within_memory(lambda: self._softmax(Z, self._codes(codes)))
+
+    def _softmax(self, Z: Tensor, codes: Tensor) -> tuple[float, Tensor]:
+        n = len(Z)
+        norms = Z.square().sum(1)
+        rounding = (torch.finfo(Z.dtype).eps * (1.0 + norms)).clamp(max=1.0)
+        cuts = torch.log(n / rounding)
+        pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        listed: list[Edges] = []
+        for block in slices(n, self._rows_per_block(n, Z)):
+            z, own_codes = Z[block], codes[block]
+            distances = torch.addmm(norms, z, Z.T, alpha=-2.0)  # up to the norm of the row
+            distances[:, block].fill_diagonal_(torch.inf)
+            nearest = distances.amin(1, keepdim=True)
+            matter = distances <= nearest + cuts[block, None]
+            if int(torch.count_nonzero(matter)) * SPARSE_SHARE < distances.numel():
+                row, column = matter.nonzero(as_tuple=True)
+                weights = torch.exp(nearest[row, 0] - distances[row, column])
+                same = (own_codes[row] == codes[column]).to(Z.dtype)
+                all_weight = _added(row, weights, len(z))
+                p = _added(row, weights * same, len(z)) / all_weight
+                listed.append((row + block.start, column, weights * (p[row] - same) / all_weight[row]))
+            else:
+                weights = torch.exp_(nearest - distances)
+                same = (own_codes[:, None] == codes).to(Z.dtype)
+                all_weight = weights.sum(1)
+                p = (weights * same).sum(1) / all_weight
+                weights.mul_(same.neg_().add_(p[:, None])).div_(all_weight[:, None])
+                sums += weights.sum(0)
+                sums[block] += weights.sum(1)
+                pull[block] -= weights @ Z
+                pull -= weights.T @ z
+            total += p.sum(dtype=torch.float64)
+        pull += sums[:, None] * Z
+        return float(total), pull.add_(_pull_of_edges(Z, listed))
+
+    def within(self, Z: Tensor, codes: IndexArray) -> tuple[float, Tensor]:
+        own = self._codes(codes)
+        sizes = self.place(np.bincount(codes)).to(torch.float64)
+        means = torch.zeros((len(sizes), Z.shape[1]), dtype=torch.float64, device=self.device)
+        means.index_add_(0, own, Z.to(torch.float64)).div_(sizes[:, None])
+        residuals = Z - means.to(Z.dtype)[own]
+        pull = residuals * sizes.to(Z.dtype)[own, None]
+        return float((pull * residuals).sum(dtype=torch.float64)), pull
+
+    def between(
+        self, Z: Tensor, codes: IndexArray, coefficients: tuple[float, float, float], cutoff: float
+    ) -> tuple[float, Tensor]:
+        return self._within_memory(lambda: self._between(Z, self._codes(codes), coefficients, cutoff))
+
+    def _between(
+        self, Z: Tensor, codes: Tensor, coefficients: tuple[float, float, float], cutoff: float
+    ) -> tuple[float, Tensor]:
+        a, b, c = coefficients
+        n, finfo = len(Z), torch.finfo(Z.dtype)
+        norms = Z.square().sum(1)
+        pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        listed: list[Edges] = []
+        step = min(n, max(1, int((self._bytes / (8 * Z.element_size())) ** 0.5)))
+        for left, right in combinations_with_replacement(slices(n, step), 2):
+            x, y = Z[left], Z[right]
+            both = norms[left, None] + norms[right]
+            squared = torch.addmm(both, x, y.T, alpha=-2.0).clamp_(min=0.0)
+            counted = (codes[left, None] != codes[right]) & (squared < cutoff * cutoff)
+            if left == right:
+                counted.triu_(1)
+            squared.masked_fill_(~counted, 0.0)
+            n_counted = int(torch.count_nonzero(counted))
+            roots = squared.sqrt()
+            total += a * n_counted + b * roots.sum(dtype=torch.float64) + c * squared.sum(dtype=torch.float64)
+            # The most that rounding can leave of a squared distance that is zero has no direction.
+            counted &= squared > both.mul_(4.0 * finfo.eps).add_(finfo.tiny)
+            if n_counted * SPARSE_SHARE < squared.numel():
+                row, column = counted.nonzero(as_tuple=True)
+                listed.append((row + left.start, column + right.start, 0.5 * b / roots[row, column] + c))
+                continue
+            weights = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~counted, 0.0)
+            sums[left] += weights.sum(1)
+            sums[right] += weights.sum(0)
+            pull[left] -= weights @ y
+            pull[right] -= weights.T @ x
+        pull += sums[:, None] * Z
+        return float(total), pull.add_(_pull_of_edges(Z, listed))
+
+    def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> _Hinges:
+        return _Hinges(self, codes, edges, ends, mu)
+
+    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> _EdgeGraph:
+        return _EdgeGraph(self, X, left, right)
+
+    def nearest(
+        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
+    ) -> tuple[IndexArray, FloatArray]:
+        rows = self.place(_dense(reference)).to(torch.float64)
+        asked = rows if queries is reference else self.place(_dense(queries)).to(torch.float64)
+        return self._within_memory(lambda: self._nearest(rows, asked, k, exclude_self))
+
+    def _nearest(self, rows: Tensor, asked: Tensor, k: int, exclude_self: bool) -> tuple[IndexArray, FloatArray]:
+        mean = rows.mean(0)
+        centred = rows - mean
+        norms = centred.square().sum(1)
+        slack = 8 * (rows.shape[1] + 4) * torch.finfo(torch.float64).eps
+        numbers, distances = [], []
+        for block in slices(len(asked), self._rows_per_block(len(rows), rows)):
+            x = asked[block]
+            x_centred = x - mean
+            bounds = torch.addmm(norms, x_centred, centred.T, alpha=-2.0)
+            if exclude_self:
+                bounds[:, block].fill_diagonal_(torch.inf)
+            # All rows that may be among the nearest, given rounding errors: as many as the query with the most has.
+            border = bounds.topk(k, dim=1, largest=False).values[:, -1:]
+            error = 2.0 * slack * (norms.max() + x_centred.square().sum(1, keepdim=True))
+            most = int((bounds <= border + error).sum(1).max())
+            found = bounds.topk(most, dim=1, largest=False).indices.sort(1).values
+            exact = torch.empty_like(bounds[:, :most])
+            for part in slices(len(x), max(1, self._bytes // (16 * most * rows.shape[1]))):
+                exact[part] = (x[part, None] - rows[found[part]]).square().sum(2)
+            if exclude_self:
+                own = torch.arange(block.start, block.stop, device=self.device)
+                exact.masked_fill_(found == own[:, None], torch.inf)
+            order = exact.sort(dim=1, stable=True)  # candidates are in the order of their numbers, so ties are, too
+            numbers.append(found.gather(1, order.indices[:, :k]))
+            distances.append(order.values[:, :k])
+        return torch.cat(numbers).cpu().numpy().astype(np.intp), self.fetch(torch.cat(distances))
+
+    def _codes(self, codes: IndexArray) -> Tensor:
+        return self.place(codes)
+
+    def _rows_per_block(self, n: int, Z: Tensor) -> int:
+        return int(max(1, min(n, self._bytes // (4 * Z.element_size() * n))))
+
+    def _within_memory(self, compute: Callable[[], T]) -> T:
+        """Return what the function returns, with smaller blocks as long as memory runs out."""
+        while True:
+            try:
+                with self._products():
+                    return compute()
+            except torch.OutOfMemoryError:
+                if self._bytes <= LEAST_BYTES:
+                    raise MemoryError(f"the rows do not fit into the memory of the device {self.device}") from None
+                self._bytes //= 2
+                torch.cuda.empty_cache()
+
+    @contextmanager
+    def _products(self) -> Iterator[None]:
+        """A context in which products have the precision of the engine, and nothing is differentiated."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(self._precision)
+        try:
+            with torch.inference_mode():
+                yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+class _EdgeGraph:
+    """The leading eigenvector of sums over edges; see `EdgeGraph`."""
+
+    def __init__(self, engine: TorchDevice, X: RealArray, left: IndexArray, right: IndexArray) -> None:
+        self._engine = engine
+        self._X = engine.place(X)
+        n, m = len(X), len(left)
+        rows = np.concatenate([left, right])
+        order = np.argsort(rows, kind="stable")
+        self._edges = engine.place(order % m)
+        self._columns = engine.place(np.concatenate([right, left])[order])
+        self._rows = engine.place(rows[order])
+        self._ends = engine.place(np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]))
+
+    def leading(self, weights: FloatArray) -> FloatArray:
+        X, engine = self._X, self._engine
+
+        def direction() -> FloatArray:
+            values = engine.place(weights).to(X.dtype)[self._edges]
+            product = _csr(self._ends, self._columns, values, len(X)) @ X
+            matrix = X.T @ (_added(self._rows, values, len(X))[:, None] * X - product)
+            vectors = torch.linalg.eigh((0.5 * (matrix + matrix.T)).to(torch.float64)).eigenvectors
+            return engine.fetch(vectors[:, -1])
+
+        return engine._within_memory(direction)
+
+
+class _Hinges:
+    """LMNN's objective on labelled rows; see `RowHinges`, whose search this follows."""
+
+    def __init__(self, engine: TorchDevice, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> None:
+        self._engine, self._mu = engine, mu
+        self._codes = engine.place(codes)
+        self._anchors, self._targets = (engine.place(end) for end in edges)
+        n_targets = np.diff(ends)
+        # Each row's targets are a row of a matrix, filled up with targets at distance -inf, which have no hinge.
+        self._place = self._anchors * int(n_targets.max()) + engine.place(np.arange(len(edges[0])) - ends[edges[0]])
+        self._shape = len(codes), int(n_targets.max())
+        self._near: tuple[Tensor, Tensor] | None = None
+        self._at = self._last = self._radii = torch.empty(0)
+        self._axes: Tensor | None = None
+
+    def __call__(self, Z: Tensor, smoothing: float) -> tuple[float, float, Tensor]:
+        return self._engine._within_memory(lambda: self._objective(Z, smoothing))
+
+    def _objective(self, Z: Tensor, smoothing: float) -> tuple[float, float, Tensor]:
+        mu = self._mu
+        squared = (Z[self._anchors] - Z[self._targets]).square().sum(1)
+        targets = torch.full(self._shape, -torch.inf, dtype=Z.dtype, device=Z.device)
+        targets.view(-1)[self._place] = squared
+        radius = targets.amax(1) + (1.0 + smoothing)
+        slopes = torch.zeros_like(targets)
+        smooth = torch.zeros((), dtype=torch.float64, device=Z.device)
+        plain = torch.zeros_like(smooth)
+        listed: list[Edges] = []
+        left, right = self._near_pairs(Z, radius)
+        for part in slices(len(left), max(1, self._engine._bytes // (32 * Z.element_size() * Z.shape[1]))):
+            i, l = left[part], right[part]
+            distance = (Z[i] - Z[l]).square().sum(1)
+            weights = torch.zeros_like(distance)
+            for anchor in (i, l):
+                hinge = 1.0 + targets[anchor] - distance[:, None]
+                slope = (hinge / smoothing + 0.5).clamp(0.0, 1.0)
+                smooth += torch.where(slope == 1.0, hinge, 0.5 * smoothing * slope.square()).sum(dtype=torch.float64)
+                plain += hinge.clamp(min=0.0).sum(dtype=torch.float64)
+                slopes.index_add_(0, anchor, slope)
+                weights += slope.sum(1)
+            active = weights > 0.0
+            listed.append((i[active], l[active], -mu * weights[active]))
+        listed.append((self._anchors, self._targets, 1.0 - mu + mu * slopes.view(-1)[self._place]))
+        near = (1.0 - mu) * float(squared.sum(dtype=torch.float64))
+        return near + mu * float(smooth), near + mu * float(plain), _pull_of_edges(Z, listed)
+
+    def _near_pairs(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+        radii = radius.clamp(min=0.0).sqrt()
+        step = float(_moves(Z, self._last)) if self._last.shape == Z.shape else np.inf
+        self._last = Z
+        if self._near is not None and self._at.shape == Z.shape:
+            moves = (Z - self._at).square().sum(1).sqrt()
+            if bool((radii + moves + moves.max() <= self._radii).all()):
+                return self._near
+        longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
+        self._at, self._radii = Z, radii + longer
+        found = self._search(Z, torch.where(radius >= 0.0, self._radii.square(), -torch.inf))
+        self._near = found if longer > 0.0 else None
+        return found
+
+    def _search(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+        n, m = Z.shape
+        heads = self._heads(Z)
+        norms = heads.square().sum(1) * (1.0 - 8 * (m + 4) * torch.finfo(Z.dtype).eps)
+        pairs = []
+        step = min(n, max(1, int((self._engine._bytes / (8 * Z.element_size())) ** 0.5)))
+        for left, right in combinations_with_replacement(slices(n, step), 2):
+            squared = torch.addmm(norms[left, None] + norms[right], heads[left], heads[right].T, alpha=-2.0)
+            near = squared < torch.maximum(radius[left, None], radius[right])
+            near &= self._codes[left, None] != self._codes[right]
+            if left == right:
+                near.triu_(1)
+            row, column = near.nonzero(as_tuple=True)
+            pairs.append((row + left.start, column + right.start))
+        rows, columns = zip(*pairs, strict=True)
+        return torch.cat(rows), torch.cat(columns)
+
+    def _heads(self, Z: Tensor) -> Tensor:
+        m = Z.shape[1]
+        if m <= FEW_COORDINATES:
+            return Z
+        squares = Z.square().sum(1)
+        share = TAIL * float(squares.sum(dtype=torch.float64))
+        if self._axes is None or len(self._axes) != m or float(self._tails(Z, squares).sum()) > 2.0 * share:
+            variances, axes = torch.linalg.eigh((Z.T @ Z).to(torch.float64))
+            n_tail = int(torch.searchsorted(variances.clamp(min=0.0).cumsum(0), share, right=True))
+            self._axes = axes[:, n_tail:].to(Z.dtype).contiguous()
+        return torch.cat([Z @ self._axes, self._tails(Z, squares).sqrt()[:, None]], dim=1)
+
+    def _tails(self, Z: Tensor, squares: Tensor) -> Tensor:
+        assert self._axes is not None
+        return (squares - (Z @ self._axes).square().sum(1)).clamp_(min=0.0)
+
+
+def _moves(Z: Tensor, before: Tensor) -> Tensor:
+    return (Z - before).square().sum(1).max().sqrt()
+
+
+def _added(index: Tensor, values: Tensor, n: int) -> Tensor:
+    """Return the sum of the values of each index from 0 to n - 1."""
+    return torch.zeros(n, dtype=values.dtype, device=values.device).index_add_(0, index, values)
+
+
+def _pull_of_edges(Z: Tensor, edges: list[Edges]) -> Tensor:
+    """Return the product of the Laplacian of weighted edges with Z."""
+    if not edges:
+        return torch.zeros_like(Z)
+    left, right, weights = (torch.cat(column) for column in zip(*edges, strict=True))
+    n = len(Z)
+    rows, columns = torch.cat([left, right]), torch.cat([right, left])
+    order = rows.argsort()
+    ends = torch.zeros(n + 1, dtype=torch.long, device=Z.device)
+    ends[1:] = torch.bincount(rows, minlength=n).cumsum(0)
+    values = torch.cat([weights, weights])[order]
+    matrix = _csr(ends, columns[order], values, n)
+    degrees = _added(rows, torch.cat([weights, weights]), n)
+    return degrees[:, None] * Z - matrix @ Z
+
+
+def _csr(ends: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse", UserWarning)  # that CSR matrices are new
+        return torch.sparse_csr_tensor(ends, columns, values, (n, n), check_invariants=False)
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray() if hasattr(X, "toarray") else X
