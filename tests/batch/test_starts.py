@@ -8,6 +8,7 @@ import pytest
 from mahala import LDA, PCA, MahalanobisMetric
 from mahala.batch.starts import first_components, first_variables
 from mahala.batch.whitening import pair_coordinates, standardised
+from mahala.engine.cores import Cores
 
 
 def rng():
@@ -59,7 +60,7 @@ def test_metrics_and_warm_models(labelled):
 def test_variables_of_a_model_give_it_back(labelled, diagonal):
     X, y = labelled
     scaled, factors = standardised(X)
-    coordinates = pair_coordinates(scaled, factors, np.cov(scaled.T), 1e-3, diagonal=diagonal)
+    coordinates = pair_coordinates(scaled, factors, np.cov(scaled.T), 1e-3, Cores(), diagonal=diagonal)
     key, array = ("w", np.arange(1.0, 6.0)) if diagonal else ("L", rng().normal(size=(5, 5)))
     variables, has_scale = first_variables(coordinates, "auto", None, y, rng(), {key: array})
     np.testing.assert_allclose(coordinates.to_model(variables)[key], array, atol=1e-9)

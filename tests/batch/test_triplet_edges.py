@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala import Triplets
-from mahala.batch import triplet_edges
 from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.triplet_edges import TripletEdges
 from mahala.compiled.edges import weights
+from mahala.engine import edge_graph
 from reference.boosting import matrices, scale
 from strategies import triplet_sets
 
@@ -49,8 +49,8 @@ def test_gains_and_leading_direction(triplets, seed):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("how", ["lapack", "formed", "implicit"])
 def test_each_way_to_the_leading_direction(how, dtype, monkeypatch):
-    monkeypatch.setattr(triplet_edges, "LAPACK_DIMENSION", 100 if how == "lapack" else 10)
-    monkeypatch.setattr(triplet_edges, "FORM_COST", 1e9 if how == "implicit" else 0.0)
+    monkeypatch.setattr(edge_graph, "LAPACK_DIMENSION", 100 if how == "lapack" else 10)
+    monkeypatch.setattr(edge_graph, "FORM_COST", 1e9 if how == "implicit" else 0.0)
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(80, 40)) * np.linspace(0.3, 2.0, 40) + 100.0).astype(dtype)
     triplets = label_triplets(X, rng.integers(0, 4, size=80), 3)
@@ -58,16 +58,16 @@ def test_each_way_to_the_leading_direction(how, dtype, monkeypatch):
     edges = TripletEdges(triplets)
     A = matrices(X, *columns(triplets)) / edges.scale
     values, vectors = np.linalg.eigh(np.einsum("r,rij->ij", u, A))
-    assert edges._products == triplet_edges.FIRST_PRODUCTS
+    assert edges._graph._products == edge_graph.FIRST_PRODUCTS
     vector, gains = edges.leading_direction(u)
-    assert (edges._products == triplet_edges.FIRST_PRODUCTS) == (how == "lapack")
+    assert (edges._graph._products == edge_graph.FIRST_PRODUCTS) == (how == "lapack")
     assert u @ gains == pytest.approx(values[-1], rel=1e-9 if dtype == np.float64 else 1e-5)
     assert abs(vector @ vectors[:, -1]) == pytest.approx(1.0, rel=1e-9 if dtype == np.float64 else 1e-5)
 
 
 @pytest.mark.parametrize("equal_rows", [True, False])
 def test_lanczos_on_a_zero_matrix(equal_rows, monkeypatch):
-    monkeypatch.setattr(triplet_edges, "LAPACK_DIMENSION", 10)
+    monkeypatch.setattr(edge_graph, "LAPACK_DIMENSION", 10)
     rows = np.arange(50)
     X = np.zeros((50, 40)) if equal_rows else np.random.default_rng(0).normal(size=(50, 40))
     u = np.full(50, 0.02 if equal_rows else 0.0)

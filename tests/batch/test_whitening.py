@@ -15,6 +15,7 @@ from mahala.batch.whitening import (
     whiten_varying,
     whiten_within,
 )
+from mahala.engine.cores import Cores
 from strategies import labelled_rows
 
 
@@ -58,7 +59,10 @@ def test_coordinates_change_no_distance(case, dtype, diagonal):
     rng = np.random.default_rng(0)
     scaled, factors = standardised(X)
     within = np.cov(scaled.T.astype(float), bias=True).reshape(X.shape[1], X.shape[1])
-    for coordinates in (pair_coordinates(scaled, factors, within, 1e-3, diagonal=diagonal), row_coordinates(X)):
+    for coordinates in (
+        pair_coordinates(scaled, factors, within, 1e-3, Cores(), diagonal=diagonal),
+        row_coordinates(X, Cores()),
+    ):
         assert coordinates.X.dtype == dtype
         d = coordinates.X.shape[1]
         variables = rng.normal(size=d if coordinates.diagonal else (2, d)).astype(dtype)
@@ -75,7 +79,7 @@ def test_gradient_is_that_of_the_variables(labelled):
     X, _ = labelled
     scaled, factors = standardised(X)
     for diagonal in (False, True):
-        coordinates = pair_coordinates(scaled, factors, np.cov(scaled.T), 1e-3, diagonal=diagonal)
+        coordinates = pair_coordinates(scaled, factors, np.cov(scaled.T), 1e-3, Cores(), diagonal=diagonal)
         variables = np.ones(5) if diagonal else np.eye(2, 5)
 
         def objective(v, coordinates=coordinates):
@@ -92,19 +96,19 @@ def test_the_scatter_of_similar_pairs_is_isotropic(labelled):
     X, _ = labelled
     scaled, factors = standardised(X)
     within = np.cov(scaled.T, bias=True)
-    coordinates = pair_coordinates(scaled, factors, within, 0.0, diagonal=False)
+    coordinates = pair_coordinates(scaled, factors, within, 0.0, Cores(), diagonal=False)
     np.testing.assert_allclose(np.cov(coordinates.X.T, bias=True), coordinates.unit * np.eye(5), atol=1e-9)
     np.testing.assert_allclose(coordinates.P.T @ coordinates.inverse, np.eye(5), atol=1e-9)
 
 
 def test_rows_are_nearly_white_and_have_no_directions_without_variance(labelled):
     X = np.c_[labelled[0], labelled[0][:, 0], np.ones(90)] * 10.0 ** np.arange(-3, 4)
-    coordinates = row_coordinates(X)
+    coordinates = row_coordinates(X, Cores())
     assert coordinates.X.shape == (90, 5)
     assert 0.9 < np.cov(coordinates.X.T, bias=True).diagonal().min() <= 1.0
     np.testing.assert_allclose(coordinates.P.T @ coordinates.inverse, np.eye(5), atol=1e-9)
     with pytest.raises(ValueError, match="X must have rows that differ"):
-        row_coordinates(np.ones((3, 2)))
+        row_coordinates(np.ones((3, 2)), Cores())
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])

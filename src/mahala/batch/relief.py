@@ -12,7 +12,8 @@ from mahala.batch.run import Run
 from mahala.compiled.weighting import to_unit_range
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
-from mahala.support.rows import row_blocks
+from mahala.support.rows import block_size, slices
+from mahala.support.threads import in_threads, n_threads
 from mahala.support.validation import Count, Seed
 
 
@@ -72,12 +73,15 @@ class Relief(BatchLearner):
             rows = np.sort(self._rng.choice(rows, int(self.n_samples), replace=False))
         scaled, extent = to_unit_range(X)
         hits, misses = hits_and_misses(scaled, codes, rows)
-        relevance = np.zeros(X.shape[1])
-        for block in row_blocks(len(rows), X.shape[1]):
+
+        def part(block: slice) -> FloatArray:
             x = scaled[rows[block]].astype(np.float64)
-            relevance += np.square(x - scaled[misses[block]]).sum(axis=0)
-            relevance -= np.square(x - scaled[hits[block]]).sum(axis=0)
-        relevance /= len(rows)
+            far, near = np.square(x - scaled[misses[block]]), np.square(x - scaled[hits[block]])
+            return np.asarray(far.sum(axis=0) - near.sum(axis=0))
+
+        threads = n_threads(len(rows) * X.shape[1])
+        blocks = slices(len(rows), min(block_size(X.shape[1]), -(-len(rows) // threads)))
+        relevance = np.sum(in_threads(part, blocks, threads=threads), axis=0) / len(rows)
         positive = np.maximum(relevance, 0.0)
         run.step(float(positive @ relevance), {"w": positive / extent**2, "relevance": relevance})
         return "converged"

@@ -9,6 +9,7 @@ and ties are exact.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,32 +50,16 @@ def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False)
     step = square_block(d, BLOCK_BYTES)
     # In sorted data every row could be nearer than those before; in a shuffled order few are.
     shuffled = np.random.default_rng(0).permutation(min(step, n_reference))
-
-    def search(block: slice) -> None:
-        x = _dense(queries[block])
-        x_centred = x - mean
-        x_norms = _shrunk_norms(x_centred)
-        for part in slices(n_reference, step):
-            r = _dense(reference[part])
-            order = shuffled[shuffled < len(r)]
-            r = r[order]
-            r_centred = r - mean
-            products = np.matmul(x_centred, r_centred.T, out=scratch((len(x), len(r)), np.float64))
-            excluded = block.start if exclude_self else n_reference
-            _update(
-                products,
-                x_norms,
-                _shrunk_norms(r_centred),
-                x,
-                r,
-                part.start + order,
-                excluded,
-                squared[block],
-                indices[block],
-            )
-
     threads = n_threads(n_queries * n_reference * d)
-    in_threads(search, slices(n_queries, max(1, min(step, -(-n_queries // threads)))), threads=threads)
+    blocks = list(slices(n_queries, max(1, min(step, -(-n_queries // threads)))))
+    for part in slices(n_reference, step):
+        order = part.start + shuffled[shuffled < part.stop - part.start]
+        prepare, search = partial(_prepared, reference, mean), partial(_search, queries, mean)
+        pieces = in_threads(prepare, np.array_split(order, threads), threads=threads)
+        r = tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
+        firsts = [block.start if exclude_self else n_reference for block in blocks]
+        found = [(squared[block], indices[block]) for block in blocks]
+        in_threads(partial(search, r, order), blocks, firsts, found, threads=threads)
     order = np.lexsort((indices, squared), axis=-1)
     return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
 
@@ -105,6 +90,29 @@ def leave_one_out_errors(embedded: FloatArray, codes: IndexArray, k: int) -> Flo
     neighbors, _ = nearest(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
     errors: FloatArray = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
     return errors
+
+
+def _search(
+    queries: Any,
+    mean: FloatArray,
+    reference: tuple[FloatArray, ...],
+    numbers: IndexArray,
+    block: slice,
+    first: int,
+    found: tuple[FloatArray, IndexArray],
+) -> None:
+    """Search a block of queries among some reference rows with these numbers."""
+    r, r_centred, r_norms = reference
+    x, x_centred, x_norms = _prepared(queries, mean, block)
+    products = np.matmul(x_centred, r_centred.T, out=scratch((len(x), len(r)), np.float64))
+    _update(products, x_norms, r_norms, x, r, numbers, first, *found)
+
+
+def _prepared(rows: Any, mean: FloatArray, chosen: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the chosen rows in float64, these centred, and what `_shrunk_norms` returns of them."""
+    x = _dense(rows[chosen])
+    centred = x - mean
+    return x, centred, _shrunk_norms(centred)
 
 
 def _dense(rows: Any) -> FloatArray:

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.support.arrays import IndexArray, RealArray
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.threads import in_rows, in_threads, n_threads, pairs_of_blocks, scratch, squared_norms
 
 # The largest size of a block of products.
@@ -63,18 +63,30 @@ def sum_between(
 def sum_within(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
     """Σ ‖z_i - z_j‖² over the unordered pairs of one class, and its pull on Z."""
     # The squared distances of all pairs of n points with mean μ sum to n Σ ‖z - μ‖².
-    left = residuals(Z, codes)
-    pull = left * np.bincount(codes)[codes].astype(Z.dtype)[:, None]
-    return float(np.einsum("ij,ij->", pull, left, dtype=np.float64)), pull
+    left, sizes = residuals(Z, codes), np.bincount(codes)[codes].astype(Z.dtype)
+    pull = np.empty_like(Z)
+
+    def weigh(rows: slice) -> float:
+        np.multiply(left[rows], sizes[rows, None], out=pull[rows])
+        return float(np.einsum("ij,ij->", pull[rows], left[rows], dtype=np.float64))
+
+    return sum(in_rows(weigh, len(Z), n_threads(Z.size))), pull
 
 
 def residuals(Z: RealArray, codes: IndexArray) -> RealArray:
     """Return the rows minus the means of their classes."""
-    means = np.zeros((int(codes.max()) + 1, Z.shape[1]), dtype=np.float64)
-    np.add.at(means, codes, Z)
-    means /= np.bincount(codes)[:, None]
-    result: RealArray = Z - means.astype(Z.dtype)[codes]
-    return result
+    threads, shape = n_threads(Z.size), (int(codes.max()) + 1, Z.shape[1])
+    parts = in_rows(lambda rows: _class_sums(Z[rows], codes[rows], np.zeros(shape)), len(Z), threads)
+    means = (np.sum(parts, axis=0) / np.bincount(codes)[:, None]).astype(Z.dtype)
+    return np.concatenate(in_rows(lambda rows: Z[rows] - means[codes[rows]], len(Z), threads))
+
+
+@kernel
+def _class_sums(Z: RealArray, codes: IndexArray, sums: FloatArray) -> FloatArray:
+    for i in range(len(Z)):
+        for c in range(Z.shape[1]):
+            sums[codes[i], c] += Z[i, c]
+    return sums
 
 
 def add_multiples(Z: RealArray, factors: RealArray, pull: RealArray) -> None:

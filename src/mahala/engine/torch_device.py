@@ -212,7 +212,7 @@ class TorchDevice:
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision(self._precision)
         try:
-            with torch.inference_mode():
+            with torch.no_grad():
                 yield
         finally:
             torch.set_float32_matmul_precision(before)
