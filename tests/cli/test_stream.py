@@ -174,6 +174,21 @@ def test_new_input_learns_from_the_first_line(run, tmp_path):
     assert mahala.load_learner(tmp_path / "m").n_steps_ == 6
 
 
+def test_long_lines_and_other_items_are_said_with_the_options(run, tmp_path):
+    result = run(*PA, "--max-line", "200", text=pairs(1) + "x" * 300 + "\n" + pairs(1), code=3)
+    assert "line 2: it has 301 bytes, more than --max-line 200" in result.stderr
+    assert len(printed(result)) == 2
+    np.save(tmp_path / "a.npy", np.eye(3))
+    np.save(tmp_path / "b.npy", np.eye(3)[::-1])
+    line = '{"query": 0, "positive": 1, "negative": 2}\n'
+    model = ["--model", str(tmp_path / "items")]
+    run(*model, "--learner", "oasis", "--items", str(tmp_path / "a.npy"), text=line)
+    result = run(*model, "--items", str(tmp_path / "b.npy"), text=line * 2, code=2)
+    assert "error: --items are not those from which" in result.stderr
+    assert "or give --new-items if row numbers" in result.stderr
+    assert len(printed(run(*model, "--items", str(tmp_path / "b.npy"), "--new-items", text=line * 2))) == 1
+
+
 def test_summary_as_json(run, tmp_path):
     run(*PA, text=pairs(3))
     summary = json.loads(run("--json", text=pairs(10) + "?\n", code=3).stderr.splitlines()[-1])
@@ -202,7 +217,9 @@ def start(tmp_path, *arguments):
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-@pytest.mark.parametrize(("number", "code", "seconds"), [(signal.SIGINT, 130, 0.05), (signal.SIGTERM, 143, 1000)])
+@pytest.mark.parametrize(
+    ("number", "code", "seconds"), [(signal.SIGINT, 130, 0.05), (signal.SIGTERM, 143, 1000), (signal.SIGHUP, 129, 1000)]
+)
 def test_a_live_producer_gets_each_answer_at_once_and_a_signal_keeps_the_model(number, code, seconds, tmp_path):
     with start(tmp_path, *PA, "--checkpoint-seconds", str(seconds)) as process:
         for line in pairs(3).splitlines(keepends=True):

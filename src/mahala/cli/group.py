@@ -48,6 +48,8 @@ class Group(TyperGroup):
 _OPTIONS = {
     r"\bdrop=\[([^\]]*)\]": r"--drop \1",
     r"\bnew_input=True\b": "--new-input",
+    r"^items are not those(.*) pass new_items=True\b": r"--items are not those\1 give --new-items",
+    r"\bmax_line=": "--max-line ",
     r"^label and drop name": "--label and --drop name",
     r"\(with items\)": "(with --items)",
     r"\bgive n_features$": "give --features",
