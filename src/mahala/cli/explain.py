@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mahala.cli.models import FittedData, Model, bar, check_row_number, load_metric, read_rows
-from mahala.cli.output import Json, print_json
+from mahala.cli.output import Json, print_json, terminal
 
 if TYPE_CHECKING:
     from mahala.metric import Metric
@@ -84,11 +84,10 @@ def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:
 
 def _show(told: dict[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = terminal()
     one, other = (str(number) for number in told["rows"])
     if told["kind"] == "bilinear":
         total = told["similarity"]

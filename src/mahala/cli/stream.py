@@ -18,6 +18,7 @@ import typer
 
 from mahala.cli.group import with_options
 from mahala.cli.models import Settings
+from mahala.cli.output import say
 
 if TYPE_CHECKING:
     from mahala.stream import Stream
@@ -103,7 +104,7 @@ def stream(
                 for result in results:
                     if isinstance(result, Malformed):
                         malformed += 1
-                        typer.echo(f"line {result.line}: {with_options(result.problem)}", err=True)
+                        say(f"line {result.line}: {with_options(result.problem)}", err=True)
                         code = MALFORMED
                         if max_errors is not None and malformed > max_errors:
                             code = INVALID
@@ -246,9 +247,9 @@ def read_items(path: Path) -> Any:
 
 def _tell_start(own: Stream) -> None:
     if own.began_anew:
-        typer.echo(f"{own.path} has read another input to its end; reading this one from its first line", err=True)
+        say(f"{own.path} has read another input to its end; reading this one from its first line", err=True)
     elif own.skipped:
-        typer.echo(f"{own.path} has learned from the first {own.skipped:,} lines; resuming after them", err=True)
+        say(f"{own.path} has learned from the first {own.skipped:,} lines; resuming after them", err=True)
 
 
 def _tell_end(own: Stream, learned: int, malformed: int, mistakes: int, seconds: float, as_json: bool) -> None:
@@ -269,7 +270,7 @@ def _tell_end(own: Stream, learned: int, malformed: int, mistakes: int, seconds:
         return
     share = f"; {mistakes / learned:.1%} predicted wrongly" if learned else ""
     where = f"the model is in {own.path}" if written else f"{own.path} was not written because nothing was learned"
-    typer.echo(
+    say(
         f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f} per second): {learned:,} learned, "
         f"{malformed:,} malformed{share}; {where}",
         err=True,
