@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mahala.cli.models import Drop, Force, Jobs, Label, LabelledData, check_labels, check_output, learner_named
+from mahala.cli.models import (
+    Drop,
+    FirstIndex,
+    Force,
+    Jobs,
+    Label,
+    LabelledData,
+    check_labels,
+    check_output,
+    learner_named,
+)
 from mahala.cli.output import Json, print_json, terminal, write_csv
 from mahala.support.files import whole_file
 
@@ -37,6 +47,7 @@ def compare(
         Literal["standard", "none"], typer.Option(help="Divide features by their standard deviation, or keep them raw.")
     ] = "standard",
     drop: Drop = None,
+    first_index: FirstIndex = 1,
     n_jobs: Jobs = 1,
     seed: Annotated[int, typer.Option(help="Seed of the folds and of the learners.", min=0)] = 0,
     output: Annotated[Path | None, typer.Option(help="Folder to write to; default: NAME-mahala.")] = None,
@@ -68,7 +79,7 @@ def compare(
     names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
     files_written = [folder / name for name in names]
     _check_folder(folder, files_written, Path(data), force)
-    table = read_data(data, label=label, drop=drop or [])
+    table = read_data(data, label=label, drop=drop or [], first_index=first_index)
     labels = check_labels(table, data, "by which learners are compared")
     panel = default_panel(min(table.X.shape[0], MOST_ROWS), table.X.shape[1], seed)
     chosen = panel if learners is None else _chosen(learners, panel, seed)

@@ -13,6 +13,7 @@ import typer
 
 from mahala.cli.models import (
     Drop,
+    FirstIndex,
     Force,
     Label,
     LabelledData,
@@ -44,6 +45,7 @@ def fit(
         typer.Option(help="Divide features by their standard deviation; default: standard unless sparse or bilinear."),
     ] = None,
     drop: Drop = None,
+    first_index: FirstIndex = 1,
     state: Annotated[bool, typer.Option("--state", help="Save the learner, to learn more later; no scaling.")] = False,
     seed: Annotated[int, typer.Option(help="The random_state of the learner.", min=0)] = 0,
     force: Force = False,
@@ -73,7 +75,7 @@ def fit(
 
     check_output(output, inputs=[Path(data)], force=force)
     chosen = learner_named(learner, settings or [], seed)
-    table = read_data(data, label=label, drop=drop or ())
+    table = read_data(data, label=label, drop=drop or (), first_index=first_index)
     if get_tags(chosen).target_tags.required:
         check_labels(table, data, f"from which {type(chosen).__name__} learns")
     how = _scaling(scaling, chosen, table, state)

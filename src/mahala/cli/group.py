@@ -55,6 +55,7 @@ _OPTIONS = {
     r"^items are not those(.*) pass new_items=True\b": r"--items are not those\1 give --new-items",
     r"\bmax_line=": "--max-line ",
     r"^label and drop name": "--label and --drop name",
+    r"\bfirst_index=0$": "--first-index 0 is given",
     r"\(with items\)": "(with --items)",
     r"\bgive n_features$": "give --features",
     r"^records must name ids in query_ids, got": "--qrels must name queries that --queries has, got",

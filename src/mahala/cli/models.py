@@ -25,6 +25,7 @@ LabelledData = Annotated[
 FittedData = Annotated[str, typer.Argument(metavar="DATA", help="A table with the features the model was fitted with.")]
 Label = Annotated[str | None, typer.Option(help="Column of the labels; in .npz files the array (default: y).")]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be given several times.")]
+FirstIndex = Annotated[int, typer.Option(help="Index of the first feature in svmlight files, 1 or 0.", min=0, max=1)]
 Jobs = Annotated[int, typer.Option(help="Number of processes.", min=1)]
 Force = Annotated[
     bool, typer.Option("--force", help="Replace a file that exists, also if it is not a model or report of mahala.")
@@ -99,14 +100,16 @@ def load_model(path: Path) -> tuple[Metric, Learner | None]:
         raise ModelFileError(f"{path} holds a learner that is not fitted yet ({error})") from None
 
 
-def read_rows(data: str, metric: Metric, label: str | None = None, *, items: bool = False) -> Table:
+def read_rows(
+    data: str, metric: Metric, label: str | None = None, *, items: bool = False, first_index: int = 1
+) -> Table:
     """Read the rows that a metric compares: queries, or items of a bilinear similarity."""
     from mahala.data.datasets import read_data
 
     n_features = metric.n_item_features if items else metric.n_features_in
     # The model names the features of queries; items with other features have no names.
     names = metric.feature_names if n_features == metric.n_features_in else None
-    return read_data(data, label=label, features=names, n_features=n_features)
+    return read_data(data, label=label, features=names, n_features=n_features, first_index=first_index)
 
 
 def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments]:

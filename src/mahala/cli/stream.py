@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -240,9 +241,12 @@ def read_items(path: Path) -> Any:
     if path.suffix != ".npy":
         raise ValueError(f"--items must be a .npy or .npz file, got {path}")
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        items = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"--items {path} cannot be read: {error}") from error
+    if not isinstance(items, np.ndarray):
+        raise ValueError(f"--items {path} must hold one array, but it is an .npz file: name it so")
+    return items
 
 
 def _tell_start(own: Stream) -> None:
