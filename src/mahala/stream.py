@@ -65,6 +65,9 @@ def read_lines(file: Readable, longest: int = LONGEST) -> Iterator[bytes]:
     while block := _read_block(file):
         *whole, last = block.split(b"\n")
         for end in whole:
+            if line.length == 0 and len(end) <= longest:  # nearly always
+                yield end + b"\n"
+                continue
             line.add(end)
             yield line.ended(b"\n")
             line = _Line(longest)
@@ -409,9 +412,9 @@ class Stream:
                     progress.add(line)
                 continue
             try:
-                if isinstance(line, _Long) or len(line) > self.max_line + 1:
-                    length = int(line.split()[0]) if isinstance(line, _Long) else len(line)
-                    raise LineError(f"it has {length:,} bytes, more than max_line={self.max_line:,}")
+                length = int(line.split()[0]) if isinstance(line, _Long) else len(line) - whole
+                if length > self.max_line:
+                    raise LineError(f"it has {length:,} bytes, but a line may have {self.max_line:,} at most")
                 comparison, others = self._reader.read(line)
             except LineError as error:
                 yield Malformed(progress.lines + 1, str(error))
@@ -459,7 +462,7 @@ class Stream:
 def _digest_of_rows(items: Any, n_rows: int) -> str:
     """Return a digest of some of the first `n_rows` rows, the same ones for the same number."""
     digest = hashlib.sha256(f"{items.dtype.str} {items.shape[1]}".encode())
-    most = max(1, min(_SAMPLED_ROWS, _SAMPLED_BYTES // (items.shape[1] * items.dtype.itemsize)))
+    most = max(1, min(_SAMPLED_ROWS, _SAMPLED_BYTES // max(1, items.shape[1] * items.dtype.itemsize)))
     for row in np.unique(np.linspace(0, n_rows - 1, most).astype(np.intp)) if n_rows else ():
         part = items[[row]]
         for array in (part.indices.astype(np.int64), part.data) if is_sparse(items) else (np.ascontiguousarray(part),):

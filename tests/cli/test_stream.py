@@ -108,10 +108,12 @@ def test_items_that_are_none(run, tmp_path):
     np.savez(tmp_path / "two.npz", a=np.eye(2), b=np.eye(2))
     (tmp_path / "broken.npy").write_bytes(b"hello")
     np.save(tmp_path / "flat.npy", np.ones(3))
+    (tmp_path / "zip.npy").write_bytes((tmp_path / "two.npz").read_bytes())
     for name, message in {
         "two.npz": "must hold X, or data, indices, indptr and shape, but holds a, b",
         "broken.npy": "cannot be read",
         "flat.npy": "items must be rows of numbers, got float64 of shape (3,)",
+        "zip.npy": "must hold one array, but it is an .npz file",
         "there.csv": "--items must be a .npy or .npz file",
         "nowhere.npy": "No such file",
     }.items():
@@ -176,7 +178,7 @@ def test_new_input_learns_from_the_first_line(run, tmp_path):
 
 def test_long_lines_and_other_items_are_said_with_the_options(run, tmp_path):
     result = run(*PA, "--max-line", "200", text=pairs(1) + "x" * 300 + "\n" + pairs(1), code=3)
-    assert "line 2: it has 301 bytes, more than --max-line 200" in result.stderr
+    assert "line 2: it has 300 bytes, but a line may have 200 at most" in result.stderr
     assert len(printed(result)) == 2
     np.save(tmp_path / "a.npy", np.eye(3))
     np.save(tmp_path / "b.npy", np.eye(3)[::-1])

@@ -53,7 +53,6 @@ _OPTIONS = {
     r"\bdrop=\[([^\]]*)\]": r"--drop \1",
     r"\bnew_input=True\b": "--new-input",
     r"^items are not those(.*) pass new_items=True\b": r"--items are not those\1 give --new-items",
-    r"\bmax_line=": "--max-line ",
     r"^label and drop name": "--label and --drop name",
     r"\bfirst_index=0$": "--first-index 0 is given",
     r"\(with items\)": "(with --items)",

@@ -245,6 +245,7 @@ def read_items(path: Path) -> Any:
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"--items {path} cannot be read: {error}") from error
     if not isinstance(items, np.ndarray):
+        items.close()
         raise ValueError(f"--items {path} must hold one array, but it is an .npz file: name it so")
     return items
 
