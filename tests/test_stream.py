@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -175,6 +176,9 @@ def test_another_input_after_the_end_of_one_is_learned_from_its_first_line(n, at
     elif at >= 100:
         with pytest.raises(ValueError, match="was changed before line 150"):
             learn_all(path, [*others, *lines])
+    elif at:
+        with pytest.raises(ValueError, match=r"most of the first lines .* new_input=True"):
+            Stream(path).learn(others)
     else:
         stream, results = learn_all(path, others)
         assert stream.began_anew
@@ -205,6 +209,34 @@ def test_an_input_that_was_cut_short_is_refused(n, path):
     learn_all(path, lines, fresh("PA-"))
     with pytest.raises(ValueError, match=f"ends after {n} lines, .* up to line 150"):
         Stream(path).learn(lines[:n])
+
+
+@pytest.mark.parametrize("edit", ["first", "two", "inserted", "deleted"])
+def test_an_edited_copy_of_a_finished_input_is_refused(edit, path):
+    lines, (new, newer) = lines_of("PA-", 150), lines_of("PA-", 2, seed=1)
+    learn_all(path, lines, fresh("PA-"))
+    before = path.read_bytes()
+    copies = {
+        "first": [new, *lines[1:]],
+        "two": [new, newer, *lines[2:]],
+        "inserted": [new, *lines],
+        "deleted": lines[1:],
+    }
+    learned = []
+    with pytest.raises(ValueError, match="give the original, or pass new_input=True"):
+        learned.extend(Stream(path).learn(copies[edit]))
+    assert len(learned) <= 4
+    assert path.read_bytes() == before
+    assert len(learn_all(path, copies[edit], new_input=True)[1]) == len(copies[edit])
+
+
+def test_another_input_may_share_a_few_lines(path):
+    lines, others = lines_of("PA-", 50), lines_of("PA-", 50, seed=1)
+    learn_all(path, lines, fresh("PA-"))
+    others[::3] = lines[::3]
+    stream, results = learn_all(path, others)
+    assert stream.began_anew
+    assert len(results) == 50
 
 
 def test_another_input_is_known_by_its_first_line(path):
@@ -511,6 +543,83 @@ def test_whatever_stands_in_a_line_is_read_or_refused(line, keys, widths):
         dense = np.zeros(0) if X is None else X.toarray() if sp.issparse(X) else X
         assert np.isfinite(dense).all()
     json.dumps(others, allow_nan=False)
+
+
+def test_long_lines_are_skipped_and_the_position_does_not_depend_on_the_limit(path, monkeypatch):
+    monkeypatch.setattr("mahala.stream.LONGEST", 1000)
+    good = lines_of("PA-", 3)
+    long = b'{"note": "' + b"x" * 5000 + b'", ' + good[1][1:]
+    data = good[0] + long + good[2]
+    positions = []
+    for longest, max_line, n_learned in ((1000, 1000, 2), (10_000, 500, 2), (10_000, 10_000, 3)):
+        path.unlink(missing_ok=True)
+        stream = Stream(path, fresh("PA-"), max_line=max_line)
+        results = list(stream.learn(read_lines(Slow(data, [700] * 20), longest)))
+        stream.save()
+        problems = [result.problem for result in results if isinstance(result, Malformed)]
+        assert len(results) - len(problems) == n_learned
+        assert all(f"bytes, but a line may have {max_line:,} at most" in problem for problem in problems)
+        positions.append(stream._saved)
+        for other in (1000, 10_000):
+            again = Stream(path)
+            assert list(again.learn(read_lines(Slow(data, []), other))) == []
+            assert again.skipped == 3
+        with pytest.raises(ValueError, match="give the original"):
+            list(Stream(path).learn(read_lines(Slow(data.replace(b'xx"', b'xy"'), []), 1000)))
+    assert positions[0] == positions[1] == positions[2]
+
+
+def test_a_line_that_is_too_long_is_not_held():
+    class Endless:
+        left = 2000
+
+        def read1(self, size, /):
+            self.left -= 1
+            return b"x" * size if self.left > 0 else b""
+
+    tracemalloc.start()
+    lines = list(read_lines(Endless(), 2**20))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [type(line).__name__ for line in lines] == ["_Long"]
+    assert peak < 2**22
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_other_items_are_refused_unless_rows_are_appended(form, path):
+    rng = np.random.default_rng(0)
+    items = rng.normal(size=(300, 4))
+    lines = encode([{"query": 0, "positive": 1, "negative": 2}] * 2)
+    learn_all(path, lines[:1], fresh("OASIS"), items=form(items))
+    learn_all(path, lines, items=form(np.vstack([items, items])))
+    wrong = items.copy()
+    wrong[0, 3] += 1.0
+    for others in (wrong, items[:299], np.hstack([items, items])[:, ::2], items.astype(np.float32)):
+        with pytest.raises(ValueError, match=r"items are not those from which .* new_items=True"):
+            Stream(path, items=form(others))
+    learn_all(path, lines)  # without items, as lists of numbers
+    learn_all(path, [*lines, lines[0]], items=form(wrong), new_items=True)
+    Stream(path, items=form(wrong))
+
+
+def test_the_checkpoint_before_the_last_is_kept_and_named_if_the_last_cannot_be_read(path):
+    lines = lines_of("PA-", 4)
+    previous = path.with_name("state.previous.safetensors")
+    learn_all(path, lines[:2], fresh("PA-"))
+    before = path.read_bytes()
+    assert not previous.exists()
+    learn_all(path, lines)
+    after = path.read_bytes()
+    assert previous.read_bytes() == before
+    path.write_bytes(after[:100])
+    with pytest.raises(mahala.ModelFileError, match=r"before it is .*state\.previous\.safetensors: copy it to"):
+        Stream(path)
+    path.write_bytes(previous.read_bytes())
+    learn_all(path, lines)
+    assert path.read_bytes() == after
+    previous.write_text("mine")
+    with pytest.raises(FileExistsError, match="must be free for the last checkpoint but one"):
+        Stream(path)
 
 
 class Slow:

@@ -72,11 +72,11 @@ class SavedEstimator(BaseEstimator, ABC):
         """
         self._write(path, {})
 
-    def _write(self, path: str | PathLike[str], header: dict[str, object]) -> None:
+    def _write(self, path: str | PathLike[str], header: dict[str, object], previous: bool = False) -> None:
         """Write the state to a model file, with more header entries."""
         own, arrays = self.to_parts()
         try:
-            write_model(path, "learner", arrays, own | header, verify=load_learner)
+            write_model(path, "learner", arrays, own | header, verify=load_learner, previous=previous)
         except ModelFileError as error:
             raise ModelFileError(
                 f"{path} was not written, because it could not be read back; an earlier file stays as it was ({error})"

@@ -10,8 +10,9 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from typing import Any, Protocol
+
+import numpy as np
 
 from mahala.comparisons import Impression, Pairs, Triplets
 from mahala.comparisons.json_lines import IMPRESSION, PAIR, TRIPLET, LineError, LineReader
@@ -21,13 +22,18 @@ from mahala.online.lego import LEGO
 from mahala.online.online_mixin import OnlineMixin
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
-from mahala.support.model_files import ModelFileError, header_value, number_value, read_model
-from mahala.support.validation import Count, NonNegative, check_value
+from mahala.support.files import previous_of
+from mahala.support.model_files import ModelFileError, header_value, is_model_file, number_value, read_model
+from mahala.support.validation import Count, NonNegative, check_value, is_sparse
 
 # Number of lines by which an input is recognised.
 HEAD = 100
 # Bytes read at a time: enough to empty a pipe, and few enough to react to a signal soon.
 BLOCK = 2**16
+# Bytes of the longest line that is accepted by default. Of a longer one, the position covers the digest.
+LONGEST = 2**24
+# Rows, and bytes of them, by which items are recognised.
+_SAMPLED_ROWS, _SAMPLED_BYTES = 256, 2**24
 # Parameters in which a learner may differ from the saved one.
 _FREE = ("record", "random_state")
 
@@ -38,22 +44,59 @@ class Readable(Protocol):
     def read1(self, size: int, /) -> bytes: ...
 
 
-def read_lines(file: Readable) -> Iterator[bytes]:
+class _Long(bytes):
+    """What is kept of a line that is too long to hold: its length and digest."""
+
+    @classmethod
+    def of(cls, length: int, digest: Any, end: bytes) -> _Long:
+        return cls(f"{length} {digest.hexdigest()}".encode() + end)
+
+
+def read_lines(file: Readable, longest: int = LONGEST) -> Iterator[bytes]:
     """Yield the lines of a file with their newlines, each as soon as it is available.
+
+    Of a line of more than `longest` bytes, only length and digest are kept; `Stream` reports it as malformed.
 
     >>> import io
     >>> list(read_lines(io.BytesIO(b"1\\n\\r2")))
     [b'1\\n', b'\\r2']
     """
-    parts: list[bytes] = []
+    line = _Line(longest)
     while block := _read_block(file):
         *whole, last = block.split(b"\n")
-        for line in whole:
-            yield b"".join([*parts, line, b"\n"])
-            parts.clear()
-        parts.append(last)
-    if rest := b"".join(parts):
-        yield rest
+        for end in whole:
+            if line.length == 0 and len(end) <= longest:  # nearly always
+                yield end + b"\n"
+                continue
+            line.add(end)
+            yield line.ended(b"\n")
+            line = _Line(longest)
+        line.add(last)
+    if line.length:
+        yield line.ended(b"")
+
+
+class _Line:
+    """A line while its parts are read, of which not more than `longest` bytes are held."""
+
+    def __init__(self, longest: int) -> None:
+        self.length = 0
+        self._longest = longest
+        self._parts: list[bytes] = []
+        self._digest = hashlib.sha256()
+
+    def add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self.length += len(part)
+        if self.length > self._longest:
+            for held in self._parts:
+                self._digest.update(held)
+            self._parts.clear()
+
+    def ended(self, end: bytes) -> bytes:
+        if self.length > self._longest:
+            return _Long.of(self.length, self._digest, end)
+        return b"".join([*self._parts, end])
 
 
 def _read_block(file: Readable) -> bytes:
@@ -85,13 +128,15 @@ class Position:
     """Position in an input, with digests by which the input is recognised.
 
     `digest` is the digest of all lines read; `head` holds the digest up to each of the first hundred lines, so that
-    the first different line of another input is known. `ended` tells whether the end of the input was reached.
+    the first different line of another input is known, and `marks` the digest of each of these lines alone. `ended`
+    tells whether the end of the input was reached.
     """
 
     lines: int = 0
     digest: str = ""
     head: list[str] = field(default_factory=list)
     ended: bool = False
+    marks: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, header: dict[str, Any]) -> Position:
@@ -102,6 +147,7 @@ class Position:
             digest=header_value(header, "digest", str),
             head=head,
             ended=header_value(header, "ended", bool),
+            marks=header_value(header, "marks", list) if "marks" in header else [],
         )
         if len(head) != min(self.lines, HEAD):
             raise ModelFileError(f"header entry 'head' should have {min(self.lines, HEAD)} digests, found {len(head)}")
@@ -114,18 +160,31 @@ class _Progress:
     def __init__(self) -> None:
         self.lines = 0
         self.head: list[str] = []
+        self.marks: list[str] = []
         self.ended = False
         self._digest = hashlib.sha256()
 
     def add(self, line: bytes) -> None:
-        # Without the newline, which the last line may get later.
-        self._digest.update(line.rstrip(b"\r\n") + b"\n")
+        self._digest.update(_content(line) + b"\n")
         self.lines += 1
         if self.lines <= HEAD:
             self.head.append(self._digest.hexdigest())
+            self.marks.append(_mark(line))
 
     def position(self) -> Position:
-        return Position(self.lines, self._digest.hexdigest(), list(self.head), self.ended)
+        return Position(self.lines, self._digest.hexdigest(), list(self.head), self.ended, list(self.marks))
+
+
+def _content(line: bytes) -> bytes:
+    """Return what the position covers: the line without its newline, which the last line may get later."""
+    whole = line.removesuffix(b"\n")
+    if len(whole) > LONGEST:  # as if it had not been held
+        whole = _Long.of(len(whole), hashlib.sha256(whole), b"")
+    return whole.rstrip(b"\r\n")
+
+
+def _mark(line: bytes) -> str:
+    return hashlib.sha256(_content(line)).hexdigest()[:16]
 
 
 class Stream:
@@ -141,6 +200,9 @@ class Stream:
     items : rows to which points may refer by number: an array, a memory map or CSR
     n_features : number of features of a new model; required if points are given as {feature: value}
     new_input : learn from the first line, regardless of the stored position
+    new_items : accept other items than those of the saved position; rows may be appended without it. Items are
+        recognised by their dtype, width and up to 256 of their rows, because they may be too many to read
+    max_line : longer lines, in bytes, are malformed
     every, seconds : a save is `due` after this many lines or this much time
 
     >>> import tempfile, mahala
@@ -166,20 +228,25 @@ class Stream:
         items: Any = None,
         n_features: int | None = None,
         new_input: bool = False,
+        new_items: bool = False,
+        max_line: int = LONGEST,
         every: int = 10_000,
         seconds: float = 30.0,
     ) -> None:
         check_value(every, "every", Count)
+        check_value(max_line, "max_line", Count)
         check_value(seconds, "seconds", NonNegative)
         if n_features is not None:
             check_value(n_features, "n_features", Count)
         self.path = os.fspath(path)
         self.new_input = new_input
+        self.max_line = max_line
         self.every = every
         self.seconds = seconds
         self.skipped = 0  # lines at the start of the input that had been learned from before
         self.began_anew = False  # whether this is a new input, after another one was read to its end
         self._saved = Position()
+        self._items: dict[str, Any] | None = None  # the items of the saved position
         self._saved_line = 0  # line of the last save in this input
         self._is_known = False  # whether the saved position is one in this input
         self._saved_at = time.monotonic()
@@ -196,6 +263,21 @@ class Stream:
             taken=("line", "predicted" if is_pair else "right", "trust" if is_adapter else "margin"),
         )
 
+        if items is not None:
+            self._check_items(new_items)
+
+    def _check_items(self, new_items: bool) -> None:
+        """Raise ValueError if the items are not those of the saved position, perhaps with more rows."""
+        items, known = self._reader.items, self._items
+        if known is not None and not new_items:
+            n_rows = int(number_value(known, "rows", least=0.0))
+            if n_rows > items.shape[0] or _digest_of_rows(items, n_rows) != known.get("digest"):
+                raise ValueError(
+                    f"items are not those from which {self.path} has learned, to which rows may only be appended; give "
+                    "these, or pass new_items=True if row numbers are to mean the rows of another file"
+                )
+        self._items = {"rows": items.shape[0], "digest": _digest_of_rows(items, items.shape[0])}
+
     def _open(self, learner: Any) -> Any:
         if not os.path.exists(self.path):
             if learner is None:
@@ -204,11 +286,25 @@ class Stream:
             if not os.path.isdir(folder):
                 raise FileNotFoundError(f"{self.path} cannot be written because there is no folder {folder}")
             return learner
-        known = load_learner(self.path)
+        previous = previous_of(self.path)
+        if previous.exists() and not is_model_file(previous):
+            raise FileExistsError(
+                f"{previous} must be free for the last checkpoint but one, but it is not a model file"
+            )
+        try:
+            known = load_learner(self.path)
+        except ModelFileError as error:
+            if not previous.exists():
+                raise
+            raise ModelFileError(
+                f"{error}; the checkpoint before it is {previous}: copy it to {self.path} to resume from there"
+            ) from error
         header, _ = read_model(self.path, "learner")
         if "stream" in header:
             try:
-                self._saved = Position.of(header_value(header, "stream", dict))
+                position = header_value(header, "stream", dict)
+                self._saved = Position.of(position)
+                self._items = header_value(position, "items", dict, type(None)) if "items" in position else None
             except ModelFileError as error:
                 raise ModelFileError(f"{self.path} has a damaged position: {error}") from None
         if learner is not None:
@@ -242,7 +338,7 @@ class Stream:
         position, steps = self._progress.position(), self._n_steps()
         changed = steps > self._saved_steps or (self._is_known and position != self._saved)
         if changed:
-            self.learner._write(self.path, {"stream": asdict(position)})
+            self.learner._write(self.path, {"stream": asdict(position) | {"items": self._items}}, previous=True)
             self._saved, self._saved_steps, self._saved_line = position, steps, position.lines
             self._is_known = True
         self._saved_at = time.monotonic()
@@ -267,8 +363,8 @@ class Stream:
                             f"the input differs in line {progress.lines} from the one that was read up to line "
                             f"{known.lines}, but not to its end; continue with that one, {refusal}"
                         )
-                    self.began_anew = True
-                    return chain(first, lines)
+                    shared = sum(not line.isspace() and _mark(line) in known.marks for line in first)
+                    return self._other(first, lines, known.marks, shared, refusal)
             if progress.lines == known.lines:
                 if progress.position().digest != known.digest:
                     raise ValueError(
@@ -284,6 +380,30 @@ class Stream:
             )
         return lines
 
+    def _other(
+        self, first: list[bytes], lines: Iterator[bytes], marks: list[str], shared: int, refusal: str
+    ) -> Iterator[bytes]:
+        """Return the lines of another input; raise ValueError once most of them are known, so that it was edited."""
+        error = ValueError(
+            f"most of the first lines of the input are those of the one that was read to its end, but not all: give "
+            f"the original, {refusal}"
+        )
+        if shared > 1 and 2 * shared > len(first):
+            raise error
+        self.began_anew = True
+
+        def watched() -> Iterator[bytes]:
+            yield from first
+            known = shared
+            for number, line in enumerate(lines, start=len(first) + 1):
+                if number <= HEAD:
+                    known += not line.isspace() and _mark(line) in marks
+                    if known > 1 and 2 * known > number:
+                        raise error
+                yield line
+
+        return watched()
+
     def _learn(self, lines: Iterator[bytes]) -> Iterator[Learned | Malformed]:
         for line in lines:
             progress, whole = self._progress, line.endswith(b"\n")
@@ -292,6 +412,9 @@ class Stream:
                     progress.add(line)
                 continue
             try:
+                length = int(line.split()[0]) if isinstance(line, _Long) else len(line) - whole
+                if length > self.max_line:
+                    raise LineError(f"it has {length:,} bytes, but a line may have {self.max_line:,} at most")
                 comparison, others = self._reader.read(line)
             except LineError as error:
                 yield Malformed(progress.lines + 1, str(error))
@@ -334,6 +457,17 @@ class Stream:
     def _widths(self) -> tuple[int, int]:
         n_features = self.learner.n_features_in_
         return n_features, getattr(self.learner, "n_item_features_", n_features)
+
+
+def _digest_of_rows(items: Any, n_rows: int) -> str:
+    """Return a digest of some of the first `n_rows` rows, the same ones for the same number."""
+    digest = hashlib.sha256(f"{items.dtype.str} {items.shape[1]}".encode())
+    most = max(1, min(_SAMPLED_ROWS, _SAMPLED_BYTES // max(1, items.shape[1] * items.dtype.itemsize)))
+    for row in np.unique(np.linspace(0, n_rows - 1, most).astype(np.intp)) if n_rows else ():
+        part = items[[row]]
+        for array in (part.indices.astype(np.int64), part.data) if is_sparse(items) else (np.ascontiguousarray(part),):
+            digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _check_online(learner: Any) -> OnlineMixin | QueryAdapter:

@@ -245,7 +245,8 @@ def test_all_files_are_written_or_none(given, monkeypatch):
         raise OSError("the disk is full")
 
     monkeypatch.setattr(mahala.BilinearMetric, "save", fail)
-    error = refusal(*options, *QUICK, "--output", folder / "a", "--metric", folder / "m", "--report", folder / "r.html")
+    outputs = ("--output", folder / "a", "--metric", folder / "m", "--report", folder / "r.html")
+    error = refusal(*options, *QUICK, *outputs, "--force")
     assert "the disk is full" in error
     assert (folder / "a").read_text() == (folder / "m").read_text() == "before"
     assert sorted(os.listdir(folder)) == ["a", "m", "q.npz", "qrels.tsv", "x.npy"]

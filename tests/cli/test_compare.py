@@ -170,7 +170,7 @@ def test_what_is_there_stays_where_writing_fails(cups, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(Metric, "save", fail)
-    result = mahala(cups, "--label", "<b>kind</b>", "--output", out, *QUICK)
+    result = mahala(cups, "--label", "<b>kind</b>", "--output", out, *QUICK, "--force")
     assert result.exit_code == 2
     assert "No space left" in words(result.stderr)
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [("report.html", "before")]

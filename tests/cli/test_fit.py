@@ -196,3 +196,24 @@ def test_an_input_is_never_replaced(table):
     assert result.exit_code == 2
     assert "--output must not be an input of the command, which it would replace" in result.output
     assert table.read_bytes() == before
+
+
+def test_the_first_index_of_svmlight_files_is_said_and_not_guessed(tmp_path):
+    table, out = tmp_path / "t.svm", tmp_path / "m.safetensors"
+    table.write_text("".join(f"{row % 2} 0:{row + 1} 1:{row % 3} 2:{row % 5}\n" for row in range(20)))
+    arguments = (table, "--learner", "rca", "--output", out)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "line 1 has index 0, but indices count from 1 unless --first-index 0 is given" in result.stderr
+    assert run(*arguments, "--first-index", 0).exit_code == 0
+    table.write_text("1 1:1 2:2\n2 1:5\n")  # nothing here tells where the indices begin
+    other = ("--model", out, "--first-index", 0)
+    for command in (
+        ["transform", table, "--output", tmp_path / "z.npy"],
+        ["search", table, "--row", 0],
+        ["explain", table, 0, 1],
+    ):
+        result = CliRunner().invoke(app, list(map(str, [*command, *other])))
+        assert result.exit_code == 0, result.output
+    expected = mahala.Metric.load(out).embed([[0.0, 1.0, 2.0], [0.0, 5.0, 0.0]])
+    np.testing.assert_allclose(np.load(tmp_path / "z.npy"), expected)

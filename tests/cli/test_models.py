@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
+from typer.testing import CliRunner
 
 import mahala
+from mahala.cli.main import app
 from mahala.cli.models import check_output, learner_named, load_metric, read_rows
+from mahala.report.page import page
 
 
 def test_learners_by_name():
@@ -66,6 +72,75 @@ def test_outputs_are_checked(tmp_path, monkeypatch):
         check_output(tmp_path / "no" / "t.csv", ".csv")
     with pytest.raises(ValueError, match="is a folder"):
         check_output(tmp_path)
+    with pytest.raises(ValueError, match="is a device"):
+        check_output(Path("/dev/null"), force=True)
     monkeypatch.setattr("mahala.cli.models.os.access", lambda path, mode: False)
     with pytest.raises(ValueError, match="is not writable"):
         check_output(tmp_path / "t.csv")
+
+
+def test_what_mahala_did_not_write_is_replaced_by_force_only(tmp_path):
+    path = tmp_path / "file"
+    assert check_output(path) == path
+    path.touch()
+    assert check_output(path) == path
+    mahala.MahalanobisMetric(np.eye(2)).save(path)
+    assert check_output(path) == path
+    path.write_text(page("title", ["<p>text</p>"]))
+    assert check_output(path) == path
+    foreign = tmp_path / "foreign.safetensors"
+    save_file({"w": np.eye(2)}, foreign)
+    path.write_text("<!DOCTYPE html><html><head><title>a page</title></head></html>")
+    for other in (path, foreign):
+        with pytest.raises(ValueError, match=r"exists and is not a model or report of mahala: .* give --force"):
+            check_output(other)
+        assert check_output(other, force=True) == other
+        with pytest.raises(ValueError, match="must not be an input"):
+            check_output(other, inputs=[other], force=True)
+
+
+def test_every_command_that_writes_asks_for_force(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.save("q.npy", rng.normal(size=(12, 3)))
+    Path("qrels.tsv").write_text("".join(f"{row}\t{row}\t1\n" for row in range(12)))
+    judged = "--queries q.npy --items q.npy --qrels qrels.tsv"
+    commands = {
+        "m.safetensors": "fit wine --learner rca --output m.safetensors",
+        "z.csv": "transform wine --model model.safetensors --output z.csv",
+        "z.npy": "transform wine --model model.safetensors --output z.npy",
+        "found.csv": "search wine --row 0 --model model.safetensors --output found.csv",
+        "a.safetensors": f"adapt {judged} --output a.safetensors",
+        "a.html": f"adapt {judged} --output b.safetensors --report a.html",
+        "map.safetensors": f"adapt {judged} --output b.safetensors --metric map.safetensors",
+        "out/report.html": "compare balance --learners rca --folds 2 --repeats 1 --output out",
+        "out/model.safetensors": "compare balance --learners rca --folds 2 --repeats 1 --no-report --output out",
+        "other/leaderboard.csv": "compare balance --learners rca --folds 2 --repeats 1 --no-report --output other",
+        "results/pola2004/figure2.md": "reproduce pola2004 --figure 2 --show",
+    }
+    assert CliRunner().invoke(app, ["fit", "wine", "--learner", "rca", "--output", "model.safetensors"]).exit_code == 0
+    for name, command in commands.items():
+        Path(name).parent.mkdir(exist_ok=True, parents=True)
+        Path(name).write_text("mine")
+        result = CliRunner().invoke(app, command.split())
+        assert (result.exit_code, "--force" in result.stderr) == (2, True), (command, result.output)
+        assert Path(name).read_text() == "mine"
+        if not command.startswith("reproduce"):
+            assert CliRunner().invoke(app, [*command.split(), "--force"]).exit_code == 0, command
+            assert Path(name).read_bytes() != b"mine"
+        if name.endswith((".safetensors", ".html")):  # mahala's own by now
+            assert CliRunner().invoke(app, command.split()).exit_code == 0, command
+
+
+def test_results_of_a_paper_go_on_but_do_not_replace_other_files(tmp_path):
+    cells = tmp_path / "gml2014" / "table2-cells.csv"
+    cells.parent.mkdir()
+    arguments = ["reproduce", "gml2014", "--table", "2", "--show", "--output", str(tmp_path)]
+    cells.write_text("dataset,method,run,error\nwine,GML,0,0.1\n")
+    for _ in range(2):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+    cells.write_text("name,value\n")
+    result = CliRunner().invoke(app, [*arguments, "--force"])
+    assert "does not hold results of mahala" in result.stderr
+    assert cells.read_text() == "name,value\n"

@@ -93,7 +93,7 @@ def test_table_and_csv(files):
     assert (query, rank) == ("1", "2")
     assert label == "xyz"[int(row) % 3]
     assert float(distance) == pytest.approx(np.sort(metric.pairwise(queries, items)[1])[1])
-    told = json.loads(run(*base, "--output", folder / "o.csv", "--json").stdout)
+    told = json.loads(run(*base, "--output", folder / "o.csv", "--force", "--json").stdout)
     assert told == {"queries": 4, "file": str(folder / "o.csv")}
 
 

@@ -108,10 +108,12 @@ def test_items_that_are_none(run, tmp_path):
     np.savez(tmp_path / "two.npz", a=np.eye(2), b=np.eye(2))
     (tmp_path / "broken.npy").write_bytes(b"hello")
     np.save(tmp_path / "flat.npy", np.ones(3))
+    (tmp_path / "zip.npy").write_bytes((tmp_path / "two.npz").read_bytes())
     for name, message in {
         "two.npz": "must hold X, or data, indices, indptr and shape, but holds a, b",
         "broken.npy": "cannot be read",
         "flat.npy": "items must be rows of numbers, got float64 of shape (3,)",
+        "zip.npy": "must hold one array, but it is an .npz file",
         "there.csv": "--items must be a .npy or .npz file",
         "nowhere.npy": "No such file",
     }.items():
@@ -174,6 +176,21 @@ def test_new_input_learns_from_the_first_line(run, tmp_path):
     assert mahala.load_learner(tmp_path / "m").n_steps_ == 6
 
 
+def test_long_lines_and_other_items_are_said_with_the_options(run, tmp_path):
+    result = run(*PA, "--max-line", "200", text=pairs(1) + "x" * 300 + "\n" + pairs(1), code=3)
+    assert "line 2: it has 300 bytes, but a line may have 200 at most" in result.stderr
+    assert len(printed(result)) == 2
+    np.save(tmp_path / "a.npy", np.eye(3))
+    np.save(tmp_path / "b.npy", np.eye(3)[::-1])
+    line = '{"query": 0, "positive": 1, "negative": 2}\n'
+    model = ["--model", str(tmp_path / "items")]
+    run(*model, "--learner", "oasis", "--items", str(tmp_path / "a.npy"), text=line)
+    result = run(*model, "--items", str(tmp_path / "b.npy"), text=line * 2, code=2)
+    assert "error: --items are not those from which" in result.stderr
+    assert "or give --new-items if row numbers" in result.stderr
+    assert len(printed(run(*model, "--items", str(tmp_path / "b.npy"), "--new-items", text=line * 2))) == 1
+
+
 def test_summary_as_json(run, tmp_path):
     run(*PA, text=pairs(3))
     summary = json.loads(run("--json", text=pairs(10) + "?\n", code=3).stderr.splitlines()[-1])
@@ -202,7 +219,9 @@ def start(tmp_path, *arguments):
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-@pytest.mark.parametrize(("number", "code", "seconds"), [(signal.SIGINT, 130, 0.05), (signal.SIGTERM, 143, 1000)])
+@pytest.mark.parametrize(
+    ("number", "code", "seconds"), [(signal.SIGINT, 130, 0.05), (signal.SIGTERM, 143, 1000), (signal.SIGHUP, 129, 1000)]
+)
 def test_a_live_producer_gets_each_answer_at_once_and_a_signal_keeps_the_model(number, code, seconds, tmp_path):
     with start(tmp_path, *PA, "--checkpoint-seconds", str(seconds)) as process:
         for line in pairs(3).splitlines(keepends=True):

@@ -8,9 +8,10 @@ none may fail.
 from __future__ import annotations
 
 import pytest
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from contract.learners import LEARNERS, ON_ROWS, few
+from sklearn_checks import with_checks
 
 ON_COMPARISONS = "calls predict or decision_function with rows, which hold no comparisons"
 EXPECTED_FAILURES = dict.fromkeys(
@@ -32,7 +33,7 @@ EXPECTED_FAILURES = dict.fromkeys(
 )
 
 
-@parametrize_with_checks(
+@with_checks(
     [kind(**few(kind)) for kind in LEARNERS],
     expected_failed_checks=lambda learner: EXPECTED_FAILURES if hasattr(learner, "predict") else {},
 )

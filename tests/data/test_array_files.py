@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import io
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
+from mahala.data.search_files import read_qrels
 from mahala.data.tables import read_table
 
 
@@ -151,16 +154,98 @@ def test_svmlight(tmp_path, name, zero_based):
     dump_svmlight_file(X, [1, -1], text, zero_based=zero_based)
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.getvalue()) if name.endswith("gz") else text.getvalue())
-    table = read_table(path)
+    first = {"first_index": 1 - zero_based}
+    table = read_table(path, **first)
     assert isinstance(table.X, sp.csr_array)
     np.testing.assert_array_equal(table.X.toarray(), X)
     assert table.labels.tolist() == [1, -1]
     assert table.labels.dtype == np.int64
-    wide = read_table(path, n_features=5).X
+    wide = read_table(path, n_features=5, **first).X
     np.testing.assert_array_equal(wide.toarray(), np.hstack([X, np.zeros((2, 2))]))
     for options, words in (
         ({"n_features": 2}, "but the model compares rows of 2"),
         ({"label": "y"}, "its labels at the start"),
     ):
         with pytest.raises(ValueError, match=words):
-            read_table(path, **options)
+            read_table(path, **options, **first)
+
+
+def test_indices_count_from_one_unless_said_otherwise(tmp_path):
+    path = tmp_path / "t.svm"
+    path.write_text("# two rows\n1 1:5 3:2\n2 2:1\n")
+    assert read_table(path).X.toarray().tolist() == [[5, 0, 2], [0, 1, 0]]
+    assert read_table(path, first_index=0).X.toarray().tolist() == [[0, 5, 0, 2], [0, 0, 1, 0]]
+    path.write_text("1 1:5\n2 0:1\t3:2\n")
+    with pytest.raises(ValueError, match=r"line 2 has index 0, but indices count from 1 unless first_index=0"):
+        read_table(path)
+    with pytest.raises(ValueError, match="first_index must be 0 or 1, got 2"):
+        read_table(path, first_index=2)
+    assert read_table(path, first_index=0, n_features=4).X.shape == (2, 4)
+    with pytest.raises(
+        ValueError, match="line 2 has index 3, but the model compares rows of 3 features, up to index 2"
+    ):
+        read_table(path, first_index=0, n_features=3)
+    path.write_text("1 1:5\n2 a:1\n")
+    with pytest.raises(ValueError, match=r"line 2: "):
+        read_table(path)
+
+
+@pytest.mark.parametrize("index", [2_000_000_000, 9 * 10**18, 10**19, 10**40])
+def test_indices_beyond_memory_are_refused_before_anything_is_allocated(tmp_path, monkeypatch, index):
+    monkeypatch.setattr("mahala.support.memory.memory_limit", lambda _: 2.0**34)
+    path = tmp_path / "t.svm"
+    path.write_text(f"1 1:5\n2 3:1 {index}:1 # 7:1\n")
+    with pytest.raises(MemoryError, match=rf"t\.svm: line 2 has index {index}.* more than this machine's"):
+        read_table(path)
+
+
+def test_sparse_files_with_more_features_than_memory_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("mahala.support.memory.memory_limit", lambda _: 2.0**34)
+    np.savez(tmp_path / "t.npz", data=[1.0], indices=[3], indptr=[0, 1], shape=[1, 2**28])
+    with pytest.raises(MemoryError, match="with its 268,435,456 features takes 32 GiB"):
+        read_table(tmp_path / "t.npz")
+
+
+def test_small_files_of_large_arrays_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "bomb.npz", X=np.zeros((1000, 1000)))
+    assert read_table(tmp_path / "bomb.npz").X.shape == (1000, 1000)
+    with gzip.open(tmp_path / "bomb.csv.gz", "wt") as file:
+        file.write("a,b\n" + "0,0\n" * 1_000_000)
+    with gzip.open(tmp_path / "bomb.svm.gz", "wt") as file:
+        file.write("1 1:0" + "0" * 4_000_000 + "\n")
+    with gzip.open(tmp_path / "qrels.tsv.gz", "wt") as file:
+        file.write("0\t0\t1\n" * 700_000)
+    monkeypatch.setattr("mahala.support.memory.memory_limit", lambda _: 2.0**22)
+    readers = {"bomb.npz": read_table, "bomb.csv.gz": read_table, "bomb.svm.gz": read_table, "qrels.tsv.gz": read_qrels}
+    for name, read in readers.items():
+        tracemalloc.start()
+        with pytest.raises(MemoryError, match=rf"{name}.* more than this machine's 0\.00391 GiB"):
+            read(tmp_path / name)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+        tracemalloc.stop()
+
+
+def npy(shape, data=b""):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    return file.getvalue() + data
+
+
+def test_headers_that_claim_more_than_there_is_are_refused(tmp_path):
+    (tmp_path / "t.npy").write_bytes(npy((4, 2**28), bytes(64)))
+    with zipfile.ZipFile(tmp_path / "t.npz", "w") as file:
+        file.writestr("X.npy", npy((2**20, 2**20), bytes(64)))
+    for name in ("t.npy", "t.npz"):
+        with pytest.raises(ValueError, match=r"bytes, too few for an array of float64 and shape"):
+            read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["X", "y", "data"])
+def test_members_that_are_not_arrays_are_refused(tmp_path, name):
+    arrays = {"data": [1.0], "indices": [0], "indptr": [0, 1], "shape": [1, 1], "y": [1]}
+    arrays = {"X": [[1.0]], "y": [1]} if name == "X" else arrays
+    np.savez(tmp_path / "t.npz", **{key: array for key, array in arrays.items() if key != name})
+    with zipfile.ZipFile(tmp_path / "t.npz", "a") as file:
+        file.writestr(name, "hello")
+    with pytest.raises(ValueError, match=f"{name} is not an array"):
+        read_table(tmp_path / "t.npz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 
@@ -255,3 +256,27 @@ def test_columns_of_pandas(values, expected):
     assert [
         None if gap else value for value, gap in zip(column.values.tolist(), column.missing, strict=True)
     ] == expected
+
+
+def test_long_fields(tmp_path, monkeypatch):
+    path = tmp_path / "t.csv"
+    path.write_text("a,text\n1," + "x" * 200_000 + "\n2,y\n")
+    assert read_table(path, drop=["text"]).X.tolist() == [[1], [2]]
+    monkeypatch.setattr("mahala.data.tables._LONGEST_FIELD", 0)
+    before = csv.field_size_limit(1000)
+    try:
+        with pytest.raises(
+            ValueError, match=r"beyond line 2: field larger than field limit \(1000\); a quotation mark"
+        ):
+            read_table(path)
+    finally:
+        csv.field_size_limit(before)
+
+
+def test_parquet_files_that_declare_more_than_memory_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "t[1].parquet"
+    polars.DataFrame({"a": polars.zeros(1_000_000, dtype=polars.Float64, eager=True)}).write_parquet(path)
+    assert read_table(path).X.shape == (1_000_000, 1)
+    monkeypatch.setattr("mahala.support.memory.memory_limit", lambda _: 2.0**20)
+    with pytest.raises(MemoryError, match=r"takes 0\.00745 GiB, more than this machine's"):
+        read_table(path)

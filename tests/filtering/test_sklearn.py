@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from sklearn.utils.estimator_checks import parametrize_with_checks
-
 import mahala
 from mahala.filtering.nearest import NearestFilter
 from mahala.filtering.paum import PAUM
 from mahala.filtering.perceptron import Perceptron
+from sklearn_checks import with_checks
 
 
-@parametrize_with_checks([Perceptron(), PAUM(), NearestFilter(), NearestFilter(mahala.POLA())])
+@with_checks([Perceptron(), PAUM(), NearestFilter(), NearestFilter(mahala.POLA())])
 def test_filter_passes(estimator, check):
     check(estimator)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 
 import pytest
 
-from mahala.support.files import only_writer, whole_file
+from mahala.support import files
+from mahala.support.files import only_writer, previous_of, whole_file
 
 
 def fail_halfway(path):
@@ -69,4 +71,99 @@ def test_two_processes_do_not_write_one_file(tmp_path):
         assert (tmp_path / "model.safetensors.lock").exists()
     assert not (tmp_path / "model.safetensors.lock").exists()
     with only_writer(tmp_path / "no folder" / "model.safetensors"):
+        pass
+
+
+WRITE = """
+import sys
+from mahala.support.files import whole_file
+with whole_file(sys.argv[1]) as temporary:
+    temporary.write_text("half")
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_a_living_one_is_let_be(tmp_path):
+    path = tmp_path / "model.txt"
+    (tmp_path / "model.tmp.txt").write_text("of the user")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", WRITE, str(path)], **pipes) as writer:
+        assert writer.stdout.readline() == b"writing\n"
+        with whole_file(path) as temporary:
+            temporary.write_text("new")
+            with whole_file(path) as another:  # of this process
+                another.write_text("newer")
+        assert len(list(tmp_path.iterdir())) == 3
+        writer.kill()
+    with only_writer(path):
+        assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.tmp.txt", "model.txt", "model.txt.lock"]
+
+
+def test_temporary_files_of_another_machine_are_removed_after_a_day(tmp_path, monkeypatch):
+    path = tmp_path / "model.txt"
+    monkeypatch.setattr(files, "_machine", lambda: "0" * 8)
+    left = files._temporary(path)
+    left.write_text("half")
+    monkeypatch.undo()
+    with whole_file(path) as temporary:
+        temporary.write_text("new")
+    assert left.exists()
+    os.utime(left, (0, left.stat().st_mtime - 100_000))
+    with whole_file(path) as temporary:
+        temporary.write_text("new")
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_replaced_file_is_kept_and_the_name_is_never_without_a_file(tmp_path, monkeypatch, links):
+    path = tmp_path / "model.txt"
+    replace = os.replace
+
+    def watched(source, destination):
+        assert path.exists() == path_was_there
+        replace(source, destination)
+
+    monkeypatch.setattr(os, "replace", watched)
+    if not links:
+        monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError()))
+    for text, there in (("1", False), ("2", True), ("3", True)):
+        path_was_there = there
+        with whole_file(path, previous=True) as temporary:
+            temporary.write_text(text)
+    assert (path.read_text(), previous_of(path).read_text()) == ("3", "2")
+    assert previous_of(path).name == "model.previous.txt"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("permitted", [True, False])
+def test_a_file_keeps_its_owner_where_the_system_permits(tmp_path, monkeypatch, permitted):
+    path = tmp_path / "model.txt"
+    path.write_text("old")
+    if permitted:
+        if os.geteuid():
+            pytest.skip("only the superuser may give a file to another user")
+        os.chown(path, 12345, 12345)
+    else:
+        owner = os.stat_result((0o100640, 0, 0, 0, 12345, 12345, 0, 0, 0, 0))
+        monkeypatch.setattr(files.Path, "stat", lambda self, **_: owner if self == path else os.stat(self))
+        monkeypatch.setattr(os, "chown", lambda *_: (_ for _ in ()).throw(PermissionError()))
+    with whole_file(path) as temporary:
+        temporary.write_text("new")
+    monkeypatch.undo()
+    assert path.read_text() == "new"
+    assert (path.stat().st_uid == 12345) == permitted
+
+
+def test_a_lock_does_not_replace_a_file_of_that_name(tmp_path):
+    (tmp_path / "poetry.lock").write_text("# packages")
+    with pytest.raises(FileExistsError, match="must be free for a lock"), only_writer(tmp_path / "poetry"):
+        pass
+    assert (tmp_path / "poetry.lock").read_text() == "# packages"
+
+
+def test_a_folder_without_write_permission_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("builtins.open", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "Read-only")))
+    said = r"model cannot be written: no file can be made in .*Read-only"
+    with pytest.raises(OSError, match=said), only_writer(tmp_path / "model"):
         pass

@@ -13,6 +13,9 @@ from mahala.support.memory import check_room, memory_limit
 def test_the_limit_is_given_or_that_of_the_machine(monkeypatch):
     assert memory_limit(1000) == 1000.0
     assert 2**20 < memory_limit(None) < math.inf
+    monkeypatch.setattr("resource.getrlimit", lambda _: (2**20, -1))
+    assert memory_limit(None) == 2**20
+    monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
     monkeypatch.delattr(os, "sysconf")
     assert memory_limit(None) == math.inf
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mahala.cli.group import with_options
-from mahala.cli.models import Settings, check_output, configured, read_named_collection
-from mahala.cli.output import Json, print_json
+from mahala.cli.models import Force, Settings, check_output, configured, read_named_collection
+from mahala.cli.output import Json, print_json, say, terminal
 from mahala.cli.stream import MALFORMED, open_input, read_items
 from mahala.support.files import whole_file
 
@@ -44,6 +44,7 @@ def adapt(
     report: Annotated[Path | None, typer.Option(help="With --qrels: write a report to this .html file.")] = None,
     settings: Settings = None,
     seed: Annotated[int, typer.Option(help="The random_state of the adapter.", min=0)] = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Learn a map of queries, for an index over frozen vectors that ranks by inner product.
@@ -73,7 +74,7 @@ def adapt(
     written = {option: path for option, path in paths.items() if path is not None}
     for option, path in written.items():
         suffixes = [".html"] if option == "--report" else []
-        check_output(path, *suffixes, option=option, inputs=[queries, items, qrels, clicks])
+        check_output(path, *suffixes, option=option, inputs=[queries, items, qrels, clicks], force=force)
     if len({os.path.realpath(path) for path in written.values()}) < len(written):
         raise ValueError(f"{' and '.join(written)} must name different files")
     adapter = configured(QueryAdapter(), settings or [], seed)
@@ -163,7 +164,7 @@ def _from_clicks(
         for number, result in enumerate(own.learn(read_lines(file))):
             if isinstance(result, Malformed):
                 malformed += 1
-                typer.echo(f"line {result.line}: {with_options(result.problem)}", err=True)
+                say(f"line {result.line}: {with_options(result.problem)}", err=True)
                 if max_errors is not None and malformed > max_errors:
                     raise ValueError(f"{malformed} malformed lines, but --max-errors is {max_errors}: nothing written")
             if number % 100 == 0 and clicks.is_file():
@@ -207,11 +208,10 @@ def _page(adapter: QueryAdapter, names: Sequence[str], queries: Path, items: Pat
 
 
 def _show(told: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = terminal()
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     if "queries" in told:

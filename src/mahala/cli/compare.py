@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shlex
 import sys
@@ -12,8 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mahala.cli.models import Drop, Jobs, Label, LabelledData, check_labels, learner_named
-from mahala.cli.output import Json, print_json
+from mahala.cli.models import (
+    Drop,
+    FirstIndex,
+    Force,
+    Jobs,
+    Label,
+    LabelledData,
+    check_labels,
+    check_output,
+    learner_named,
+)
+from mahala.cli.output import Json, print_json, terminal, write_csv
 from mahala.support.files import whole_file
 
 if TYPE_CHECKING:
@@ -38,10 +47,12 @@ def compare(
         Literal["standard", "none"], typer.Option(help="Divide features by their standard deviation, or keep them raw.")
     ] = "standard",
     drop: Drop = None,
+    first_index: FirstIndex = 1,
     n_jobs: Jobs = 1,
     seed: Annotated[int, typer.Option(help="Seed of the folds and of the learners.", min=0)] = 0,
     output: Annotated[Path | None, typer.Option(help="Folder to write to; default: NAME-mahala.")] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html.")] = True,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Compare learners by cross-validation, and test whether any of them beats the Euclidean distance.
@@ -57,7 +68,6 @@ def compare(
 
         mahala compare features.npz --learners PA,LMNN,GML --n-neighbors 5 --no-report --json
     """
-    from rich.console import Console
 
     from mahala.data.datasets import read_data
     from mahala.evaluation.cross_validation import MOST_ROWS, default_panel, refit
@@ -66,12 +76,14 @@ def compare(
 
     name = Path(data.removesuffix(".gz")).stem
     folder = Path(f"{name}-mahala") if output is None else output
-    _check_folder(folder)
-    table = read_data(data, label=label, drop=drop or [])
+    names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
+    files_written = [folder / name for name in names]
+    _check_folder(folder, files_written, Path(data), force)
+    table = read_data(data, label=label, drop=drop or [], first_index=first_index)
     labels = check_labels(table, data, "by which learners are compared")
     panel = default_panel(min(table.X.shape[0], MOST_ROWS), table.X.shape[1], seed)
     chosen = panel if learners is None else _chosen(learners, panel, seed)
-    errors = Console(stderr=True)
+    errors = terminal(stderr=True)
     with task_bar("Comparing", errors.is_terminal) as update:
         board = cross_validate(
             table.X,
@@ -90,26 +102,28 @@ def compare(
         winner = chosen.get(board.winner.name)
         how = "none" if board.winner.name == "Euclidean" else scaling
         model = refit(table.X[rows], labels[rows], winner, how, table.feature_names)
-        files_written = [folder / "model.safetensors", folder / "leaderboard.csv"]
-        page = None
-        if report:
-            files_written.insert(0, folder / "report.html")
-            page = _page(board, chosen, table, model, name, data, label, folder)
+        page = _page(board, chosen, table, model, name, data, label, folder) if report else None
     folder.mkdir(parents=True, exist_ok=True)
     _write(files_written, page, model, board)
     if as_json:
         print_json(_plain(board, data, files_written))
     else:
-        _show(board, files_written, Console(highlight=False))
+        _show(board, files_written, terminal())
 
 
-def _check_folder(folder: Path) -> None:
-    """Raise ValueError if the folder cannot be written to, before the long computation."""
+def _check_folder(folder: Path, files: list[Path], data: Path, force: bool) -> None:
+    """Raise ValueError if the files cannot be written, before the long computation."""
+    from mahala.support.model_files import is_model_file
+
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise ValueError(f"--output must name a folder, but {there} is a file")
     if not os.access(there, os.W_OK):
         raise ValueError(f"--output is {folder}, but {there} is not writable")
+    # The leaderboard beside a model is that of an earlier comparison.
+    earlier = is_model_file(folder / "model.safetensors")
+    for path in files if folder.is_dir() else ():
+        check_output(path, inputs=[data], force=force or (earlier and path.suffix == ".csv"))
 
 
 def _chosen(names: str, panel: dict[str, Learner], seed: int) -> dict[str, Learner]:
@@ -189,9 +203,9 @@ def _write(paths: list[Path], page: str | None, model: MahalanobisMetric, board:
         model.save(places["model.safetensors"])
         with places["leaderboard.csv"].open("w", newline="", encoding="utf-8") as file:
             lines = board.table()
-            writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({key: "" if value != value else value for key, value in line.items()} for line in lines)
+            write_csv(
+                file, [lines[0], *(["" if value != value else value for value in line.values()] for line in lines)]
+            )
 
 
 def _plain(board: Leaderboard, data: str, paths: list[Path]) -> dict[str, Any]:

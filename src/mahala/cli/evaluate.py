@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mahala.cli.models import Items, Qrels, Queries, load_metric, read_collection
-from mahala.cli.output import Json, print_json
+from mahala.cli.output import Json, print_json, say
 
 
 def evaluate(
@@ -42,4 +42,4 @@ def evaluate(
         facts = {"queries": len(quality.queries), "left_out": left_out, "items": quality.n_items}
         print_json(facts | {"confidence": quality.confidence, "measures": quality.table()})
     else:
-        typer.echo(str(quality))
+        say(str(quality))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import FittedData, Model, bar, check_row_number, load_metric, read_rows
-from mahala.cli.output import Json, print_json
+from mahala.cli.models import FirstIndex, FittedData, Model, bar, check_row_number, load_metric, read_rows
+from mahala.cli.output import Json, print_json, terminal
 
 if TYPE_CHECKING:
     from mahala.metric import Metric
@@ -23,6 +23,7 @@ def explain(
     row2: Annotated[int, typer.Argument(metavar="ROW2", help="Number of another row.")],
     model: Model,
     top: Annotated[int, typer.Option(help="Number of contributions to show.", min=1)] = 10,
+    first_index: FirstIndex = 1,
     as_json: Json = False,
 ) -> None:
     """Explain the distance (or similarity) of two rows by the contribution of each feature.
@@ -37,7 +38,7 @@ def explain(
         mahala explain wine.csv 0 17 --model wine.safetensors --top 3 --json
     """
     metric = load_metric(model)
-    X = read_rows(data, metric).X
+    X = read_rows(data, metric, first_index=first_index).X
     rows = [check_row_number(number, X.shape[0], name) for number, name in ((row, "ROW"), (row2, "ROW2"))]
     x, x2 = (_dense(X[[number]]) for number in rows)
     told = _facts(metric, x, x2) | {"rows": rows}
@@ -84,11 +85,10 @@ def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:
 
 def _show(told: dict[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = terminal()
     one, other = (str(number) for number in told["rows"])
     if told["kind"] == "bilinear":
         total = told["similarity"]

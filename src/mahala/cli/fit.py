@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mahala.cli.models import Drop, Label, LabelledData, Settings, check_labels, check_output, learner_named, spectrum
-from mahala.cli.output import Json, print_json
+from mahala.cli.models import (
+    Drop,
+    FirstIndex,
+    Force,
+    Label,
+    LabelledData,
+    Settings,
+    check_labels,
+    check_output,
+    learner_named,
+    spectrum,
+)
+from mahala.cli.output import Json, print_json, terminal
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
@@ -34,8 +45,10 @@ def fit(
         typer.Option(help="Divide features by their standard deviation; default: standard unless sparse or bilinear."),
     ] = None,
     drop: Drop = None,
+    first_index: FirstIndex = 1,
     state: Annotated[bool, typer.Option("--state", help="Save the learner, to learn more later; no scaling.")] = False,
     seed: Annotated[int, typer.Option(help="The random_state of the learner.", min=0)] = 0,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Learn a metric from a table with labels and write it to a model file.
@@ -60,9 +73,9 @@ def fit(
     from mahala.metric import MahalanobisMetric
     from mahala.support.progress import show_progress
 
-    check_output(output, inputs=[Path(data)])
+    check_output(output, inputs=[Path(data)], force=force)
     chosen = learner_named(learner, settings or [], seed)
-    table = read_data(data, label=label, drop=drop or ())
+    table = read_data(data, label=label, drop=drop or (), first_index=first_index)
     if get_tags(chosen).target_tags.required:
         check_labels(table, data, f"from which {type(chosen).__name__} learns")
     how = _scaling(scaling, chosen, table, state)
@@ -152,7 +165,6 @@ def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
 
 
 def _show(told: dict[str, Any], settings: list[str], state: bool) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table as Grid
 
@@ -172,4 +184,4 @@ def _show(told: dict[str, Any], settings: list[str], state: bool) -> None:
     stopped = ", stopped by Ctrl-C" if told["stopped"] == "interrupted" else ""
     grid.add_row("took", f"{told['seconds']:.2g} s{stopped}")
     grid.add_row("state" if state else "model", escape(told["file"]))
-    Console(highlight=False).print(grid)
+    terminal().print(grid)

@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from mahala.cli.output import printable, say
+
 # Errors that the user can fix: a wrong value, a missing or unusable file, an extra that is not installed.
 FIXABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
@@ -35,12 +37,14 @@ class Group(TyperGroup):
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None
         except FIXABLE as error:
-            typer.echo(f"error: {_words(error)}", err=True)
+            say(f"error: {_words(error)}", err=True)
             raise typer.Exit(2) from None
         except Exception as error:
             if type(error).__module__.startswith(("typer", "click")):
+                if hasattr(error, "message"):
+                    error.message = printable(error.message)
                 raise  # Typer handles Exit, Abort and wrong options
-            typer.echo(f"error: {type(error).__name__}: {error}; use --debug to show the traceback", err=True)
+            say(f"error: {type(error).__name__}: {error}; use --debug to show the traceback", err=True)
             raise typer.Exit(1) from None
 
 
@@ -48,7 +52,9 @@ class Group(TyperGroup):
 _OPTIONS = {
     r"\bdrop=\[([^\]]*)\]": r"--drop \1",
     r"\bnew_input=True\b": "--new-input",
+    r"^items are not those(.*) pass new_items=True\b": r"--items are not those\1 give --new-items",
     r"^label and drop name": "--label and --drop name",
+    r"\bfirst_index=0$": "--first-index 0 is given",
     r"\(with items\)": "(with --items)",
     r"\bgive n_features$": "give --features",
     r"^records must name ids in query_ids, got": "--qrels must name queries that --queries has, got",

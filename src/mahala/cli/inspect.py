@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mahala.cli.models import MODEL_HELP, bar, load_model, spectrum
-from mahala.cli.output import Json, print_json
+from mahala.cli.output import Json, print_json, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,11 +80,10 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
 
 
 def _show(told: dict[str, Any], path: Path) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = terminal()
     what = "a bilinear similarity xᵀMy" if told["kind"] == "bilinear" else "a Mahalanobis distance"
     whole = "a learner of " if told["holds"] == "learner" else ""
     console.print(f"[bold]{escape(str(path))}[/bold] holds {whole}{what}")

@@ -25,7 +25,11 @@ LabelledData = Annotated[
 FittedData = Annotated[str, typer.Argument(metavar="DATA", help="A table with the features the model was fitted with.")]
 Label = Annotated[str | None, typer.Option(help="Column of the labels; in .npz files the array (default: y).")]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be given several times.")]
+FirstIndex = Annotated[int, typer.Option(help="Index of the first feature in svmlight files, 1 or 0.", min=0, max=1)]
 Jobs = Annotated[int, typer.Option(help="Number of processes.", min=1)]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace a file that exists, also if it is not a model or report of mahala.")
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
 MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
 Model = Annotated[Path, typer.Option("--model", help=MODEL_HELP)]
@@ -37,6 +41,8 @@ Qrels = Annotated[
     Path, typer.Option("--qrels", help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
 ]
 
+# By this line the reports of mahala are known.
+GENERATOR = '<meta name="generator" content="mahala">'
 # Computing the singular values of a larger bilinear matrix takes minutes.
 _LARGEST_DECOMPOSED = 3000
 
@@ -94,14 +100,16 @@ def load_model(path: Path) -> tuple[Metric, Learner | None]:
         raise ModelFileError(f"{path} holds a learner that is not fitted yet ({error})") from None
 
 
-def read_rows(data: str, metric: Metric, label: str | None = None, *, items: bool = False) -> Table:
+def read_rows(
+    data: str, metric: Metric, label: str | None = None, *, items: bool = False, first_index: int = 1
+) -> Table:
     """Read the rows that a metric compares: queries, or items of a bilinear similarity."""
     from mahala.data.datasets import read_data
 
     n_features = metric.n_item_features if items else metric.n_features_in
     # The model names the features of queries; items with other features have no names.
     names = metric.feature_names if n_features == metric.n_features_in else None
-    return read_data(data, label=label, features=names, n_features=n_features)
+    return read_data(data, label=label, features=names, n_features=n_features, first_index=first_index)
 
 
 def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments]:
@@ -151,23 +159,40 @@ def check_labels(table: Table, data: Path | str, purpose: str) -> Any:
     raise ValueError(f"--label must name the column of labels, {purpose}")
 
 
-def check_output(path: Path, *suffixes: str, option: str = "--output", inputs: Iterable[Path | None] = ()) -> Path:
+def check_output(
+    path: Path, *suffixes: str, option: str = "--output", inputs: Iterable[Path | None] = (), force: bool = False
+) -> Path:
     """Return a path that can be written to and has one of the suffixes, if any; checked before a long computation.
 
-    It must not be one of the inputs of the command.
+    It must not be one of the inputs of the command nor, without `force`, a file with contents other than a model file
+    or a report that mahala wrote.
     """
     for given in inputs:
         if given is not None and path.exists() and given.exists() and path.samefile(given):
             raise ValueError(f"{option} must not be an input of the command, which it would replace, got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{option} must end in {', '.join(suffixes)}, got {path}")
-    if path.is_dir():
-        raise ValueError(f"{option} must name a file, but {path} is a folder")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{option} must name a file, but {path} is {'a folder' if path.is_dir() else 'a device'}")
     if not path.parent.is_dir():
         raise ValueError(f"{option} is {path}, but there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"{option} is {path}, but the folder {path.parent} is not writable")
+    if not force and not _replaceable(path):
+        raise ValueError(
+            f"{option} is {path}, which exists and is not a model or report of mahala: "
+            "name another file, or give --force to replace it"
+        )
     return path
+
+
+def _replaceable(path: Path) -> bool:
+    from mahala.support.model_files import is_model_file
+
+    if not path.exists() or path.stat().st_size == 0 or is_model_file(path):
+        return True
+    with path.open("rb") as file:
+        return GENERATOR.encode() in file.read(1000)
 
 
 def bar(value: float, largest: float, width: int) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mahala.cli.models import Jobs
-from mahala.cli.output import Json, print_json
+from mahala.cli.models import Force, Jobs, check_output
+from mahala.cli.output import Json, print_json, terminal
 from mahala.support.files import whole_file
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def reproduce(
     output: Annotated[Path, typer.Option(help="Folder of the results; existing ones are continued.")] = Path("results"),
     image: Annotated[Literal["svg", "png"], typer.Option(help="Format of the figures.")] = "svg",
     show: Annotated[bool, typer.Option("--show", help="Show existing results without measuring.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Measure the tables and figures of a paper, and show the results beside the published ones.
@@ -56,11 +57,10 @@ def reproduce(
 
         mahala reproduce boostmetric2009 --figure 1 --n-jobs 2 --image png
     """
-    from rich.console import Console
 
     from mahala.papers.study import PAPERS, read_cells, studies
 
-    console, errors = Console(), Console(stderr=True)
+    console, errors = terminal(), terminal(stderr=True)
     if paper is None:
         if as_json:
             titles = {name: {study.name: study.title for study in studies(name).values()} for name in PAPERS}
@@ -87,6 +87,8 @@ def reproduce(
         }
         chosen.append((name, study, part))
     folder = output / "quick" / paper if quick else output / paper
+    for name, study, _ in chosen:
+        _check_files(folder / study.cells_file, name, force)
     results = {}
     for name, study, part in chosen:
         path = folder / study.cells_file
@@ -103,6 +105,20 @@ def reproduce(
             console.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
     if as_json:
         print_json({"paper": paper, "results": results})
+
+
+def _check_files(cells: Path, name: str, force: bool) -> None:
+    """Raise ValueError if there are files of these names that are not those of an earlier run."""
+    from mahala.papers.study import KEYS
+
+    if cells.exists():
+        start = ",".join(KEYS)
+        with cells.open(encoding="utf-8", errors="replace") as file:
+            if not start.startswith(file.read(len(start))):
+                raise ValueError(f"{cells} exists, but does not hold results of mahala: rename it, or set --output")
+    else:
+        for path in cells.parent.glob(f"{name}*"):
+            check_output(path, force=force)
 
 
 def _list(console: Console, papers: Iterable[str]) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from mahala.cli.models import Model, check_output, check_row_number, load_metric, read_rows
-from mahala.cli.output import print_json
+from mahala.cli.models import FirstIndex, Force, Model, check_output, check_row_number, load_metric, read_rows
+from mahala.cli.output import print_json, say, terminal, write_csv
 from mahala.support.files import whole_file
 from mahala.support.rows import slices
 
@@ -38,11 +37,14 @@ def search(
     k: Annotated[int, typer.Option("-k", help="Maximum number of items to find per query.", min=1)] = 10,
     label: Annotated[str | None, typer.Option(help="Column of ITEMS to show with the results.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the results to this .csv file.")] = None,
+    first_index: FirstIndex = 1,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query, for scripts.")] = False,
 ) -> None:
     """Find the items nearest to each query under the learned distance, or the most similar ones.
 
-    Row numbers count from 0. A query that is a row of ITEMS is left out of its own results.
+    Row numbers count from 0. A query that is a row of ITEMS is left out of its own results. In the
+    .csv file, a text label that a spreadsheet would take for a formula gets an apostrophe before it.
 
     Examples:
 
@@ -55,9 +57,9 @@ def search(
     if (queries is None) == (not row):
         raise ValueError("give either --queries (a table) or --row (a row number of ITEMS)")
     if output is not None:
-        check_output(output, ".csv", inputs=[Path(items), Path(queries) if queries else None, model])
+        check_output(output, ".csv", inputs=[Path(items), Path(queries) if queries else None, model], force=force)
     metric = load_metric(model)
-    table = read_rows(items, metric, label, items=True)
+    table = read_rows(items, metric, label, items=True, first_index=first_index)
     if row:
         rows = [check_row_number(number, table.X.shape[0], "--row") for number in row]
         if metric.matrix.shape[0] != metric.matrix.shape[1]:
@@ -65,7 +67,7 @@ def search(
         asked, numbers, own = table.X[rows], rows, True
     else:
         assert queries is not None, "either is given"
-        asked = read_rows(queries, metric).X
+        asked = read_rows(queries, metric, first_index=first_index).X
         numbers, own = list(range(asked.shape[0])), False
     score = "distance" if isinstance(metric, MahalanobisMetric) else "similarity"
     found = _find(metric, asked, numbers, table.X, table.labels, k, own)
@@ -74,7 +76,7 @@ def search(
         if as_json:
             print_json({"queries": len(numbers), "file": str(output)})
         else:
-            typer.echo(f"Wrote the results of {len(numbers):,} queries to {output}")
+            say(f"Wrote the results of {len(numbers):,} queries to {output}")
     elif as_json:
         plural = "similarities" if score == "similarity" else "distances"
         for one in found:
@@ -111,18 +113,19 @@ def _find(
 
 def _write(path: Path, found: Iterator[Found], score: str) -> None:
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        for number, one in enumerate(found):
-            if number == 0:
-                writer.writerow(["query", "rank", "row", *(["label"] if one.labels else []), score])
-            for place, (item, value) in enumerate(zip(one.rows, one.scores, strict=True)):
-                kept = [one.labels[place]] if one.labels else []
-                writer.writerow([one.query, place + 1, item, *kept, value])
+        write_csv(file, _lines(found, score))
+
+
+def _lines(found: Iterator[Found], score: str) -> Iterator[list[Any]]:
+    for number, one in enumerate(found):
+        if number == 0:
+            yield ["query", "rank", "row", *(["label"] if one.labels else []), score]
+        for place, (item, value) in enumerate(zip(one.rows, one.scores, strict=True)):
+            yield [one.query, place + 1, item, *([one.labels[place]] if one.labels else []), value]
 
 
 def _show(found: Iterator[Found], score: str, labelled: bool) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -138,4 +141,4 @@ def _show(found: Iterator[Found], score: str, labelled: bool) -> None:
             query = str(one.query) if place == 0 else ""
             table.add_row(query, str(place + 1), str(item), *kept, f"{value:.4g}")
         table.add_section()
-    Console(highlight=False).print(table)
+    terminal().print(table)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mahala.cli.models import Items, Qrels, Queries, Settings, configured, read_collection
-from mahala.cli.output import Json, print_json
+from mahala.cli.output import Json, print_json, say, terminal
 
 
 def simulate(
@@ -36,14 +36,13 @@ def simulate(
 
         mahala simulate --queries q.npy --items i.npy --qrels qrels.tsv --clicks adversarial --set cap=0.5
     """
-    from rich.console import Console
 
     from mahala.feedback.query_adapter import QueryAdapter
     from mahala.feedback.simulation import simulate_clicks
     from mahala.support.progress import task_bar
 
     adapter = configured(QueryAdapter(), settings or [], seed)
-    with task_bar("Simulating", Console(stderr=True).is_terminal) as update:
+    with task_bar("Simulating", terminal(stderr=True).is_terminal) as update:
         result = simulate_clicks(
             adapter,
             *read_collection(queries, items, qrels),
@@ -63,4 +62,4 @@ def simulate(
             | {"unseen": {name: asdict(gain) for name, gain in result.unseen.gains.items()}}
         )
     else:
-        typer.echo(str(result))
+        say(str(result))

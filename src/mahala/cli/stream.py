@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ import typer
 
 from mahala.cli.group import with_options
 from mahala.cli.models import Settings
+from mahala.cli.output import say
 
 if TYPE_CHECKING:
     from mahala.stream import Stream
@@ -34,6 +36,8 @@ def stream(
     items: Annotated[Path | None, typer.Option(help=".npy or .npz file of rows that points refer to.")] = None,
     features: Annotated[int | None, typer.Option(help="Number of features, if points are objects.", min=1)] = None,
     new_input: Annotated[bool, typer.Option("--new-input", help="Learn from the first line of another input.")] = False,
+    new_items: Annotated[bool, typer.Option("--new-items", help="Accept other --items than before.")] = False,
+    max_line: Annotated[int, typer.Option(help="Longer lines, in bytes, are malformed.", min=1)] = 2**24,
     checkpoint_every: Annotated[int, typer.Option(help="Maximum number of lines between checkpoints.", min=1)] = 10_000,
     checkpoint_seconds: Annotated[float, typer.Option(help="Maximum seconds between checkpoints.", min=0.0)] = 30.0,
     max_errors: Annotated[int | None, typer.Option(help="Malformed lines to tolerate.", min=0)] = None,
@@ -58,13 +62,16 @@ def stream(
     even after kill -9, and ends with the same model; from a growing log it learns only the new lines. Lines after
     the last checkpoint are processed and printed again, so each line is printed at least once. After an input has been
     read to its end, another input is read from its first line. Before that, another input is rejected unless
-    --new-input is given; omit it again to resume with that input.
+    --new-input is given; omit it again to resume with that input. An edited copy of the input counts as another one:
+    if most of its first lines are known, it is rejected too. So are other --items, to which rows may only be appended,
+    unless --new-items is given; a few hundred of their rows are compared. The checkpoint before the last one is kept as
+    NAME.previous.safetensors.
 
     Malformed lines are reported on stderr, counted and skipped. A malformed last line without a newline may be
     incomplete, so it is read again next time.
 
-    Exit codes: 0 success, 2 invalid input or options, 3 some lines were malformed, 130 or 143 stopped by Ctrl-C or
-    SIGTERM, after a checkpoint.
+    Exit codes: 0 success, 2 invalid input or options, 3 some lines were malformed, 129, 130 or 143 stopped by SIGHUP,
+    Ctrl-C or SIGTERM, after a checkpoint.
 
     Examples:
 
@@ -72,7 +79,7 @@ def stream(
 
         tail -n +1 -F clicks.jsonl | mahala stream --model clicks.safetensors --learner OASIS --items embeddings.npy
     """
-    from mahala.stream import Malformed, Stream, read_lines
+    from mahala.stream import LONGEST, Malformed, Stream, read_lines
     from mahala.support.files import only_writer
 
     if settings and learner is None:
@@ -84,6 +91,8 @@ def stream(
             items=None if items is None else read_items(items),
             n_features=features,
             new_input=new_input,
+            new_items=new_items,
+            max_line=max_line,
             every=checkpoint_every,
             seconds=checkpoint_seconds,
         )
@@ -91,12 +100,12 @@ def stream(
         learned = mistakes = malformed = code = 0
         with open_input(source) as file, _Signals() as signals:
             try:
-                results = own.learn(read_lines(_Input(file, own, signals)))
+                results = own.learn(read_lines(_Input(file, own, signals), max(max_line, LONGEST)))
                 _tell_start(own)
                 for result in results:
                     if isinstance(result, Malformed):
                         malformed += 1
-                        typer.echo(f"line {result.line}: {with_options(result.problem)}", err=True)
+                        say(f"line {result.line}: {with_options(result.problem)}", err=True)
                         code = MALFORMED
                         if max_errors is not None and malformed > max_errors:
                             code = INVALID
@@ -128,11 +137,11 @@ def _checkpoint(own: Stream) -> None:
 
 
 class _Stopped(Exception):
-    """Ctrl-C or SIGTERM, between two lines; its argument is the number of the signal."""
+    """A signal, between two lines; its argument is the number of the signal."""
 
 
 class _Signals:
-    """Defer Ctrl-C and SIGTERM until the next block of lines is read; while waiting for it they act at once."""
+    """Defer Ctrl-C, SIGTERM and SIGHUP until the next block of lines is read; while waiting for it they act at once."""
 
     def __init__(self) -> None:
         self.waiting = False
@@ -141,8 +150,11 @@ class _Signals:
 
     def __enter__(self) -> _Signals:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                number = getattr(signal, name, None)  # Windows has no SIGHUP
+                # One that is ignored, as under nohup, stays so.
+                if number is not None and (name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN):
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -229,16 +241,20 @@ def read_items(path: Path) -> Any:
     if path.suffix != ".npy":
         raise ValueError(f"--items must be a .npy or .npz file, got {path}")
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        items = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"--items {path} cannot be read: {error}") from error
+    if not isinstance(items, np.ndarray):
+        items.close()
+        raise ValueError(f"--items {path} must hold one array, but it is an .npz file: name it so")
+    return items
 
 
 def _tell_start(own: Stream) -> None:
     if own.began_anew:
-        typer.echo(f"{own.path} has read another input to its end; reading this one from its first line", err=True)
+        say(f"{own.path} has read another input to its end; reading this one from its first line", err=True)
     elif own.skipped:
-        typer.echo(f"{own.path} has learned from the first {own.skipped:,} lines; resuming after them", err=True)
+        say(f"{own.path} has learned from the first {own.skipped:,} lines; resuming after them", err=True)
 
 
 def _tell_end(own: Stream, learned: int, malformed: int, mistakes: int, seconds: float, as_json: bool) -> None:
@@ -259,7 +275,7 @@ def _tell_end(own: Stream, learned: int, malformed: int, mistakes: int, seconds:
         return
     share = f"; {mistakes / learned:.1%} predicted wrongly" if learned else ""
     where = f"the model is in {own.path}" if written else f"{own.path} was not written because nothing was learned"
-    typer.echo(
+    say(
         f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f} per second): {learned:,} learned, "
         f"{malformed:,} malformed{share}; {where}",
         err=True,

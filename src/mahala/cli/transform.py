@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from mahala.cli.models import FittedData, Model, check_output, load_metric, read_rows
-from mahala.cli.output import Json, print_json
+from mahala.cli.models import FirstIndex, FittedData, Force, Model, check_output, load_metric, read_rows
+from mahala.cli.output import Json, print_json, say, write_csv
 from mahala.support.files import whole_file
 
 
@@ -19,12 +19,15 @@ def transform(
     output: Annotated[Path, typer.Option(help="File to write: .npy, .npz, .csv or .parquet.")],
     components: Annotated[int | None, typer.Option(help="Keep this many leading directions.", min=1)] = None,
     label: Annotated[str | None, typer.Option(help="A column of labels to copy; not for .npy files.")] = None,
+    first_index: FirstIndex = 1,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Map rows so that their Euclidean distances are the learned distances, for use in any index or classifier.
 
     With a bilinear similarity, the rows are queries, and their inner products with raw items are the similarities.
     Columns are named z0, z1, ...; .npz files hold the rows as X (or as the parts of a CSR matrix) and labels as y.
+    In .csv files, a text label that a spreadsheet would take for a formula gets an apostrophe before it.
 
     Examples:
 
@@ -34,11 +37,11 @@ def transform(
     """
     from mahala.metric import BilinearMetric
 
-    check_output(output, ".npy", ".npz", ".csv", ".parquet", inputs=[Path(data), model])
+    check_output(output, ".npy", ".npz", ".csv", ".parquet", inputs=[Path(data), model], force=force)
     if label is not None and output.suffix.lower() == ".npy":
         raise ValueError("--label cannot be used with .npy, which holds rows only: write .npz, .csv or .parquet")
     metric = load_metric(model)
-    table = read_rows(data, metric, label)
+    table = read_rows(data, metric, label, first_index=first_index)
     if components is not None:
         metric = metric.truncate(components)
     rows = metric.embed(table.X)
@@ -48,7 +51,7 @@ def transform(
         print_json({"rows": rows.shape[0], "columns": rows.shape[1], "kind": metric.kind, "file": str(output)})
     else:
         what = "queries" if isinstance(metric, BilinearMetric) else "rows"
-        typer.echo(f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns to {output}")
+        say(f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns to {output}")
 
 
 def _write(path: Path, rows: Any, label: str, labels: Any) -> None:
@@ -77,9 +80,7 @@ def _write(path: Path, rows: Any, label: str, labels: Any) -> None:
         _write_parquet(path, columns)
         return
     with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        write_csv(file, chain([columns], zip(*columns.values(), strict=True)))
 
 
 def _write_parquet(path: Path, columns: dict[str, list[Any]]) -> None:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import math
+import os
 import zipfile
 import zlib
-from collections.abc import Iterable
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from mahala.support.validation import check_sparse, csr_from_arrays
+from mahala.support.memory import check_room
+from mahala.support.validation import check_sparse, csr_from_arrays, is_sparse
+
+# Memory that a command takes per feature at least: some vectors of them.
+_BYTES_PER_FEATURE = 128.0
+# Memory that a byte of text takes, as cells of a table or as judgments.
+_BYTES_PER_BYTE = 8.0
 
 
-def read_arrays(path: str, suffix: str, label: str | None, n_features: int | None) -> tuple[Any, NDArray[Any] | None]:
+def read_arrays(
+    path: str, suffix: str, label: str | None, n_features: int | None, first_index: int = 1
+) -> tuple[Any, NDArray[Any] | None]:
     """Return finite float64 or float32 rows, dense or CSR, and their labels, or None if the file has no labels."""
     if suffix == ".npz":
         X, labels = read_npz(path, label)
@@ -25,7 +37,7 @@ def read_arrays(path: str, suffix: str, label: str | None, n_features: int | Non
         with open(path, "rb") as file:
             X, labels = load_numpy(file), None
     else:
-        X, labels = _read_svmlight(path, n_features)
+        X, labels = _read_svmlight(path, n_features, first_index)
     X = finite_rows(path, X)
     if labels is not None and labels.shape != (X.shape[0],):
         raise ValueError(f"{path} has {X.shape[0]} rows, but labels of shape {labels.shape}")
@@ -41,6 +53,8 @@ def finite_rows(path: str, X: Any) -> Any:
         raise ValueError(f"{path} must hold a 2-D array of numbers, got {X.dtype} of shape {X.shape}")
     if 0 in X.shape:
         raise ValueError(f"{path} has no rows or no features: its shape is {X.shape}")
+    if is_sparse(X):
+        _check_width(f"{path} with its {X.shape[1]:,} features", X.shape[1])
     # The sum of a row is finite if its values are, unless they are too large for any metric.
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(np.asarray(X.sum(axis=1, dtype=np.float64)))
@@ -65,12 +79,44 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(names[:20]) + rest
 
 
+def _check_width(what: str, n_features: int) -> None:
+    """Raise MemoryError if a model of so many features does not fit into memory."""
+    check_room(_BYTES_PER_FEATURE * n_features, None, what, "number the features without gaps, or hash them")
+
+
 def load_numpy(file: BinaryIO) -> Any:
-    """Return the array of an .npy file or the arrays of an .npz file."""
+    """Return the array of an .npy file or the arrays of an .npz file.
+
+    Raise ValueError or MemoryError before anything is allocated if an array is larger than the file or the memory.
+    """
     try:
+        if file.read(2) == b"PK":
+            with zipfile.ZipFile(file) as members:
+                for member in members.infolist():
+                    with members.open(member) as part:
+                        _check_size(f"{file.name}: {member.filename}", part, member.file_size)
+        else:
+            file.seek(0)
+            _check_size(file.name, file, os.fstat(file.fileno()).st_size)
+        file.seek(0)
         return np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # damaged files cause errors of many types
         raise ValueError(f"{file.name} is not a readable NumPy file of numbers or text ({error})") from None
+
+
+def _check_size(name: str, file: IO[bytes], size: int) -> None:
+    """Raise an error if a file of `size` bytes holds an array that cannot be read into memory."""
+    check_room(size, None, name, "split it, or use a machine with more memory")
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    except ValueError:
+        return  # not an array, which is said when it is read
+    if math.prod(shape) * dtype.itemsize > size and not dtype.hasobject:
+        raise ValueError(f"{name} has {size:,} bytes, too few for an array of {dtype} and shape {shape}")
 
 
 def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | None]:
@@ -83,29 +129,96 @@ def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | N
             raise ValueError(f"label names the array {label!r}, but {path} holds {listed(arrays)}")
         key = label or ("y" if "y" in arrays else None)
         try:
-            labels = None if key is None else arrays[key]
+            labels = None if key is None else _array(arrays, key)
             if "X" in arrays or len(arrays.files) == 1:
-                return arrays["X" if "X" in arrays else arrays.files[0]], labels
+                return _array(arrays, "X" if "X" in arrays else arrays.files[0]), labels
             if "format" in arrays:  # what scipy.sparse.save_npz writes
                 X = sp.load_npz(path)
                 check_sparse(X)
                 return sp.csr_array(X), labels
             if {"data", "indices", "indptr", "shape"} <= set(arrays):
-                return csr_from_arrays(*(arrays[part] for part in ("data", "indices", "indptr", "shape"))), labels
+                return csr_from_arrays(
+                    *(_array(arrays, part) for part in ("data", "indices", "indptr", "shape"))
+                ), labels
         except Exception as error:  # damaged files cause errors of many types
             hint = ": save them as text, with y.astype(str)" if "Object arrays" in str(error) else ""
             raise ValueError(f"{path} holds arrays that cannot be read ({error}){hint}") from None
         raise ValueError(f"{path} must hold X, or data, indices, indptr and shape, but holds {listed(arrays)}")
 
 
-def _read_svmlight(path: str, n_features: int | None) -> tuple[Any, NDArray[Any]]:
+def _array(arrays: Any, name: str) -> NDArray[Any]:
+    """Return an array of an .npz file, in which NumPy reads other members as bytes."""
+    array = arrays[name]
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{name} is not an array")
+    return array
+
+
+class _Unzipped(gzip.GzipFile):
+    """A .gz file that is refused once what it holds cannot fit into memory; its true size is not known before."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        check_room(_BYTES_PER_BYTE * self.tell(), None, f"{self.name}, unzipped,", "split it")
+        return data
+
+
+def open_data(path: str) -> IO[bytes]:
+    """Open a file, also .gz, for reading bytes."""
+    data: Any = _Unzipped(path) if path.lower().endswith(".gz") else io.FileIO(path)
+    return io.BufferedReader(data)
+
+
+class _SvmlightLines:
+    """The lines of an svmlight file, counted, with a check of their largest index; scikit-learn reads it as a file."""
+
+    def __init__(self, path: str, n_features: int | None, first_index: int) -> None:
+        self.number = 0
+        self._path = path
+        self._n_features = n_features
+        self._first_index = first_index
+        self._largest = 0
+        self._file = open_data(path)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._file:
+            self.number += 1
+            # Indices must rise within a line, so that the last one is the largest.
+            index = b"".join(line.partition(b"#")[0].rpartition(b":")[0].rsplit(None, 1)[-1:])
+            if index.isdigit() and int(index) > self._largest:
+                self._check(int(index))
+            yield line
+
+    def _check(self, index: int) -> None:
+        self._largest, n_features = index, index - self._first_index + 1
+        what = f"{self._path}: line {self.number} has index {index}"
+        if self._n_features is not None and n_features > self._n_features:
+            last = self._n_features - 1 + self._first_index
+            raise ValueError(f"{what}, but the model compares rows of {self._n_features} features, up to index {last}")
+        _check_width(f"{what}, and a model of so many features", n_features)
+
+    def read(self) -> bytes:  # by this name scikit-learn knows a file
+        return self._file.read()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _read_svmlight(path: str, n_features: int | None, first_index: int) -> tuple[Any, NDArray[Any]]:
     from sklearn.datasets import load_svmlight_file
 
+    lines = _SvmlightLines(path, n_features, first_index)
     try:
-        X, labels = load_svmlight_file(path)
-    except (ValueError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} is not a readable svmlight file ({error})") from None
-    if n_features is not None and X.shape[1] < n_features:
-        X.resize(X.shape[0], n_features)
+        X, labels = load_svmlight_file(lines, n_features=n_features, zero_based=first_index == 0)
+    except (ValueError, EOFError, OSError, OverflowError, zlib.error) as error:
+        if str(error).startswith(path):
+            raise
+        if str(error).startswith("Invalid index 0 "):
+            raise ValueError(
+                f"{path}: line {lines.number} has index 0, but indices count from 1 unless first_index=0"
+            ) from None
+        raise ValueError(f"{path} is not a readable svmlight file: line {lines.number}: {error}") from None
+    finally:
+        lines.close()
     whole = np.array_equal(labels, np.rint(labels))
     return sp.csr_array(X), labels.astype(np.int64) if whole else labels

@@ -95,6 +95,7 @@ def read_data(
     drop: Sequence[str] = (),
     features: Sequence[str] | None = None,
     n_features: int | None = None,
+    first_index: int = 1,
 ) -> Table:
     """Read a table from a file or, if there is no such file, load a data set by name.
 
@@ -102,7 +103,7 @@ def read_data(
     folder because they have named columns, of which one is the label.
     """
     name = os.fspath(source)
-    read = partial(read_table, drop=drop, features=features, n_features=n_features)
+    read = partial(read_table, drop=drop, features=features, n_features=n_features, first_index=first_index)
     if Path(name).exists() or Path(name).suffix:
         return read(name, label=label)
     if name in _BUNDLED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.data.array_files import listed, places, read_arrays
+from mahala.data.array_files import listed, open_data, places, read_arrays
+from mahala.support.memory import check_room
 
 _CSV = (".csv", ".tsv", ".txt")
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
@@ -24,6 +26,8 @@ _READ = ".csv, .tsv and .txt (also .gz), .parquet, .npy, .npz, .svm, .svmlight a
 _MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "?"))
 # A text column with more values than this is probably an identifier.
 _MOST_VALUES = 50
+# Characters of the longest field; the default of Python's reader is 131,072.
+_LONGEST_FIELD = 2**27
 
 
 class Table(NamedTuple):
@@ -44,13 +48,14 @@ def read_table(
     drop: Sequence[str] = (),
     features: Sequence[str] | None = None,
     n_features: int | None = None,
+    first_index: int = 1,
 ) -> Table:
     """Read the rows of a file, whose suffix tells the format.
 
     CSV files (with a header line; the delimiter is detected) and Parquet files have named columns. Numeric columns
     become features, booleans become 0 or 1, and a text column becomes one 0/1 feature per value, "column=value".
     `.npy` files hold rows only. `.npz` files hold X, or the data, indices, indptr and shape of a CSR matrix, and labels
-    under y. svmlight files start each line with the label; indices count from 1 unless there is a 0.
+    under y. svmlight files start each line with the label.
 
     Parameters
     ----------
@@ -60,8 +65,11 @@ def read_table(
     features : feature names that a model was fitted with. X then has these columns in this order: other columns are
         ignored, and unknown values of text columns become zeros.
     n_features : number of columns that X must have; shorter svmlight rows are padded with zeros
+    first_index : the index of the first feature in svmlight files: 1, as LIBSVM writes them, or 0, as scikit-learn's
+        `dump_svmlight_file` does by default. It is not guessed, because a file may lack the first feature
 
-    Missing or infinite values raise a ValueError that names the lines, or the rows counted from 0.
+    Missing or infinite values raise a ValueError that names the lines, or the rows counted from 0. A file that declares
+    more than fits into the memory of this machine is refused before it is read.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -72,6 +80,8 @@ def read_table(
     >>> table.feature_names, table.X[0].tolist(), table.labels.tolist()
     (('alcohol', 'colour=red', 'colour=white'), [12.5, 1.0, 0.0], ['A', 'B', 'A'])
     """
+    if first_index not in (0, 1):
+        raise ValueError(f"first_index must be 0 or 1, got {first_index!r}")
     path = os.fspath(path)
     with open(path, "rb"):  # raise Python's own OSError if the file is missing or not readable
         pass
@@ -83,7 +93,7 @@ def read_table(
         if drop:
             raise ValueError(f"drop names columns of CSV and Parquet files, but {path} has no column names")
         n_features = n_features if features is None else len(features)
-        table = Table(*read_arrays(path, suffix, label, n_features), None)
+        table = Table(*read_arrays(path, suffix, label, n_features, first_index), None)
     if n_features not in (None, table.X.shape[1]):
         raise ValueError(f"{path} has rows of {table.X.shape[1]} features, but the model compares rows of {n_features}")
     return table
@@ -123,9 +133,8 @@ class _Column(NamedTuple):
 @contextmanager
 def text_file(path: str) -> Iterator[IO[str]]:
     """Open a text file in UTF-8, also .gz; raise a ValueError that names it if it cannot be decoded."""
-    opened: Any = gzip.open if path.lower().endswith(".gz") else open
     try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        with io.TextIOWrapper(open_data(path), encoding="utf-8-sig", newline="") as file:
             yield file
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8") from None
@@ -144,6 +153,7 @@ def _read_csv(path: str) -> _Source:
             order, key=lambda mark: len(next(csv.reader([first], delimiter=mark, skipinitialspace=True), ()))
         )
         file.seek(0)
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
         reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
         line = 1
         try:
@@ -153,7 +163,8 @@ def _read_csv(path: str) -> _Source:
                     lines.append(line)
                 line = reader.line_num + 1
         except csv.Error as error:
-            raise ValueError(f"{path} cannot be read beyond line {line}: {error}") from None
+            hint = "; a quotation mark may be missing" if "field limit" in str(error) else ""
+            raise ValueError(f"{path} cannot be read beyond line {line}: {error}{hint}") from None
     if not rows:
         raise ValueError(f"{path} is empty: it must have a line of column names and lines of values")
     names = [name.strip() for name in rows[0]]
@@ -179,14 +190,19 @@ def read_parquet(path: str) -> dict[str, Any]:
         try:
             import polars
 
-            frame = polars.read_parquet(path)
+            scan = polars.scan_parquet(path, glob=False)
+            n_rows, n_columns = scan.select(polars.len()).collect().item(), len(scan.collect_schema())
+            check_room(8.0 * n_rows * n_columns, None, path, "split it")
+            frame = polars.read_parquet(path, glob=False)
         except ImportError:
             import pandas
 
             frame = pandas.read_parquet(path)
     except ImportError:
         raise ImportError("Parquet files need polars, or pandas with pyarrow: pip install 'mahala[parquet]'") from None
-    except Exception as error:  # each library has its own exceptions
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # each library has its own exceptions; polars derives that of a panic from this one
         raise ValueError(f"{path} is not a readable Parquet file ({error})") from error
     if len(frame) == 0:
         raise ValueError(f"{path} has no rows")

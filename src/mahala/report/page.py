@@ -41,6 +41,7 @@ def facts(values: Mapping[str, str]) -> str:
 # The policy forbids loading and running anything, so names in the user's table are harmless.
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
+<meta name="generator" content="mahala">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>

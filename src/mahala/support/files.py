@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import re
 import secrets
+import shutil
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+# What the name of a temporary file holds between stem and suffix: the machine, the process and a random number.
+_MARK = r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{16}\.tmp"
+# The processes of another machine are unknown: its temporary files are taken for abandoned after this many seconds.
+_ABANDONED = 86_400.0
+# Temporary files that this process writes at the moment.
+_writing: set[str] = set()
+
+
+def previous_of(path: str | os.PathLike[str]) -> Path:
+    """Return the name under which `whole_file` keeps the file that it replaces."""
+    target = Path(os.path.realpath(path))
+    return target.with_name(f"{target.stem}.previous{target.suffix}")
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+def whole_file(path: str | os.PathLike[str], previous: bool = False) -> Iterator[Path]:
     """Yield the path of a temporary file, with the suffix of `path`, that replaces `path` when the block ends.
 
     If the block raises, or the file cannot be flushed to the disk, `path` stays as it was and the temporary file is
-    removed. If `path` is a symbolic link, the file it points to is replaced. A file that is replaced keeps its mode.
+    removed. If `path` is a symbolic link, the file it points to is replaced. A file that is replaced keeps its mode
+    and, where the system permits, its owner; with `previous`, it is kept as `previous_of(path)`. Temporary files of
+    the same target that killed processes left behind are removed.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f"{target.stem}.{secrets.token_hex(8)}.tmp{target.suffix}")
+    remove_abandoned(target)
+    temporary, link = _temporary(target), _temporary(target)
+    _writing.update((temporary.name, link.name))
     try:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         if target.exists():
-            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            _keep_owner_and_mode(target, temporary)
+            if previous:  # under both names for a moment, so that `path` always exists
+                _link(target, link)
+                os.replace(link, previous_of(target))
         os.replace(temporary, target)
         _flush_folder(target.parent)
     except OSError as error:
@@ -33,6 +58,70 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+        link.unlink(missing_ok=True)
+        _writing.difference_update((temporary.name, link.name))
+
+
+def remove_abandoned(path: str | os.PathLike[str]) -> None:
+    """Remove the temporary files of `path` whose processes were killed; those of living writers stay."""
+    target = Path(os.path.realpath(path))
+    name = re.compile(f"{re.escape(target.stem)}(?:{_MARK})+{re.escape(target.suffix)}")
+    with suppress(OSError):  # another process has removed it, or the folder is not ours to tidy
+        for entry in list(os.scandir(target.parent)):
+            match = name.fullmatch(entry.name)
+            if match and _dead(entry, match):
+                os.unlink(entry)
+
+
+def _temporary(target: Path) -> Path:
+    mark = f"{_machine()}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
+    return target.with_name(f"{target.stem}.{mark}{target.suffix}")
+
+
+def _machine() -> str:
+    """Return a digest of what makes process numbers comparable: the host and, in a container, its own numbering."""
+    try:
+        numbering = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        numbering = ""
+    return hashlib.sha256(f"{platform.node()} {numbering}".encode()).hexdigest()[:8]
+
+
+def _dead(entry: os.DirEntry[str], match: re.Match[str]) -> bool:
+    """Whether the writer of a temporary file is gone."""
+    machine, process = match[1], int(match[2])
+    if machine != _machine() or os.name == "nt":  # os.kill would end a process of Windows
+        return time.time() - entry.stat().st_mtime > _ABANDONED and entry.name not in _writing
+    if process == os.getpid():
+        return entry.name not in _writing
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _keep_owner_and_mode(old: Path, new: Path) -> None:
+    """Give a file the owner, as far as the system permits, and the mode of another."""
+    was, own = old.stat(), new.stat()
+    if (was.st_uid, was.st_gid) != (own.st_uid, own.st_gid):
+        for user in (was.st_uid, -1):  # only the superuser may give a file to another user
+            with suppress(OSError):
+                os.chown(new, user, was.st_gid)
+                break
+    new.chmod(stat.S_IMODE(was.st_mode))
+
+
+def _link(file: Path, name: Path) -> None:
+    """Give a file a second name; where the system has no such links, copy it."""
+    try:
+        os.link(file, name)
+    except OSError:
+        shutil.copy2(file, name)
+        with open(name, "rb+") as copy:
+            os.fsync(copy.fileno())
 
 
 @contextmanager
@@ -43,6 +132,7 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
     happens, so that a lock is never stale. Where the system has no such locks, as on Windows, nothing is checked.
     """
     place = f"{os.path.realpath(path)}.lock"
+    remove_abandoned(path)
     try:
         import fcntl
     except ImportError:
@@ -51,7 +141,11 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
         yield  # without its folder the file cannot be written anyway
         return
     while True:
-        file = open(place, "a+", encoding="ascii")  # noqa: SIM115  (it is closed below)
+        try:
+            file = open(place, "a+", encoding="ascii", errors="replace")  # noqa: SIM115  (it is closed below)
+        except OSError as error:
+            folder = os.path.dirname(place)
+            raise OSError(f"{path} cannot be written: no file can be made in {folder} ({error.strerror})") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -68,6 +162,9 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
             pass
         file.close()  # its holder removed it in the meantime
     with file:
+        file.seek(0)
+        if not re.fullmatch(r"\d*", file.read(21)):
+            raise FileExistsError(f"{place} must be free for a lock, but it is a file of something else: rename it")
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

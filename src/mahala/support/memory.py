@@ -7,12 +7,21 @@ import os
 
 
 def memory_limit(max_memory: float | None) -> float:
-    """Return the number of bytes that may be allocated: max_memory, by default the memory of this machine."""
+    """Return the number of bytes that may be allocated: max_memory, by default the memory of this machine.
+
+    A limit on the memory of this process (`ulimit -v`) counts too.
+    """
     if max_memory is not None:
         return float(max_memory)
+    limit = math.inf
     if hasattr(os, "sysconf"):
-        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
-    return math.inf
+        limit = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    try:
+        import resource
+    except ImportError:  # Windows
+        return limit
+    own = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit if own == resource.RLIM_INFINITY else min(limit, float(own))
 
 
 def check_room(needed: float, max_memory: float | None, what: str, advice: str) -> None:

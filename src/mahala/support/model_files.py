@@ -37,10 +37,12 @@ def write_model(
     arrays: Mapping[str, NDArray[Any]],
     header: Mapping[str, object],
     verify: Callable[[Path], object] | None = None,
+    previous: bool = False,
 ) -> None:
     """Write arrays and a header to `path` in one step, so that a failure leaves an earlier file intact.
 
     `verify` reads what was written before it takes the place of an earlier file; if it raises, that file stays.
+    With `previous`, the file that is replaced is kept under another name, `previous_of(path)`.
 
     The header holds None, booleans, numbers (infinities and NaN too), strings, and lists and string-keyed
     dicts of these; tuples are read back as lists.
@@ -52,7 +54,7 @@ def write_model(
         {name: _storable(array, name) for name, array in arrays.items()},
         {_METADATA_KEY: json.dumps(document, allow_nan=False)},
     )
-    with whole_file(path) as temporary:
+    with whole_file(path, previous) as temporary:
         temporary.write_bytes(data)
         if verify is not None:
             verify(temporary)
@@ -78,6 +80,15 @@ def read_model(
         raise ModelFileError(
             f"{path} is not a readable model file; it is damaged, truncated or in another format ({error})"
         ) from error
+
+
+def is_model_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether mahala wrote a file, by its header alone."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return _METADATA_KEY in (file.metadata() or {})
+    except Exception:  # of many types, as above
+        return False
 
 
 def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:

@@ -1,0 +1,83 @@
+"""Text from files in terminals and spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import mahala
+from mahala.cli.main import app
+from mahala.cli.output import print_json, printable, write_csv
+
+HOSTILE = "\x1b]0;title\x07\x9b31m\u202e\udc80"
+
+
+def is_plain(text):
+    return not any(mark in text for mark in HOSTILE if mark not in "]0;title31m")
+
+
+@given(st.text(st.characters()))
+def test_printable_text_has_no_controls(text):
+    shown = printable(text)
+    assert all(mark.isprintable() or mark in "\n\t" or ord(mark) >= 0xA0 for mark in shown)
+    assert is_plain(shown)
+    if text.isascii() and text.isprintable():
+        assert shown == text
+
+
+def test_json_stays_json(capsys):
+    print_json({"label": HOSTILE})
+    shown = capsys.readouterr().out
+    assert is_plain(shown)
+    assert json.loads(shown) == {"label": HOSTILE}
+
+
+@pytest.mark.parametrize("command", ["inspect", "search", "explain", "transform", "fit", "wrong", "option", "stream"])
+def test_no_command_prints_controls_of_a_file(command, tmp_path):
+    name = f"a{HOSTILE[:-1]}[bold]"
+    lines = [f'"{name}",b,c', *(f'{number},{number**2 % 7},"x{HOSTILE[:-1]}{number % 2}"' for number in range(1, 9))]
+    table, model, file = tmp_path / "t.csv", tmp_path / "m.safetensors", tmp_path / f"{HOSTILE[:-1].strip('/')}.npy"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    mahala.MahalanobisMetric(np.eye(2), feature_names=[name, "b"]).save(model)
+    commands = {
+        "inspect": ["inspect", model],
+        "search": ["search", table, "--row", 0, "--label", "c", "--model", model],
+        "explain": ["explain", table, 0, 1, "--model", model],
+        "transform": ["transform", table, "--model", model, "--output", file],
+        "fit": ["fit", table, "--label", "c", "--learner", "rca", "--output", file],
+        "wrong": ["fit", table, "--label", name + "!", "--output", file],
+        "option": ["fit", table, HOSTILE[:-1]],
+        "stream": ["stream", "--model", tmp_path / "s", "--learner", "PA"],
+    }
+    line = '{"x": [1], "x2": [1], "similar": "\u202e\x7f"}\n' + '{"query_\x9b": 1}\n'
+    result = CliRunner().invoke(app, list(map(str, commands[command])), input=line)
+    assert result.exit_code in (0, 2, 3), result.output
+    assert result.output
+    assert is_plain(result.output), result.output
+    assert "\x7f" not in result.output
+
+
+def test_formulas_are_text_in_a_spreadsheet(tmp_path):
+    labels = ['=HYPERLINK("http://x")', "+1 (2)", "-a", "@SUM", "\tx", "plain", "-1.5", "+3e4", ""]
+    file = io.StringIO()
+    write_csv(file, [["label", "z"], *([label, -1.5] for label in labels)])
+    rows = list(csv.reader(io.StringIO(file.getvalue())))
+    assert [row[0] for row in rows[1:]] == [*(f"'{label}" for label in labels[:5]), *labels[5:]]
+    assert {row[1] for row in rows[1:]} == {"-1.5"}
+    table, model = tmp_path / "t.csv", tmp_path / "m.safetensors"
+    table.write_text("a,c\n1,=1+1\n2,=1+1\n-3,b\n")
+    mahala.MahalanobisMetric(np.eye(1), feature_names=["a"]).save(model)
+    for command in (["transform", "--output"], ["search", "--row", "2", "--output"]):
+        out = tmp_path / f"{command[0]}.csv"
+        arguments = [command[0], str(table), *command[1:], str(out), "--model", str(model), "--label", "c"]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+        assert "'=1+1" in out.read_text()
+        assert ",=1+1" not in out.read_text()
+    assert "-3.0" in (tmp_path / "transform.csv").read_text()
