@@ -43,25 +43,71 @@ def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False)
     if not 1 <= k <= available:
         raise ValueError(f"k must be from 1 to {available}, the number of available neighbours, got {k}")
 
+    everyone = np.zeros(n_queries, dtype=np.intp), np.zeros(n_reference, dtype=np.intp)
+    (found,) = _nearest(reference, queries, [(k, True)], *everyone, np.arange(n_queries) if exclude_self else None)
+    return found
+
+
+def nearest_by_class(
+    X: Any, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int
+) -> tuple[IndexArray, IndexArray]:
+    """Find the rows of X nearest to some of its rows: n_same others of its class, and n_other of other classes.
+
+    They are sorted by (distance, row number). Where a class has not so many rows, the last numbers are len(X).
+
+    >>> X, codes = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([0, 1, 0, 1])
+    >>> nearest_by_class(X, codes, np.array([0]), n_same=2, n_other=1)
+    (array([[2, 4]]), array([[1]]))
+    """
+    (same, _), (other, _) = _nearest(X, X[rows], [(n_same, True), (n_other, False)], codes[rows], codes, rows)
+    return same, other
+
+
+def _nearest(
+    reference: Any,
+    queries: Any,
+    wanted: list[tuple[int, bool]],
+    query_codes: IndexArray,
+    codes: IndexArray,
+    own: IndexArray | None,
+) -> list[tuple[IndexArray, FloatArray]]:
+    """Find the nearest reference rows, for each number of neighbours that is wanted of the same class or of others.
+
+    `own` are the reference rows that are the queries themselves, and not their neighbours.
+    """
+    (n_reference, d), n_queries = reference.shape, queries.shape[0]
     # Centred, because the cancellation in ‖x‖² + ‖r‖² - 2x·r grows with the norms.
     mean = np.asarray(reference.mean(axis=0, dtype=np.float64)).reshape(d)
-    indices = np.full((n_queries, k), n_reference, dtype=np.intp)
-    squared = np.full((n_queries, k), np.inf)
+    found = [
+        (np.full((n_queries, k), n_reference, dtype=np.intp), np.full((n_queries, k), np.inf), same)
+        for k, same in wanted
+    ]
+    in_use = [heaps for heaps in found if heaps[0].shape[1]]
+    own = np.full(n_queries, n_reference) if own is None else own
     step = square_block(d, BLOCK_BYTES)
     # In sorted data every row could be nearer than those before; in a shuffled order few are.
     shuffled = np.random.default_rng(0).permutation(min(step, n_reference))
     threads = n_threads(n_queries * n_reference * d)
-    blocks = list(slices(n_queries, max(1, min(step, -(-n_queries // threads)))))
+
+    def search(block: slice, reference: tuple[Any, ...], numbers: IndexArray) -> None:
+        r, r_centred, r_norms = reference
+        x, x_centred, x_norms = _prepared(queries, mean, block)
+        products = np.matmul(x_centred, r_centred.T, out=scratch((len(x), len(r)), np.float64))
+        for indices, squared, same in in_use:
+            classes = query_codes[block], codes[numbers], same
+            _update(products, x_norms, r_norms, x, r, numbers, own[block], classes, squared[block], indices[block])
+
     for part in slices(n_reference, step):
         order = part.start + shuffled[shuffled < part.stop - part.start]
-        prepare, search = partial(_prepared, reference, mean), partial(_search, queries, mean)
-        pieces = in_threads(prepare, np.array_split(order, threads), threads=threads)
+        pieces = in_threads(partial(_prepared, reference, mean), np.array_split(order, threads), threads=threads)
         r = tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
-        firsts = [block.start if exclude_self else n_reference for block in blocks]
-        found = [(squared[block], indices[block]) for block in blocks]
-        in_threads(partial(search, r, order), blocks, firsts, found, threads=threads)
-    order = np.lexsort((indices, squared), axis=-1)
-    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)
+        blocks = slices(n_queries, max(1, min(step, -(-n_queries // threads))))
+        in_threads(partial(search, reference=r, numbers=order), blocks, threads=threads)
+    result = []
+    for indices, squared, _ in found:
+        order = np.lexsort((indices, squared), axis=-1)
+        result.append((np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)))
+    return result
 
 
 def square_block(d: int, most_bytes: int) -> int:
@@ -90,22 +136,6 @@ def leave_one_out_errors(embedded: FloatArray, codes: IndexArray, k: int) -> Flo
     neighbors, _ = nearest(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
     errors: FloatArray = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
     return errors
-
-
-def _search(
-    queries: Any,
-    mean: FloatArray,
-    reference: tuple[FloatArray, ...],
-    numbers: IndexArray,
-    block: slice,
-    first: int,
-    found: tuple[FloatArray, IndexArray],
-) -> None:
-    """Search a block of queries among some reference rows with these numbers."""
-    r, r_centred, r_norms = reference
-    x, x_centred, x_norms = _prepared(queries, mean, block)
-    products = np.matmul(x_centred, r_centred.T, out=scratch((len(x), len(r)), np.float64))
-    _update(products, x_norms, r_norms, x, r, numbers, first, *found)
 
 
 def _prepared(rows: Any, mean: FloatArray, chosen: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -141,23 +171,25 @@ def _update(
     x: FloatArray,
     r: FloatArray,
     r_rows: IndexArray,
-    x_start: int,
+    own: IndexArray,
+    classes: tuple[IndexArray, IndexArray, bool],
     squared: FloatArray,
     indices: IndexArray,
 ) -> None:
     """Update the heaps of the queries with the reference rows; the root of a heap is the farthest neighbour.
 
-    Query i is the reference row x_start + i and does not enter its own heap; an x_start past the reference excludes
-    nothing.
+    Query i is the reference row own[i] and does not enter its own heap. `classes` are those of the queries and of the
+    reference rows, and whether neighbours are of the same class or of another one.
     """
     k = squared.shape[1]
+    x_codes, r_codes, same = classes
     for i in range(len(x)):
         distances, rows = squared[i], indices[i]
         for j in range(len(r)):
             if x_norms[i] + r_norms[j] - 2.0 * products[i, j] > distances[0]:
                 continue
             row = r_rows[j]
-            if row == x_start + i:
+            if row == own[i] or (x_codes[i] == r_codes[j]) != same:
                 continue
             distance = 0.0
             for c in range(x.shape[1]):

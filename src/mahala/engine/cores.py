@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mahala.compiled.neighbors import nearest
+from mahala.compiled.neighbors import nearest, nearest_by_class
 from mahala.compiled.pair_sums import sum_between, sum_within
 from mahala.compiled.softmax_sums import sum_softmax
 from mahala.engine.edge_graph import EdgeGraph
@@ -36,3 +36,4 @@ class Cores:
     hinges = RowHinges
     edge_graph = EdgeGraph
     nearest = staticmethod(nearest)
+    nearest_by_class = staticmethod(nearest_by_class)

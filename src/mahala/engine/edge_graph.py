@@ -8,7 +8,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from mahala.compiled.edges import laplacian_product
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.threads import product, transposed_product
+from mahala.support.threads import n_threads, product, transposed_product
 
 # Up to this dimension LAPACK is faster than the Lanczos method.
 LAPACK_DIMENSION = 256
@@ -39,7 +39,8 @@ class EdgeGraph:
         order = np.argsort(from_, kind="stable")
         self._edge_of_entry = order % len(left)
         self._adjacency = np.concatenate([[0], np.cumsum(np.bincount(from_, minlength=n))]), to[order]
-        self._form_cost = FORM_COST * (d + EDGE_COST * len(left) / n)
+        # Threads help to form the matrix, and hardly in products with vectors, which wait for memory.
+        self._form_cost = FORM_COST * (d + EDGE_COST * len(left) / n) / n_threads()
         self._products = FIRST_PRODUCTS
         self._start = np.asarray(np.random.default_rng(0).normal(size=d), dtype=X.dtype)
 

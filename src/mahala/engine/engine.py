@@ -62,6 +62,14 @@ class Engine(Protocol):
     ) -> tuple[IndexArray, FloatArray]:
         """Row numbers and squared distances of the k nearest reference rows of each query; all arrays are NumPy's."""
 
+    def nearest_by_class(
+        self, X: RealArray, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int
+    ) -> tuple[IndexArray, IndexArray]:
+        """Row numbers of the nearest others of their class and of other classes, of some rows of X, NumPy's too.
+
+        Where there are not so many, the last numbers are len(X).
+        """
+
 
 _CORES = Cores()
 

@@ -188,6 +188,24 @@ class TorchDevice:
             distances.append(order.values[:, :k])
         return torch.cat(numbers).cpu().numpy().astype(np.intp), self.fetch(torch.cat(distances))
 
+    def nearest_by_class(
+        self, X: RealArray, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int
+    ) -> tuple[IndexArray, IndexArray]:
+        same, other = (np.full((len(rows), k), len(X)) for k in (n_same, n_other))
+        for code in np.unique(codes[rows]):
+            asked = codes[rows] == code
+            for found, members in ((same, np.flatnonzero(codes == code)), (other, np.flatnonzero(codes != code))):
+                k = min(found.shape[1] + (found is same), len(members))
+                if k == 0:
+                    continue
+                numbers = members[self.nearest(X[members], X[rows[asked]], k)[0]]
+                if found is same:  # the row itself is among them, or as near as the last of them
+                    mine = numbers == rows[asked][:, None]
+                    mine[~mine.any(axis=1), -1] = True
+                    numbers = numbers[~mine].reshape(len(numbers), -1)
+                found[asked, : numbers.shape[1]] = numbers
+        return same, other
+
     def _codes(self, codes: IndexArray) -> Tensor:
         return self.place(codes)
 

@@ -25,8 +25,8 @@ from mahala.support.rows import slices
 
 T = TypeVar("T")
 
-# Multiplications below which a thread costs more than it saves, measured.
-WORTH_A_THREAD = 2**21
+# Multiplications that take as long as giving work to a thread, measured.
+DISPATCH = 2**20
 
 _local = threading.local()
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, because threads do not survive a fork, and size
@@ -41,7 +41,8 @@ def n_threads(work: float = math.inf) -> int:
     if getattr(_local, "is_ours", False):
         return 1
     given = get_config()["n_threads"] or _n_from_environment() or n_cores()
-    return max(1, min(int(given), int(min(work / WORTH_A_THREAD, 2**20))))
+    # t threads take work / t + t · DISPATCH.
+    return max(1, min(int(given), int(min(work / DISPATCH, 2**40) ** 0.5)))
 
 
 @functools.cache

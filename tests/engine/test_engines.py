@@ -1,0 +1,206 @@
+"""The sums of every engine against their definition, and a learner on every engine against one thread."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+import mahala
+from mahala.batch.label_neighbors import target_neighbors
+from mahala.engine import current_engine
+from mahala.engine.cores import Cores
+from mahala.support.config import config_context
+from reference import lmnn as reference
+from strategies import labelled_rows
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+without_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed: pip install 'mahala[gpu]'")
+without_gpu = pytest.mark.skipif(torch is None or not torch.cuda.is_available(), reason="PyTorch finds no GPU")
+ENGINES = [
+    pytest.param("cpu", id="cores"),
+    pytest.param("torch-cpu", marks=without_torch),
+    pytest.param("cuda", marks=without_gpu),
+]
+SCALES = st.sampled_from([0.01, 1.0, 30.0])
+
+
+def placed(engine, Z):
+    with config_context(engine=engine):
+        own = current_engine()
+    return own, own.place(Z)
+
+
+def near(value, expected, Z):
+    np.testing.assert_allclose(value, expected, rtol=1e-7, atol=1e-9 * (1.0 + np.abs(Z).max() ** 2) * len(Z))
+
+
+def all_differences(Z):
+    return Z[:, None] - Z[None]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@given(case=labelled_rows(max_n=20, max_d=4), scale=SCALES)
+def test_softmax_is_its_definition(engine, case, scale):
+    Z, codes = case[0] * scale, case[1]
+    own, rows = placed(engine, Z)
+    distances = np.square(all_differences(Z)).sum(axis=2)
+    np.fill_diagonal(distances, np.inf)
+    p = np.exp(distances.min(axis=1, keepdims=True) - distances)
+    p /= p.sum(axis=1, keepdims=True)
+    same = codes[:, None] == codes
+    hits = (p * same).sum(axis=1)
+    W = p * (hits[:, None] - same)
+    total, pull = own.softmax(rows, codes)
+    near(total, hits.sum(), Z)
+    near(own.fetch(pull), ((W + W.T)[:, :, None] * all_differences(Z)).sum(axis=1), Z)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@given(case=labelled_rows(max_n=20, max_d=4), scale=SCALES, cutoff=st.sampled_from([1.0, np.inf]))
+def test_sums_over_pairs_are_their_definitions(engine, case, scale, cutoff):
+    Z, codes = case[0] * scale, case[1]
+    own, rows = placed(engine, Z)
+    d = np.sqrt(np.square(all_differences(Z)).sum(axis=2))
+    other = codes[:, None] != codes
+    counted = other & (d < cutoff)
+    weights = np.where(counted & (d > 0.0), -1.0 / np.where(d > 0.0, d, 1.0) + 1.0, 0.0)
+    total, pull = own.between(rows, codes, (1.0, -2.0, 1.0), cutoff)
+    near(total, np.square(1.0 - d)[counted].sum() / 2.0, Z)
+    # A distance that is nearly the cutoff may be on either side of it, with a pull of nearly zero for a cutoff of 1.
+    near(own.fetch(pull), (weights[:, :, None] * all_differences(Z)).sum(axis=1), Z)
+    total, pull = own.within(rows, codes)
+    near(total, np.square(d)[~other].sum() / 2.0, Z)
+    near(own.fetch(pull), (~other[:, :, None] * all_differences(Z)).sum(axis=1), Z)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@given(case=labelled_rows(max_n=20, max_d=4), scale=SCALES)
+def test_hinges_are_their_definition(engine, case, scale):
+    Z, codes = case[0] * scale, case[1]
+    if np.bincount(codes).max() < 2:
+        return
+    own, rows = placed(engine, Z)
+    pairs = reference.targets(Z, codes, 2)
+    triplets = reference.triplets(pairs, codes)
+    smooth, plain, pull = own.hinges(codes, *target_neighbors(Z, codes, 2), 0.3)(rows, 0.01)
+    expected, gradient = reference.rounded_objective(Z, pairs, triplets, 0.3, 0.01)
+    near(smooth, expected, Z)
+    near(plain, reference.objective(Z, pairs, triplets, 0.3), Z)
+    near(own.fetch(pull), gradient, 100.0 * Z)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@given(case=labelled_rows(max_n=20, max_d=4), k=st.integers(1, 4), seed=st.integers(0, 100))
+def test_neighbours_and_edges_are_their_definitions(engine, case, k, seed):
+    X, codes = case
+    own, _ = placed(engine, X)
+    n, rng = len(X), np.random.default_rng(seed)
+    distances = np.square(all_differences(X)).sum(axis=2)
+    np.fill_diagonal(distances, np.inf)
+    order = np.lexsort((np.broadcast_to(np.arange(n), (n, n)), distances), axis=-1)
+    if k < n:
+        numbers, squared = own.nearest(X, X, k, exclude_self=True)
+        np.testing.assert_array_equal(numbers, order[:, :k])
+        np.testing.assert_allclose(squared, np.take_along_axis(distances, order[:, :k], axis=1))
+    rows = rng.permutation(n)[: max(1, n // 2)]
+    for found, same in zip(own.nearest_by_class(X, codes, rows, k, k), (True, False), strict=True):
+        for row, its in zip(rows, found.tolist(), strict=True):
+            wanted = [j for j in order[row].tolist() if j != row and (codes[j] == codes[row]) == same][:k]
+            assert its == wanted + [n] * (k - len(wanted))
+    left, right = rng.integers(0, n, size=(2, 10))
+    weights = rng.normal(size=10)
+    v = X[left] - X[right]
+    scatter = (weights[:, None] * v).T @ v
+    vector = own.edge_graph(X, left, right).leading(weights)
+    assert np.linalg.norm(vector) == pytest.approx(1.0)
+    size = 1.0 + float(np.abs(scatter).max())
+    assert vector @ scatter @ vector == pytest.approx(np.linalg.eigvalsh(scatter)[-1], abs=1e-9 * size)
+
+
+LEARNERS = [
+    mahala.NCA(4, max_iter=5, random_state=0),
+    mahala.GML(max_iter=5),
+    mahala.GML(diagonal=True, max_iter=5),
+    mahala.MMC(max_iter=5),
+    mahala.LMNN(max_iter=8),
+    mahala.BoostMetric(max_iter=5),
+    mahala.Relief(),
+]
+
+
+@pytest.mark.parametrize("engine", [pytest.param("three threads"), *ENGINES[1:]])
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: repr(learner)[:20])
+def test_a_learner_learns_the_same_on_every_engine(learner, engine):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300, 2:40], y[:300]
+    with config_context(n_threads=1):
+        expected = mahala.MahalanobisMetric(learner.fit(X, y).metric_.matrix).pairwise(X[:20])
+    with config_context(n_threads=3) if engine == "three threads" else config_context(engine=engine):
+        found = learner.fit(X, y)
+    assert isinstance(found.metric_.matrix, np.ndarray)
+    np.testing.assert_allclose(found.metric_.pairwise(X[:20]), expected, rtol=1e-5, atol=1e-6 * expected.max())
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_threads_change_rounding_only_and_always_in_the_same_way(threads, dtype, monkeypatch):
+    monkeypatch.setattr("mahala.support.threads.DISPATCH", 1)
+    X, y = load_digits(return_X_y=True)
+    rows = (np.hstack([X, X[:, ::-1], X])[:700] * 0.1).astype(dtype)
+    codes, engine = y[:700], Cores()
+    sums = {
+        "softmax": lambda: engine.softmax(rows, codes),
+        "narrow softmax": lambda: engine.softmax(rows[:, :30].copy(), codes),
+        "between": lambda: engine.between(rows, codes, (1.0, -2.0, 1.0), 20.0),
+        "within": lambda: engine.within(rows, codes),
+        "nearest": lambda: engine.nearest(rows, rows, 3, exclude_self=True)[::-1],
+    }
+    for name, compute in sums.items():
+        with config_context(n_threads=1):
+            alone = compute()
+        with config_context(n_threads=threads):
+            together, again = compute(), compute()
+        for value, expected, same in zip(together, alone, again, strict=True):
+            np.testing.assert_array_equal(value, same, err_msg=name)
+            size = np.abs(expected).max()
+            np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5 * size, err_msg=name)
+
+
+@without_torch
+def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
+    from mahala.engine.torch_device import TorchDevice
+
+    engine = TorchDevice("torch-cpu")
+    X, y = load_digits(return_X_y=True)
+    whole = engine.softmax(engine.place(X), y)
+    tried = []
+    compute = TorchDevice._softmax
+
+    def failing(self, Z, codes):
+        tried.append(self._bytes)
+        if len(tried) < 4:
+            raise torch.OutOfMemoryError("of the test")
+        return compute(self, Z, codes)
+
+    monkeypatch.setattr(TorchDevice, "_softmax", failing)
+    again = engine.softmax(engine.place(X), y)
+    assert len(tried) == 4
+    assert tried == sorted(tried, reverse=True)
+    assert again[0] == pytest.approx(whole[0], rel=1e-12)
+    monkeypatch.setattr(TorchDevice, "_softmax", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("always")))
+    with pytest.raises(MemoryError, match="do not fit into the memory of the device cpu"):
+        engine.softmax(engine.place(X), y)
+
+
+@without_torch
+@pytest.mark.skipif(torch is not None and torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_missing_gpu_is_named():
+    with config_context(engine="cuda"), pytest.raises(ValueError, match="engine is 'cuda', but PyTorch finds no CUDA"):
+        mahala.NCA().fit(np.eye(4), [0, 0, 1, 1])
