@@ -13,7 +13,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 import mahala
 from mahala.comparisons import Pairs, Triplets
@@ -25,7 +24,7 @@ from mahala.support.arrays import Arrays, IndexArray
 from mahala.support.contexts import one_at_a_time
 from mahala.support.estimators import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
-from mahala.support.validation import check_scale, class_codes
+from mahala.support.validation import check_features, class_codes
 
 # Neighbours that vote where a learner is scored on labelled rows.
 SCORE_NEIGHBORS = 3
@@ -158,7 +157,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         self._check_fitted()
         if isinstance(X, Pairs | Triplets):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
-        return self._embed(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
+        return self._embed(check_features(self, X, reset=False))
 
     def _embed(self, X: Any) -> Any:
         return self.metric_.embed(X)
@@ -244,9 +243,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         return LabelledRows(X, codes)
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
-        return check_scale(
-            validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
-        )
+        return check_features(self, X, reset=reset, at_least=2)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         """Validate rows; return them with the codes 0..c-1 of their class labels."""

@@ -293,7 +293,7 @@ def state_of(adapter):
         ((X, np.empty((0, 3)), []), "shown must have at least one item, got none"),
         ((X, Z, [0, 1, 0, 1]), r"clicked must have one entry for each of the 3 items shown, got shape \(4,\)"),
         ((X, Z, [0, np.nan, 1]), "clicked contains NaN"),
-        ((X, Z, ["a", "b", "c"]), "clicked must hold booleans or numbers"),
+        ((X, Z, ["a", "b", "c"]), "clicked must hold real numbers"),
     ],
 )
 @pytest.mark.parametrize("fitted", [False, True])

@@ -19,6 +19,7 @@ from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import Decomposition, check_symmetric, decompose, map_rows, read_only, squared_lengths
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import array_value, header_value
+from mahala.support.validation import as_floats
 
 # Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.
 _PSD_SLACK = 1e-10
@@ -257,7 +258,7 @@ def _cross_distances(rows: FloatArray, others: FloatArray, squared: bool) -> Flo
 
 
 def _check_scales(scales: Any, n_features: int) -> FloatArray:
-    result = np.array(scales, dtype=np.float64)
+    result = as_floats(scales, "scales").copy()
     if result.shape != (n_features,):
         raise ValueError(f"scales must be {n_features} numbers, one per feature, got an array of shape {result.shape}")
     if not (np.isfinite(result) & (result > 0.0)).all():
