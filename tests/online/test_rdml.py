@@ -133,7 +133,7 @@ def test_the_inverse_stays_accurate_where_m_grows_and_shrinks(d, scale, seed):
 
 
 @pytest.mark.parametrize("eta", [1e-9, 0.1, 1e9, 1e100])
-@pytest.mark.parametrize("scales", [[1e-150], [1e-30], [1e-5, 1.0, 1e5], [1e5], [1e30], [1e-20, 1e20], [1e59]])
+@pytest.mark.parametrize("scales", [[1e-150], [1e-30], [1e-5, 1.0, 1e5], [1e5], [1e30], [1e-20, 1e20], [1e44]])
 def test_any_scale_stays_definite(eta, scales):
     rng = np.random.default_rng(3)
     V = rng.choice(scales, size=(400, 1)) * rng.normal(size=(400, 5))

@@ -9,12 +9,15 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 import mahala
+from contract.learners import rewritten
 from mahala import BilinearMetric, Triplets
 from mahala.online.storage.gram import fit_gram
 from mahala.online.storage.similarity_model import SimilarityModel
 from mahala.online.storage.sparse_model import SparseModel
+from mahala.support.model_files import read_model
 from reference import online_triplets as reference
 
 # Step lengths with few digits: where the values are whole numbers all sums are then exact, and ties are ties.
@@ -232,6 +235,48 @@ def test_float32_is_close(name, storage):
     learner = type(learner)(**learner.get_params() | {"storage": storage, "dtype": "float32"}).fit(triplets)
     M, _, _ = expected(spelled_out(triplets), np.eye(90))
     np.testing.assert_allclose(dense(learner.metric_.matrix), M, rtol=0, atol=1e-4 * np.abs(M).max())
+
+
+@pytest.mark.parametrize("learner", [mahala.OGD(1e-3), mahala.SORS(1e-3, lam=1e-4), mahala.AdaSORS(1e-3)], ids=repr)
+@pytest.mark.parametrize("storage", ["dense", "sparse", "query"])
+def test_sums_in_float32_lose_no_terms(learner, storage):
+    """A sum of 2^27, as after as many steps, plus 1 is 2^27 in float32: the terms of 400 steps would be lost."""
+    rng = np.random.default_rng(8)
+    X, numbers = 1.0 + rng.random((9, 4)), rng.integers(0, 9, (3, 400))
+    sums = []
+    for dtype in ("float32", "float64"):
+        params = {"dtype": dtype, "average": True, "storage": storage.replace("query", "dense")}
+        stream = clone(learner).set_params(**params).partial_fit(Triplets(X, *numbers[:, :20]))
+        model = stream._model
+        header, arrays = model.get_state()
+        S = arrays["planes"][:, -1] if "planes" in arrays else arrays["payload"].reshape(-1, model.layout[0])[:, -1]
+        S += 2.0**27
+        model.set_state(header, arrays, model.n_steps)
+        if storage == "query":
+            for a, b, c in numbers.T:
+                model.feed_query(X[a], X[[b, c]], (np.array([0]), np.array([1]), np.ones(1)), stream._rule())
+            assert np.abs(model.products(X[0])[1] - X[0] @ model.matrix()).max() < 1e-9 * 2**27
+        else:
+            stream.partial_fit(Triplets(X, *numbers))
+        sums.append(dense(model.matrix()).astype(float) * model.n_steps - 2.0**27)
+    assert np.diag(sums[1]).min() > 390
+    # In float32 the sums of before are rounded to multiples of 16, and so are those that a sparse metric is made of.
+    np.testing.assert_allclose(*sums, rtol=0, atol=16.0)
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_files_whose_float32_sums_have_no_rest_are_read(tmp_path, storage):
+    rng = np.random.default_rng(9)
+    triplets = Triplets(rng.normal(size=(9, 4)), *rng.integers(0, 9, (3, 50)))
+    learner = mahala.SORS(dtype="float32", average=True, storage=storage).partial_fit(triplets)
+    learner.save(tmp_path / "model.safetensors")
+    name = "planes" if storage == "dense" else "payload"
+    kept = read_model(tmp_path / "model.safetensors")[1][f"model.{name}"]
+    short = np.delete(kept.reshape(4, 4, 4), 2, axis=1) if storage == "dense" else kept.reshape(-1, 4)[:, [0, 1, 3]]
+    old = rewritten(tmp_path / "model.safetensors", arrays={f"model.{name}": short if short.ndim == 3 else short.ravel()})
+    np.testing.assert_allclose(
+        dense(mahala.load_learner(old).metric_.matrix), dense(learner.metric_.matrix), rtol=0, atol=1e-6
+    )
 
 
 def test_the_clock_of_float32_starts_again_before_it_loses_steps(monkeypatch):

@@ -16,7 +16,15 @@ from mahala.data.scaling import divided
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
-from mahala.metric.matrices import Decomposition, check_symmetric, decompose, map_rows, read_only, squared_lengths
+from mahala.metric.matrices import (
+    Decomposition,
+    check_symmetric,
+    decompose,
+    in_dtype,
+    map_rows,
+    read_only,
+    squared_lengths,
+)
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import array_value, header_value
 from mahala.support.validation import as_floats
@@ -133,7 +141,7 @@ class MahalanobisMetric(Metric):
         """
         self._require_psd("transform")
         mapped = map_rows(self._rows(X, "X"), self.components)
-        return mapped.astype(np.float32) if getattr(X, "dtype", None) == np.float32 else mapped
+        return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
 
     def projected(self) -> Self:
         """Return the nearest metric with a PSD matrix: negative eigenvalues become zero."""

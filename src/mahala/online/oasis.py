@@ -50,6 +50,7 @@ class OASIS(SimilarityLearner):
     history_ : History, what happened at each step: y is 1, `predicted` whether x⁺ was the more similar,
         p = margin - xᵀMq
     n_steps_, n_updates_, n_mistakes_ : int
+    n_skipped_ : int, steps that were not taken because their numbers would overflow
     loss_, squared_loss_ : float, the hinge loss and its square summed over all steps
     n_features_in_, n_item_features_ : int
 

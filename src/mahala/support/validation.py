@@ -22,8 +22,8 @@ from sklearn.utils.validation import validate_data
 
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
-# The update rules need ‖v‖⁴, which overflows for larger values; no metric can be learned at such a scale.
-LARGEST_VALUE = 1e60
+# The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
+LARGEST_VALUE = 1e45
 
 _LARGEST_SQUARE = LARGEST_VALUE**2
 _FLOAT64, _FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
@@ -140,7 +140,7 @@ def check_scale(X: Any, name: str = "X") -> Any:
         largest = max(abs(float(values.max())), abs(float(values.min())))
         if largest > LARGEST_VALUE:
             raise ValueError(
-                f"{name} has values as large as {largest:.3g}, whose fourth power overflows; "
+                f"{name} has values as large as {largest:.3g}, whose sixth power overflows; "
                 f"scale the features below {LARGEST_VALUE:g}, for instance with StandardScaler"
             )
     return X

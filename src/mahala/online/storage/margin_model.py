@@ -9,8 +9,19 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
-from mahala.compiled.pairs import COINCIDING, add_terms, stream_dual, stream_indefinite, stream_sparse
-from mahala.compiled.psd import CORRECTIONS, LOG_MU, NORM, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
+from mahala.compiled.pairs import add_terms, stream_dual, stream_indefinite, stream_sparse
+from mahala.compiled.psd import (
+    COINCIDING,
+    CORRECTIONS,
+    LOG_MU,
+    NORM,
+    PROJECT,
+    RTOL,
+    SIGMA,
+    STATE_SIZE,
+    WASTE,
+    stream_psd,
+)
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.online.storage.model import Steps

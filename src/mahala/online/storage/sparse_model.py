@@ -234,7 +234,11 @@ class SparseModel(SimilarityModel):
             raise ModelFileError("array 'features' should hold different features of the model")
         indptr = array_value(arrays, "indptr", np.int64, (None,))
         columns = array_value(arrays, "columns", np.int32, (None,))
-        payload = finite(array_value(arrays, "payload", self.dtype, (len(columns) * self.layout[0],)), "payload")
+        payload = array_value(arrays, "payload", self.dtype, (None,))
+        if len(columns) and len(payload) % len(columns) == 0:
+            payload = self._with_rest(payload.reshape(len(columns), -1), 1).ravel()
+        width = self.layout[0]
+        payload = finite(array_value({"payload": payload}, "payload", self.dtype, (len(columns) * width,)), "payload")
         if len(indptr) - 1 < len(features) or indptr[len(features)] != indptr[-1]:
             raise ModelFileError("array 'indptr' should say where the entries of each row begin")
         check_index_arrays(indptr, columns, len(columns), len(features))
