@@ -75,7 +75,7 @@ class SavedEstimator(BaseEstimator, ABC):
         """Write the state to a model file, with more header entries."""
         own, arrays = self.to_parts()
         try:
-            write_model(path, "learner", arrays, own | header, verify=load_learner)
+            write_model(path, "learner", arrays, own | header, verify=lambda written: _load(written, mapped=True))
         except ModelFileError as error:
             raise ModelFileError(
                 f"{path} was not written, because it could not be read back; an earlier file stays as it was ({error})"
@@ -304,8 +304,15 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
 
 
 def load_learner(path: str | PathLike[str]) -> Any:
-    """Read the learner that was saved at `path`; it resumes where it stopped."""
-    header, arrays = read_model(path, "learner")
+    """Read the learner that was saved at `path`; it resumes where it stopped.
+
+    It is read whatever its `max_memory`, which `set_params` can raise before it learns more.
+    """
+    return _load(path, mapped=False)
+
+
+def _load(path: str | PathLike[str], *, mapped: bool) -> Any:
+    header, arrays = read_model(path, "learner", mapped=mapped)
     name = header.get("learner")
     kind = _kind_named(name)
     if kind is None:

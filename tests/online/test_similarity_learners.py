@@ -273,7 +273,9 @@ def test_files_whose_float32_sums_have_no_rest_are_read(tmp_path, storage):
     name = "planes" if storage == "dense" else "payload"
     kept = read_model(tmp_path / "model.safetensors")[1][f"model.{name}"]
     short = np.delete(kept.reshape(4, 4, 4), 2, axis=1) if storage == "dense" else kept.reshape(-1, 4)[:, [0, 1, 3]]
-    old = rewritten(tmp_path / "model.safetensors", arrays={f"model.{name}": short if short.ndim == 3 else short.ravel()})
+    old = rewritten(
+        tmp_path / "model.safetensors", arrays={f"model.{name}": short if short.ndim == 3 else short.ravel()}
+    )
     np.testing.assert_allclose(
         dense(mahala.load_learner(old).metric_.matrix), dense(learner.metric_.matrix), rtol=0, atol=1e-6
     )

@@ -24,8 +24,8 @@ from mahala.support.validation import check_params, is_sparse
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
 FLOAT32_RANGE = 1e-12, 1e12
-# A feature with smaller values only counts as zero. M has entries up to the inverse square of what two values differ by,
-# which for values of this size and the digits that they have stays within those that a metric accepts.
+# A feature whose values are all smaller counts as zero. M has entries up to the inverse square of what two values
+# differ by, which for values of this size and the digits that they have stays within those that a metric accepts.
 SMALLEST_VALUE = 1e-45
 
 
@@ -195,6 +195,8 @@ class BatchLearner(Learner):
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
         self._set_model(model)
+        if not self._metric.is_psd:
+            raise ModelFileError(f"model.{form[0]} should be positive semi-definite")
 
 
 def _dense(X: Any) -> RealArray:

@@ -2,9 +2,9 @@
 
 An entry that is not stored has its initial value: 0, or on the diagonal the `virgin` value. The payload of a stored
 entry holds, in this order: its value m and, if the layout has them, the step `last` at which it was written, the
-AdaGrad sum H, in float32 the rest of S, and the sum S of the entry over all models so far. Between two updates the threshold of an entry is
-constant, so soft thresholding is deferred until the entry is next read, and is exact: before step t the entry is
-soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad, else 1.
+AdaGrad sum H, in float32 the rest of S, and the sum S of the entry over all models so far. Between two updates the
+threshold of an entry is constant, so soft thresholding is deferred until the entry is next read, and is exact: before
+step t the entry is soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad, else 1.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def difference(items: CSR, positive: int, negative: int, q_columns: IntArray, q_
 
 @kernel
 def step_length(p: float, norm: float, rule: StepRule) -> float:
-    """Return τ = min(upper, l / (scale · norm + slack)), or 0 if there is no loss or no change, SKIPPED if too large."""
+    """Return τ = min(upper, l / (scale · norm + slack)); 0 without loss or change, SKIPPED for too large a change."""
     scale, slack, upper, largest, _ = rule
     if not p > 0.0 or norm == 0.0:
         return 0.0

@@ -16,7 +16,7 @@ from mahala.online.history import RECORD, History
 from mahala.online.storage.model import Model
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
-from mahala.support.model_files import header_value, number_value
+from mahala.support.model_files import check_matrix_shape, header_value, number_value
 from mahala.support.progress import SHOWN, tell_stream
 from mahala.support.validation import Seed, check_params
 
@@ -274,6 +274,10 @@ class OnlineMixin(_Base):
         for name in self._saved:
             if name.strip("_") in header:
                 setattr(self, name, header_value(header, name.strip("_"), bool, int, float))
+        own = header_value(header, "model", dict)
+        if own.get("storage") != "sparse" and getattr(self, "kernel", None) is None:
+            n_columns = header_value(own, "n_item_features", int) if "storage" in own else self.n_features_in_
+            check_matrix_shape(arrays, (self.n_features_in_, n_columns))
         self._model = self._stored_model(header)
         self._clear()
         for name in _COUNTS:
@@ -282,8 +286,8 @@ class OnlineMixin(_Base):
             self.n_skipped_ = int(number_value(header, "n_skipped", least=0.0))
         for name in _SUMS:
             setattr(self, f"{name}_", number_value(header, name, least=0.0))
-        own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
-        self._model.set_state(header_value(header, "model", dict), own, self.n_steps_)
+        parts = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
+        self._model.set_state(own, parts, self.n_steps_)
         history = History.from_arrays(arrays)
         rows = self._room_for(len(history))
         rows["y"], rows["predicted"], rows["p"], rows["tau"] = history.y, history.predicted, history.p, history.tau

@@ -134,4 +134,4 @@ class RDMLModel(DefiniteModel):
         super().set_state(header, arrays, n_steps)
         self.n_corrections = int(number_value(header, "n_corrections", least=0.0))
         if "R" in arrays:
-            self._R = SymmetricMatrix(finite_array(arrays, "R", self.M.shape).copy())
+            self._R = SymmetricMatrix(finite_array(arrays, "R", self.M.shape))

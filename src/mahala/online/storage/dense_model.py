@@ -107,7 +107,7 @@ class DenseModel(SimilarityModel):
         d, _, e = self.planes.shape
         planes = self._with_rest(array_value(arrays, "planes", self.dtype, (d, None, e)), 1)
         planes = array_value({"planes": planes}, "planes", self.dtype, self.planes.shape)
-        self.planes = finite(planes, "planes").copy()
+        self.planes = finite(planes, "planes")
         self._check_entries(self.planes.swapaxes(0, 1))
 
 

@@ -312,7 +312,7 @@ class SimilarityModel(Model):
 
 def _shares(arrays: Arrays, name: str, shape: tuple[int, ...]) -> FloatArray:
     """What is left of variances that began as 1."""
-    array = finite_array(arrays, name, shape).copy()
+    array = finite_array(arrays, name, shape)
     if array.min() < 0.0 or array.max() > 1.0:
         raise ModelFileError(f"array {name!r} should hold numbers from 0 to 1")
     return array
