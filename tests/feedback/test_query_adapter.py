@@ -468,3 +468,9 @@ def test_two_good_pages_are_not_yet_evidence():
         adapter.learn_one([1.0, 2.0, 3.0], Z, [1, 0, 0], query_id=key)
     assert adapter.gain_.low < 0.0 < adapter.gain_.high
     assert "not certain to help" in adapter.verdict_
+
+
+def test_too_large_an_adapter_is_told_what_it_can_do():
+    with pytest.raises(MemoryError, match="raise max_memory of the adapter's learner") as caught:
+        QueryAdapter(mahala.OASIS(max_memory=100.0)).learn_one(np.ones(9), np.eye(9)[:2], [True, False])
+    assert "storage" not in str(caught.value)

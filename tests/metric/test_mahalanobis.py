@@ -451,3 +451,11 @@ def test_bad_comparisons_are_named():
         metric.margins(Pairs(np.eye(2), [0], [1]))
     with pytest.raises(ValueError, match="items has 2 features, but this metric compares points of 3"):
         metric.margins(Triplets(np.eye(3), [0], [1], [0], items=np.eye(2)))
+
+
+def test_what_float32_cannot_hold_is_refused():
+    metric = MahalanobisMetric(1e6 * np.eye(2))
+    X = np.full((1, 2), 1e37, dtype=np.float32)
+    with pytest.raises(ValueError, match="X must be given as float64"):
+        metric.transform(X)
+    np.testing.assert_allclose(metric.transform(X.astype(np.float64)), 1e40, rtol=1e-6)

@@ -185,6 +185,8 @@ def rewrite(path, header_changes, array_changes):
         ({}, {"R": np.ones((4, 5))}),
         ({}, {"R": np.full((5, 5), np.inf)}),
         ({}, {"M": np.ones((5, 5), dtype=np.float32)}),
+        ({}, {"M": np.diag([1.0, 1.0, 1.0, 1.0, -1e-3])}),
+        ({}, {"M": np.eye(5) + 0.1 * np.eye(5, k=1)}),
     ],
 )
 def test_hostile_files(tmp_path, labelled, header, arrays):
@@ -195,11 +197,11 @@ def test_hostile_files(tmp_path, labelled, header, arrays):
         mahala.load_learner(path)
 
 
-def test_a_file_with_an_indefinite_matrix_is_made_definite_again(tmp_path, labelled):
+def test_a_file_with_a_matrix_that_rounding_left_indefinite_is_made_definite_again(tmp_path, labelled):
     X, y = labelled
     path = tmp_path / "model.safetensors"
     RDML(random_state=0).fit(X, y).save(path)
-    rewrite(path, {"n_corrections": 10**6}, {"M": np.diag([1.0, 1.0, 1.0, 1.0, -1e-3]), "R": np.eye(5)})
+    rewrite(path, {"n_corrections": 10**6}, {"M": np.diag([1.0, 1.0, 1.0, 1.0, -1e-12]), "R": np.eye(5)})
     learner = mahala.load_learner(path)
     learner.partial_fit(X, y)
     assert learner.metric_.is_psd

@@ -469,6 +469,30 @@ def test_what_was_fitted_within_max_memory_can_be_copied_and_loaded(tmp_path, mo
         mahala.SORS(0.1, lam=2e-5, init="zero", storage="sparse", max_memory=needed - 1).fit(triplets)
 
 
+@pytest.mark.parametrize(
+    "learner", [mahala.OASIS(init="zero"), mahala.SORS(1.0), mahala.AdaSORS(average=True)], ids=repr
+)
+def test_what_a_stream_holds_within_a_small_limit_is_loaded_and_the_limit_raised(learner, tmp_path):
+    X, y = sparse_text()
+    triplets = Triplets.from_labels(X, y, 3000, random_state=0)
+    stream = clone(learner).set_params(storage="sparse", max_memory=2e5)
+    with pytest.raises(MemoryError, match="max_memory"):
+        stream.partial_fit(triplets[:1]).partial_fit(triplets[1:])
+    assert stream._model.store.payload.nbytes + stream._model.store.table.nbytes <= 2e5
+    path = tmp_path / "model.safetensors"
+    stream.save(path)
+    loaded = mahala.load_learner(path).set_params(max_memory=1e9).partial_fit(triplets[stream.n_steps_ :])
+    whole = clone(learner).set_params(storage="sparse").partial_fit(triplets)
+    assert abs(loaded.metric_.matrix - whole.metric_.matrix).max() < 1e-12
+
+
+def test_a_learner_whose_limit_was_lowered_is_loaded(tmp_path):
+    X = np.random.default_rng(0).normal(size=(9, 30))
+    learner = mahala.OASIS(storage="dense").partial_fit(Triplets(X, [0], [1], [2])).set_params(max_memory=1.0)
+    learner.save(tmp_path / "model.safetensors")
+    assert mahala.load_learner(tmp_path / "model.safetensors").max_memory == 1.0
+
+
 def test_a_full_store_keeps_its_entries_when_memory_runs_out(monkeypatch):
     monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
     monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_TABLE", 1024)
