@@ -195,7 +195,8 @@ class BatchLearner(Learner):
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
         self._set_model(model)
-        if not self._metric.is_psd:
+        # A view of a file that was just written needs no eigenvalues, and LᵀL has none below zero.
+        if form != ["L"] and model[form[0]].flags.writeable and not self._metric.is_psd:
             raise ModelFileError(f"model.{form[0]} should be positive semi-definite")
 
 

@@ -77,8 +77,11 @@ class DefiniteModel(PairModel):
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         M = finite_array(arrays, "M", self.M.shape)
-        # Cholesky takes a tenth of the time of the eigenvalues, but fails where rounding has left one below zero.
-        if (lapack.dpotrf(M.T, lower=0)[1] and not MahalanobisMetric(M).is_psd) or not np.array_equal(M, M.T):
+        # Not for views of a file that was just written. Cholesky takes a tenth of the time of the eigenvalues, but
+        # fails where rounding has left one below zero.
+        if M.flags.writeable and not (
+            np.array_equal(M, M.T) and (lapack.dpotrf(M.T, lower=0)[1] == 0 or MahalanobisMetric(M).is_psd)
+        ):
             raise ModelFileError("array 'M' should be symmetric and positive definite")
         self.become(M)
         self.n_steps = n_steps
