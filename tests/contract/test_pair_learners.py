@@ -276,7 +276,7 @@ def test_a_smooth_curve_in_order_is_a_stream_too(kernel, params, psd):
         (lambda X, y, p: mahala.PA(C=np.ones(2)).fit(p), ValueError, "C must be"),
         (lambda X, y, p: mahala.PA(kernel_params={"gamma": 1}).fit(p), ValueError, "kernel_params"),
         (lambda X, y, p: mahala.PA().learn_one(X[0], X[1], np.array([1, 1])), ValueError, "similar must be"),
-        (lambda X, y, p: mahala.PA().learn_one(["a", "b"], X[1], True), ValueError, "x must be"),
+        (lambda X, y, p: mahala.PA().learn_one(["a", "b"], X[1], True), ValueError, "x must hold real numbers"),
         (lambda X, y, p: mahala.PA(n_pairs=0).fit(X, y), ValueError, "n_pairs must be"),
         (lambda X, y, p: mahala.knn_error(mahala.PA().fit(p), X, y), TypeError, "metric_"),
     ],

@@ -145,11 +145,11 @@ def test_the_zero_matrix_puts_every_point_at_one_place():
         assert metric.truncate(2) is metric
 
 
-@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-300, 1e100, 1e179])
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-300, 1e100, 1e209])
 def test_tiny_and_large_matrices_give_no_nan(scale):
     rng = np.random.default_rng(1)
     A = rng.uniform(-1, 1, size=(6, 4))
-    X = rng.normal(size=(5, 4)) * 1e50
+    X = rng.normal(size=(5, 4)) * 1e44
     for M in (A.T @ A / 6, np.diag([1.0, 0.5, 0.1, 0.0])):
         metric = MahalanobisMetric(M * scale)
         results = [
@@ -164,7 +164,7 @@ def test_tiny_and_large_matrices_give_no_nan(scale):
             assert np.isfinite(result).all()
     for kind in (MahalanobisMetric, BilinearMetric):
         with pytest.raises(ValueError, match="distances overflow"):
-            kind(np.eye(2) * 1e200)
+            kind(np.eye(2) * 1e220)
 
 
 def test_weights_of_features_may_be_far_apart():

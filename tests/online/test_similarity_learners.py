@@ -369,7 +369,7 @@ def test_a_stream_that_runs_out_of_memory_stands_at_its_last_step(monkeypatch):
     monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 3000, random_state=0)
-    learner = mahala.OASIS(storage="sparse", max_memory=2**22 + 60_000)
+    learner = mahala.OASIS(storage="sparse", max_memory=200_000)
     with pytest.raises(MemoryError, match="max_memory"):
         learner.partial_fit(triplets[:1]).partial_fit(triplets[1:])
     n = learner.n_steps_
@@ -389,7 +389,7 @@ def test_sors_forgets_zeros_rather_than_run_out_of_memory(monkeypatch):
     dropped = []
     drop = SparseModel._drop_zeros
     monkeypatch.setattr(SparseModel, "_drop_zeros", lambda self: dropped.append(drop(self)) or dropped[-1])
-    learner = mahala.SORS(0.1, lam=0.5, storage="sparse", max_memory=2**22 + 60_000).partial_fit(triplets)
+    learner = mahala.SORS(0.1, lam=0.5, storage="sparse", max_memory=200_000).partial_fit(triplets)
     assert dropped
     assert all(dropped)
     expected = mahala.SORS(0.1, lam=0.5, storage="dense").partial_fit(triplets)
