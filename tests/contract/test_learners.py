@@ -149,6 +149,10 @@ def bad_rows():
         ("one row", X[:1], "sample"),
         ("words", np.array([["a", "b"]] * 10), "convert|numeric"),
         ("complex", X * 1j, "complex"),
+        ("None", [[1.0, None], *X[1:].tolist()], "NaN"),
+        ("an infinite category", pd.DataFrame({"a": pd.Categorical(["inf", *"123456789"]), "b": X[:, 0]}), "infinity"),
+        ("dates", np.full((10, 2), "2020-01-01", dtype="M8[D]"), "real numbers"),
+        ("masked", np.ma.masked_array(X, X == 0.5), "masked"),
         ("one axis", X[:, 0], "2D array"),
     ]
 
@@ -156,7 +160,7 @@ def bad_rows():
 @every_kind
 def test_bad_rows(learner):
     for name, X, message in bad_rows():
-        y = np.arange(X.shape[0]) % 2
+        y = np.arange(len(X) if isinstance(X, list) else X.shape[0]) % 2
         with case(name):
             with pytest.raises(ValueError, match=f"(?i){message}"):
                 clone(learner).fit(X, y)

@@ -271,9 +271,11 @@ def stream_psd(
                 if k == 0:
                     why = PROJECT
                     if state[CORRECTIONS] > 0.0:
-                        # Undo the step and try it again with a new R, whose σ lies halfway to this μ.
+                        # Undo the step and try it again with a new R, whose σ lies halfway to this μ, if μ is a number:
+                        # where M is more than 1e16 times σ, rounding may have left R of either sign.
                         why = REFACTOR
-                        state[SIGMA] = max(np.sqrt(mu * state[SIGMA]), 1e-6 * scale)
+                        halfway = np.sqrt(mu * state[SIGMA])
+                        state[SIGMA] = halfway if 1e-6 * scale < halfway < np.inf else 1e-6 * scale
                         b = b_before
                         n_terms -= 1
                         t -= 1

@@ -37,7 +37,8 @@ class OASIS(SimilarityLearner):
     dtype : "float64" or "float32"
         Numbers in which M is held; sums are in float64.
     max_memory : float or None
-        Bytes that the model may take; by default what the machine has.
+        Bytes that the model may take; by default what the machine has. A model that was saved is loaded whatever it
+        takes, and `set_params` can raise the limit before it learns more.
     record : bool
         Keep `history_`. It grows by 18 bytes a step: turn it off for a stream without end.
     random_state : int, RandomState, Generator or None
