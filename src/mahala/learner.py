@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from functools import partial
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -13,7 +14,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 import mahala
 from mahala.comparisons import Pairs, Triplets
@@ -25,7 +25,7 @@ from mahala.support.arrays import Arrays, IndexArray
 from mahala.support.contexts import one_at_a_time
 from mahala.support.estimators import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
-from mahala.support.validation import check_scale, class_codes
+from mahala.support.validation import check_features, class_codes
 
 # Neighbours that vote where a learner is scored on labelled rows.
 SCORE_NEIGHBORS = 3
@@ -72,11 +72,13 @@ class SavedEstimator(BaseEstimator, ABC):
         """
         self._write(path, {})
 
+    @one_at_a_time
     def _write(self, path: str | PathLike[str], header: dict[str, object], previous: bool = False) -> None:
         """Write the state to a model file, with more header entries."""
         own, arrays = self.to_parts()
         try:
-            write_model(path, "learner", arrays, own | header, verify=load_learner, previous=previous)
+            check = partial(_load, mapped=True)
+            write_model(path, "learner", arrays, own | header, verify=check, previous=previous)
         except ModelFileError as error:
             raise ModelFileError(
                 f"{path} was not written, because it could not be read back; an earlier file stays as it was ({error})"
@@ -84,7 +86,10 @@ class SavedEstimator(BaseEstimator, ABC):
 
     @one_at_a_time
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
-        """Return the whole state as a header and arrays for a model file; a reader ignores other header entries."""
+        """Return the whole state as a header and arrays for a model file; a reader ignores other header entries.
+
+        The arrays are the learner's own, not copies: they change when it learns more.
+        """
         self._check_fitted()
         header, arrays = self._get_state()
         params: dict[str, object] = {}
@@ -158,7 +163,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         self._check_fitted()
         if isinstance(X, Pairs | Triplets):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
-        return self._embed(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
+        return self._embed(check_features(self, X, reset=False))
 
     def _embed(self, X: Any) -> Any:
         return self.metric_.embed(X)
@@ -244,9 +249,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         return LabelledRows(X, codes)
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
-        return check_scale(
-            validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=2)
-        )
+        return check_features(self, X, reset=reset, at_least=2)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         """Validate rows; return them with the codes 0..c-1 of their class labels."""
@@ -307,8 +310,15 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
 
 
 def load_learner(path: str | PathLike[str]) -> Any:
-    """Read the learner that was saved at `path`; it resumes where it stopped."""
-    header, arrays = read_model(path, "learner")
+    """Read the learner that was saved at `path`; it resumes where it stopped.
+
+    It is read whatever its `max_memory`, which `set_params` can raise before it learns more.
+    """
+    return _load(path, mapped=False)
+
+
+def _load(path: str | PathLike[str], *, mapped: bool) -> Any:
+    header, arrays = read_model(path, "learner", mapped=mapped)
     name = header.get("learner")
     kind = _kind_named(name)
     if kind is None:

@@ -181,6 +181,27 @@ def print_nothing(iteration):
 
 
 @every_batch_learner
+@pytest.mark.filterwarnings("error", "ignore::sklearn.exceptions.ConvergenceWarning")
+def test_numbers_at_the_limits_leave_a_model_that_can_be_saved(learner, labelled, tmp_path):
+    """Features of every scale that float64 has; what is too small counts as zero."""
+    X, y = labelled
+    for scales in ([1e-160], [1e-44], [1e44], [1e-300, 1e-100, 1e-44, 1.0, 1e44], [1e-20, 1e-10, 1e-3, 1e10, 1e20]):
+        for dtype in (np.float64, np.float32):
+            rows = np.clip(X * scales, -1e37, 1e37).astype(dtype)
+            fitted = clone(learner)
+            with case((scales, dtype)):
+                try:
+                    fitted.fit(rows, y)
+                except ValueError as error:
+                    assert re.search(f"{NOTHING_TO_LEARN.pattern}|within a factor", str(error))  # noqa: PT017
+                    continue
+                assert fitted.metric_.is_psd
+                assert np.isfinite(fitted.transform(rows.astype(np.float64))).all()
+                fitted.save(tmp_path / "model.safetensors")
+                same_model(mahala.load_learner(tmp_path / "model.safetensors"), fitted)
+
+
+@every_batch_learner
 def test_hostile_files(learner, labelled, tmp_path):
     path = tmp_path / "model.safetensors"
     fitted = clone(learner).fit(*labelled)
@@ -199,6 +220,8 @@ def test_hostile_files(learner, labelled, tmp_path):
         ({}, {"objectives": np.empty(0)}),
         ({}, {"objectives": np.ones((2, 2))}),
     ]
+    if form != "L":
+        attempts.append(({}, {f"model.{form}": -np.abs(right) - (np.eye(5) if form == "M" else 1.0)}))
     for header, arrays in attempts:
         with case((header, list(arrays))), pytest.raises(ModelFileError, match="model"):
             mahala.load_learner(rewritten(path, header, arrays))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tracemalloc
+from contextlib import nullcontext, suppress
 
 import joblib
 import numpy as np
@@ -19,6 +21,7 @@ from contract.learners import (
     as_array,
     as_stream,
     case,
+    dense,
     draw,
     every_online_learner,
     every_stream,
@@ -31,7 +34,8 @@ from contract.learners import (
     tolerance,
 )
 from mahala import Pairs
-from mahala.support.model_files import ModelFileError
+from mahala.support.model_files import ModelFileError, read_model, write_model
+from mahala.support.validation import LARGEST_VALUE
 
 
 def same_record(one, other):
@@ -259,6 +263,7 @@ HOSTILE_HEADERS = [
     ("feature_names_in", ["a"]),
     ("n_updates", [1, 2]),
     ("n_mistakes", -1),
+    ("n_skipped", -1),
     ("n_steps", np.inf),
     ("n_steps", "many"),
     ("loss", "small"),
@@ -294,3 +299,81 @@ def test_hostile_histories(learner, labelled, tmp_path):
         hostile = rewritten(path, arrays={name: array})
         with case((name, array.shape)), pytest.raises(ModelFileError, match="history"):
             mahala.load_learner(hostile)
+
+
+@every_stream
+def test_a_header_cannot_ask_for_more_room_than_the_file_has(learner, labelled, tmp_path):
+    path = tmp_path / "model.safetensors"
+    clone(learner).partial_fit(draw(learner, *labelled)).save(path)
+    for changes in ({"n_features_in": 20_000}, {"n_features_in": 20_000, "n_item_features": 20_000}):
+        tracemalloc.start()
+        with suppress(ModelFileError):  # a sparse model may have so many features
+            mahala.load_learner(rewritten(path, changes))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2e7
+
+
+def extreme_rows(kind, rng):
+    """Rows at the limits of what is accepted: all of them, some of them, or each number at a scale of its own."""
+    top, low = np.log10(LARGEST_VALUE) - 0.1, -320.0
+    exponents = {
+        "large": np.full((60, 3), top),
+        "small": np.full((60, 3), rng.uniform(low, -40.0)),
+        "bursts": np.where(rng.random((60, 1)) < 0.2, top, 0.0) + np.zeros((60, 3)),
+        "rows": rng.uniform(low, top, (60, 1)) + np.zeros((60, 3)),
+        "numbers": rng.uniform(low, top, (60, 3)),
+    }[kind]
+    return rng.choice([-1.0, 1.0], (60, 3)) * rng.uniform(0.1, 1.0, (60, 3)) * 10.0**exponents
+
+
+@every_stream
+@pytest.mark.parametrize("kind", ["large", "small", "bursts", "rows", "numbers"])
+@pytest.mark.filterwarnings("error")
+def test_numbers_at_the_limits_leave_a_model_that_can_be_saved(learner, kind, tmp_path):
+    rng = np.random.default_rng(5)
+    for single in (True, False):
+        X = extreme_rows(kind, rng)
+        stream, comparisons = clone(learner), draw(learner, X, np.arange(60) % 3, 40)
+        try:
+            if single:
+                feed_one_by_one(stream, comparisons)
+            else:
+                stream.partial_fit(comparisons)
+        except ValueError as error:
+            assert "kernel" in str(error)  # whose values may overflow  # noqa: PT017
+            continue
+        assert np.isfinite(dense(stream.metric_.matrix)).all()
+        assert getattr(stream.metric_, "is_psd", True)
+        assert np.isfinite(dense(stream.transform(X))).all()
+        stream.save(tmp_path / "model.safetensors")
+        assert mahala.load_learner(tmp_path / "model.safetensors").n_skipped_ == stream.n_skipped_
+
+
+@pytest.mark.parametrize("learner", [mahala.PA(), mahala.POLA()], ids=repr)
+def test_a_number_whose_sixth_power_overflows_is_refused(learner, tmp_path):
+    stream = clone(learner)
+    for large in (7.6e51, LARGEST_VALUE):
+        for similar in (False, True):
+            with pytest.raises(ValueError, match="x has values") if large > LARGEST_VALUE else nullcontext():
+                stream.learn_one([large, 1.0], [0.0, 0.0], similar)
+    stream.save(tmp_path / "model.safetensors")
+    assert stream.n_steps_ == 2
+
+
+@pytest.mark.parametrize("learner", [mahala.OGD(1.0), mahala.OGD(1.0, storage="sparse"), mahala.SORS(1.0)], ids=repr)
+def test_steps_that_would_overflow_are_counted(learner, tmp_path):
+    X = 1e30 * np.eye(3)
+    one, chunk = clone(learner), clone(learner)
+    for _ in range(3):
+        one.learn_one(X[0], X[1], X[2])
+    one.learn_one(np.eye(3)[0], np.eye(3)[1], np.eye(3)[2])
+    chunk.partial_fit(mahala.Triplets(np.vstack([X, np.eye(3)]), [0, 0, 0, 3], [1, 1, 1, 4], [2, 2, 2, 5]))
+    assert (one.n_steps_, one.n_skipped_, one.n_updates_) == (4, 3, 1)
+    assert (chunk.n_steps_, chunk.n_skipped_, chunk.n_updates_) == (4, 3, 1)
+    path = tmp_path / "model.safetensors"
+    one.save(path)
+    assert mahala.load_learner(path).n_skipped_ == 3
+    header, arrays = read_model(path)
+    write_model(path, "learner", arrays, {name: value for name, value in header.items() if name != "n_skipped"})
+    assert mahala.load_learner(path).n_skipped_ == 0  # as older files

@@ -278,7 +278,7 @@ def test_degenerate_triplets_never_break_it(learner, data, tmp_path_factory):
     n, d = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 5))
     X = rng.integers(0, 2, size=(n, d)).astype(float)  # many duplicates
     X[:, 0] = 1.0  # a constant feature
-    scales = st.sampled_from([1.0, 1e-150, 1e-80, 1e-30, 1e9, 1e12, 1e19, 1e30, 1e59])
+    scales = st.sampled_from([1.0, 1e-150, 1e-80, 1e-30, 1e9, 1e12, 1e19, 1e30, 1e44])
     one_scale = learner.storage == "gram" or data.draw(st.booleans())
     X *= data.draw(scales) if one_scale else [data.draw(scales) for _ in range(d)]
     triplets = Triplets(X if data.draw(st.booleans()) else sp.csr_array(X), *rng.integers(0, n, size=(3, 30)))
@@ -314,7 +314,7 @@ def test_aroma_knows_its_rounding_errors():
     """With full covariances what is left of a variance after one large row is rounding error, of either sign; a step
     along it would throw M about by many orders of magnitude."""
     rng = np.random.default_rng(0)
-    for scale in (1e3, 1e6, 1e30, 1e59):
+    for scale in (1e3, 1e6, 1e30, 1e44):
         X = scale * rng.normal(size=(40, 6))
         learner = mahala.AROMA().fit(Triplets(X, *rng.integers(0, 40, (3, 500))))
         assert np.abs(learner.metric_.matrix).max() < 50

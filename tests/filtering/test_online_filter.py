@@ -93,7 +93,7 @@ def test_a_refused_chunk_changes_nothing(learner, labelled):
     bad = [
         (X[:, :4], y == 0, "4 features"),
         (np.where(X > 2.0, np.nan, X), y == 0, "NaN"),
-        (X * 1e70, y == 0, "fourth power overflows"),
+        (X * 1e70, y == 0, "sixth power overflows"),
         (X, y, r"y must hold the classes \[False  True\], got 2"),
         (X, (y == 0)[:-1], "label for each of the 90 rows"),
     ]

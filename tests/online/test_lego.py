@@ -133,7 +133,7 @@ def test_a_step_leaves_a_share_of_the_distance():
     assert v @ learner.metric_.matrix @ v == pytest.approx(LEAST_SHARE * 25e12, rel=1e-10)
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e-5, 1e5, 1e30, 1e59])
+@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e-5, 1e5, 1e30, 1e44])
 @pytest.mark.parametrize("targets", [("auto", "auto"), (0.5, 2.0), (1e-9, 1e9)])
 @pytest.mark.parametrize("d", [1, 4, 33])
 def test_any_scale_stays_definite_and_a_stream(scale, targets, d):

@@ -9,12 +9,15 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 import mahala
+from contract.learners import rewritten
 from mahala import BilinearMetric, Triplets
 from mahala.online.storage.gram import fit_gram
 from mahala.online.storage.similarity_model import SimilarityModel
 from mahala.online.storage.sparse_model import SparseModel
+from mahala.support.model_files import read_model
 from reference import online_triplets as reference
 
 # Step lengths with few digits: where the values are whole numbers all sums are then exact, and ties are ties.
@@ -234,6 +237,50 @@ def test_float32_is_close(name, storage):
     np.testing.assert_allclose(dense(learner.metric_.matrix), M, rtol=0, atol=1e-4 * np.abs(M).max())
 
 
+@pytest.mark.parametrize("learner", [mahala.OGD(1e-3), mahala.SORS(1e-3, lam=1e-4), mahala.AdaSORS(1e-3)], ids=repr)
+@pytest.mark.parametrize("storage", ["dense", "sparse", "query"])
+def test_sums_in_float32_lose_no_terms(learner, storage):
+    """A sum of 2^27, as after as many steps, plus 1 is 2^27 in float32: the terms of 400 steps would be lost."""
+    rng = np.random.default_rng(8)
+    X, numbers = 1.0 + rng.random((9, 4)), rng.integers(0, 9, (3, 400))
+    sums = []
+    for dtype in ("float32", "float64"):
+        params = {"dtype": dtype, "average": True, "storage": storage.replace("query", "dense")}
+        stream = clone(learner).set_params(**params).partial_fit(Triplets(X, *numbers[:, :20]))
+        model = stream._model
+        header, arrays = model.get_state()
+        S = arrays["planes"][:, -1] if "planes" in arrays else arrays["payload"].reshape(-1, model.layout[0])[:, -1]
+        S += 2.0**27
+        model.set_state(header, arrays, model.n_steps)
+        if storage == "query":
+            for a, b, c in numbers.T:
+                model.feed_query(X[a], X[[b, c]], (np.array([0]), np.array([1]), np.ones(1)), stream._rule())
+            assert np.abs(model.products(X[0])[1] - X[0] @ model.matrix()).max() < 1e-9 * 2**27
+        else:
+            stream.partial_fit(Triplets(X, *numbers))
+        sums.append(dense(model.matrix()).astype(float) * model.n_steps - 2.0**27)
+    assert np.diag(sums[1]).min() > 390
+    # In float32 the sums of before are rounded to multiples of 16, and so are those that a sparse metric is made of.
+    np.testing.assert_allclose(*sums, rtol=0, atol=16.0)
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_files_whose_float32_sums_have_no_rest_are_read(tmp_path, storage):
+    rng = np.random.default_rng(9)
+    triplets = Triplets(rng.normal(size=(9, 4)), *rng.integers(0, 9, (3, 50)))
+    learner = mahala.SORS(dtype="float32", average=True, storage=storage).partial_fit(triplets)
+    learner.save(tmp_path / "model.safetensors")
+    name = "planes" if storage == "dense" else "payload"
+    kept = read_model(tmp_path / "model.safetensors")[1][f"model.{name}"]
+    short = np.delete(kept.reshape(4, 4, 4), 2, axis=1) if storage == "dense" else kept.reshape(-1, 4)[:, [0, 1, 3]]
+    old = rewritten(
+        tmp_path / "model.safetensors", arrays={f"model.{name}": short if short.ndim == 3 else short.ravel()}
+    )
+    np.testing.assert_allclose(
+        dense(mahala.load_learner(old).metric_.matrix), dense(learner.metric_.matrix), rtol=0, atol=1e-6
+    )
+
+
 def test_the_clock_of_float32_starts_again_before_it_loses_steps(monkeypatch):
     """Whole numbers in float32 are exact up to 2^24; here, to be quick, a clock that must start again every 8 steps."""
     rng = np.random.default_rng(7)
@@ -322,7 +369,7 @@ def test_a_stream_that_runs_out_of_memory_stands_at_its_last_step(monkeypatch):
     monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 3000, random_state=0)
-    learner = mahala.OASIS(storage="sparse", max_memory=2**22 + 60_000)
+    learner = mahala.OASIS(storage="sparse", max_memory=200_000)
     with pytest.raises(MemoryError, match="max_memory"):
         learner.partial_fit(triplets[:1]).partial_fit(triplets[1:])
     n = learner.n_steps_
@@ -342,7 +389,7 @@ def test_sors_forgets_zeros_rather_than_run_out_of_memory(monkeypatch):
     dropped = []
     drop = SparseModel._drop_zeros
     monkeypatch.setattr(SparseModel, "_drop_zeros", lambda self: dropped.append(drop(self)) or dropped[-1])
-    learner = mahala.SORS(0.1, lam=0.5, storage="sparse", max_memory=2**22 + 60_000).partial_fit(triplets)
+    learner = mahala.SORS(0.1, lam=0.5, storage="sparse", max_memory=200_000).partial_fit(triplets)
     assert dropped
     assert all(dropped)
     expected = mahala.SORS(0.1, lam=0.5, storage="dense").partial_fit(triplets)
@@ -420,6 +467,30 @@ def test_what_was_fitted_within_max_memory_can_be_copied_and_loaded(tmp_path, mo
         assert other._model.clock == 50
     with pytest.raises(MemoryError, match="max_memory"):
         mahala.SORS(0.1, lam=2e-5, init="zero", storage="sparse", max_memory=needed - 1).fit(triplets)
+
+
+@pytest.mark.parametrize(
+    "learner", [mahala.OASIS(init="zero"), mahala.SORS(1.0), mahala.AdaSORS(average=True)], ids=repr
+)
+def test_what_a_stream_holds_within_a_small_limit_is_loaded_and_the_limit_raised(learner, tmp_path):
+    X, y = sparse_text()
+    triplets = Triplets.from_labels(X, y, 3000, random_state=0)
+    stream = clone(learner).set_params(storage="sparse", max_memory=2e5)
+    with pytest.raises(MemoryError, match="max_memory"):
+        stream.partial_fit(triplets[:1]).partial_fit(triplets[1:])
+    assert stream._model.store.payload.nbytes + stream._model.store.table.nbytes <= 2e5
+    path = tmp_path / "model.safetensors"
+    stream.save(path)
+    loaded = mahala.load_learner(path).set_params(max_memory=1e9).partial_fit(triplets[stream.n_steps_ :])
+    whole = clone(learner).set_params(storage="sparse").partial_fit(triplets)
+    assert abs(loaded.metric_.matrix - whole.metric_.matrix).max() < 1e-12
+
+
+def test_a_learner_whose_limit_was_lowered_is_loaded(tmp_path):
+    X = np.random.default_rng(0).normal(size=(9, 30))
+    learner = mahala.OASIS(storage="dense").partial_fit(Triplets(X, [0], [1], [2])).set_params(max_memory=1.0)
+    learner.save(tmp_path / "model.safetensors")
+    assert mahala.load_learner(tmp_path / "model.safetensors").max_memory == 1.0
 
 
 def test_a_full_store_keeps_its_entries_when_memory_runs_out(monkeypatch):

@@ -27,6 +27,13 @@ from mahala.support.validation import (
 # Not both infinities: scikit-learn adds the values up, and would warn.
 SPECIAL = [np.nan, np.inf, LARGEST_VALUE, -LARGEST_VALUE, np.nextafter(LARGEST_VALUE, np.inf), -1e200, 0.0, 1.5]
 
+# What NumPy makes float64 of, with a warning at most.
+NO_NUMBERS = {
+    "complex128": np.array([1.0 + 2.0j]),
+    "datetime64": np.array(["2020-01-01"], dtype="M8[s]"),
+    "masked values": np.ma.masked_array([1.0], mask=[True]),
+}
+
 
 def outcome(check, X, monkeypatch, fast):
     with monkeypatch.context() as patch:
@@ -69,6 +76,7 @@ def test_rows_in_other_forms():
     frame = pd.DataFrame({"a": [1, 2], "b": [0.5, 4.0]})
     np.testing.assert_array_equal(check_rows(frame), frame)
     assert check_rows([[True, False]]).dtype == bool
+    assert check_rows(frame.astype({"a": "category"})).dtype == np.float64
     untidy = sp.csr_matrix((np.ones(2), np.array([1, 1]), np.array([0, 2])), shape=(1, 2))
     rows = check_rows(untidy)
     assert is_sparse(rows)
@@ -84,14 +92,26 @@ def test_rows_in_other_forms():
         (lambda: check_rows([1.0], "points"), "2D array"),
         (lambda: check_rows(np.full((1, 2), np.nan), "points"), "points contains NaN"),
         (lambda: check_rows(np.full((1, 2), np.inf, dtype=np.float32), "points"), "points contains infinity"),
-        (lambda: check_rows(np.full((1, 2), -1e61), "points"), r"points has values as large as 1e\+61, whose fourth"),
-        (lambda: check_rows(sp.csr_array([[1e61]]), "points"), "points has values as large as"),
+        (lambda: check_rows(np.full((1, 2), -1e46), "points"), r"points has values as large as 1e\+46, whose sixth"),
+        (lambda: check_rows(sp.csr_array([[1e46]]), "points"), "points has values as large as"),
         (lambda: check_rows(np.ones((0, 2)), "points"), "0 sample"),
         (lambda: check_row([[1.0]], "x"), r"x must be one vector of features, got an array of shape \(1, 1\)"),
         (lambda: check_row([], "x"), "x must be one vector of features"),
-        (lambda: check_row(["a"], "x"), "x must be one vector of numbers"),
+        (lambda: check_row(["a"], "x"), "x must hold real numbers: could not convert string"),
+        *((lambda x=x: check_row(x, "x"), f"x must hold real numbers: got {kind}") for kind, x in NO_NUMBERS.items()),
+        (lambda: check_row([10**400], "x"), "x must hold real numbers: int too large"),
+        (lambda: check_row([1.0, None], "x"), "x contains NaN or infinity"),
+        (lambda: check_rows([[1.0, None]], "points"), "points contains NaN"),
+        (lambda: check_rows(np.array([[1, None]], dtype=object), "points"), "points contains NaN"),
+        (lambda: check_rows(pd.DataFrame({"a": pd.Categorical(["inf", "1"])}), "points"), "points contains infinity"),
+        (lambda: check_rows([["a"]], "points"), "points: dtype='numeric' is not compatible"),
+        (lambda: check_rows([[10**400]], "points"), "points: int too large"),
+        (lambda: check_rows(NO_NUMBERS["complex128"][None], "points"), "points: Complex data not supported"),
+        (lambda: check_rows(NO_NUMBERS["datetime64"][None], "points"), "points must hold real numbers, got datetime"),
+        (lambda: check_rows([NO_NUMBERS["datetime64"]], "points"), "points must hold real numbers, got datetime"),
+        (lambda: check_rows(NO_NUMBERS["masked values"][None], "points"), "points must hold a number in each place"),
         (lambda: check_row([np.nan], "x"), "x contains NaN or infinity"),
-        (lambda: check_row([1e61], "x"), "x has values as large as"),
+        (lambda: check_row([1e46], "x"), "x has values as large as"),
         (lambda: check_indices([[0]], 2, "left"), r"left must be a 1-D array of row numbers, got an array of shape"),
         (lambda: check_indices([0.5], 2, "left"), "left must hold integer row numbers, got dtype float64"),
         (lambda: check_indices([2], 2, "left"), "left must hold row numbers from 0 to 1, got 2"),

@@ -14,7 +14,7 @@ from mahala.batch.run import Callback, Model, Run, matrix_of
 from mahala.comparisons import Pairs, Triplets
 from mahala.learner import LabelledRows, Learner
 from mahala.metric import MahalanobisMetric
-from mahala.metric.matrices import map_rows
+from mahala.metric.matrices import in_dtype, map_rows
 from mahala.support.arrays import Arrays, FloatArray, RealArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread
 from mahala.support.memory import check_room
@@ -24,6 +24,9 @@ from mahala.support.validation import check_params, is_sparse
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
 FLOAT32_RANGE = 1e-12, 1e12
+# A feature whose values are all smaller counts as zero. M has entries up to the inverse square of what two values
+# differ by, which for values of this size and the digits that they have stays within those that a metric accepts.
+SMALLEST_VALUE = 1e-45
 
 
 TrainingData = LabelledRows | Pairs | Triplets
@@ -147,7 +150,7 @@ class BatchLearner(Learner):
         # Scale in float64, because the weights of float32 features may be outside the range of float32.
         scale = np.sqrt(self._model["w"].astype(np.float64))
         scaled = sp.csr_array(X.multiply(scale)) if is_sparse(X) else X * scale
-        return scaled.astype(np.float32) if X.dtype == np.float32 else scaled
+        return in_dtype(scaled, X.dtype)
 
     @property
     def _n_features_out(self) -> int:
@@ -192,10 +195,16 @@ class BatchLearner(Learner):
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
         self._set_model(model)
+        # A view of a file that was just written needs no eigenvalues, and LᵀL has none below zero.
+        if form != ["L"] and model[form[0]].flags.writeable and not self._metric.is_psd:
+            raise ModelFileError(f"model.{form[0]} should be positive semi-definite")
 
 
 def _dense(X: Any) -> RealArray:
-    """Return the rows as a dense array, of float32 if they are float32 and their squares do not overflow."""
+    """Return the rows as a dense array, of float32 if they are float32 and their squares do not overflow.
+
+    Features too small to learn from are zero in it.
+    """
     if is_sparse(X):
         check_room(
             8.0 * X.shape[0] * X.shape[1],
@@ -204,9 +213,9 @@ def _dense(X: Any) -> RealArray:
             "reduce its columns first, for instance with TruncatedSVD",
         )
         X = X.toarray()
-    dtype: type[np.floating[Any]] = np.float64
-    if X.dtype == np.float32:
-        largest = float(np.abs(X).max(initial=0.0))
-        if largest == 0.0 or FLOAT32_RANGE[0] < largest < FLOAT32_RANGE[1]:
-            dtype = np.float32
-    return np.ascontiguousarray(X, dtype=dtype)
+    largest = np.maximum(X.max(axis=0).astype(np.float64), -X.min(axis=0).astype(np.float64))
+    tiny = (largest < SMALLEST_VALUE) & (largest > 0.0)
+    if tiny.any():
+        X = np.where(tiny, X.dtype.type(0), X)
+    fits = (largest == 0.0) | ((largest > FLOAT32_RANGE[0]) & (largest < FLOAT32_RANGE[1]))
+    return np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 and fits.all() else np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.validation import check_indices, check_rows
+from mahala.support.validation import as_floats, check_indices, check_rows
 
 
 class Impression(NamedTuple):
@@ -101,10 +101,7 @@ def check_reactions(clicked: Any, n_shown: int, where: str = "") -> FloatArray:
     """Return one finite number per result shown."""
     if n_shown == 0:
         raise ValueError(f"shown{where} must have at least one item, got none")
-    try:
-        values = np.asarray(clicked, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"clicked{where} must hold booleans or numbers: {error}") from None
+    values = as_floats(clicked, f"clicked{where}")
     if values.shape != (n_shown,):
         raise ValueError(
             f"clicked{where} must have one entry for each of the {n_shown} items shown, got shape {values.shape}"

@@ -232,7 +232,7 @@ def check_columns(n_rows: tuple[int, ...], **columns: ArrayLike) -> list[IndexAr
 
 def split_array(array: ArrayLike, arity: int) -> tuple[Any, list[IndexArray]]:
     """Return X and the row numbers of each role, for comparisons given as a 3-D array."""
-    array = np.asarray(array)
+    array = np.asanyarray(array)
     if array.ndim != 3 or array.shape[1] != arity:
         raise ValueError(f"array must have the shape (n, {arity}, n_features), got {array.shape}")
     n_rows = arity * len(array)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
+from mahala.compiled.jit import SKIPPED, kernel
 from mahala.compiled.pairs import add_outer, add_terms, dot, times
 from mahala.compiled.symmetric import postpone, times_one
 from mahala.compiled.triplets import LARGEST_CHANGE
@@ -83,7 +83,8 @@ def stream_full(
             if not (x_norm > NOISE * dot(x[i], x[i]) and q_norm > NOISE * dot(q[i], q[i]) and x_norm * q_norm > 0.0):
                 continue
             step = p[t] / (x_norm * q_norm + r)
-            if step * np.sqrt(x_norm * q_norm) > LARGEST_CHANGE:
+            if not step * np.sqrt(x_norm * q_norm) <= LARGEST_CHANGE:
+                tau[t] = SKIPPED
                 continue
             tau[t] = alpha[k] = step
             lates[k] = alpha[k] * (clock + t + 1)

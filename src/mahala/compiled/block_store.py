@@ -213,7 +213,7 @@ def insert(store: Store, row: int, block: int, wanted: np.uint64, width: int, vi
 def dump(
     store: Store, width: int, keep_zeros: bool, indptr: IntArray, columns: NDArray[np.int32], payload: RealArray
 ) -> None:
-    """Write the stored entries row by row; with empty `columns` only `indptr` is written.
+    """Write the stored entries row by row in the order of their columns; with empty `columns` only `indptr` is written.
 
     Without `keep_zeros`, entries off the diagonal whose value is zero are skipped.
     """
@@ -221,7 +221,16 @@ def dump(
     n = 0
     for row in range(len(store.log)):
         n_slots = 0 if store.log[row] < 0 else 1 << store.log[row]
-        for slot in range(store.start[row], store.start[row] + n_slots):
+        first, n_used = store.start[row], 0
+        keys = np.empty(n_slots, dtype=np.int64)
+        for k in range(n_slots):
+            if store.table[2 * (first + k)] != ZERO:
+                keys[n_used] = block_of(store.table[2 * (first + k) + 1]) * n_slots + k
+                n_used += 1
+        if not count_only:  # where a block lies depends on when it came
+            keys[:n_used].sort()
+        for key in keys[:n_used]:
+            slot = first + key % n_slots
             bits, word = store.table[2 * slot], store.table[2 * slot + 1]
             at = base_of(word) * width
             while bits != ZERO:

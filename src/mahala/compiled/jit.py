@@ -18,6 +18,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FAST = frozenset({"reassoc", "contract"})
 EXACT: frozenset[str] = frozenset()
 
+# The τ of a step that is not taken because its numbers would overflow: a zero that its sign tells from others.
+SKIPPED = -0.0
+
 
 def kernel(function: Function) -> Function:
     """Compile a function, with FAST arithmetic."""

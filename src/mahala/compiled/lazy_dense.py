@@ -1,8 +1,8 @@
 """Streams over triplets in which M is a full matrix.
 
 `planes[i, k]` is row i of the k-th number of each entry, in the order of `lazy_sparse`: the value m and, if the layout
-has them, the step `last` at which it was written, the AdaGrad sum H, the sum S over all models. As in `lazy_sparse`,
-soft thresholding is deferred until an entry is read, and is exact.
+has them, the step `last` at which it was written, the AdaGrad sum H, in float32 the rest of S, and the sum S over all
+models. As in `lazy_sparse`, soft thresholding is deferred until an entry is read, and is exact.
 """
 
 from __future__ import annotations
@@ -10,7 +10,19 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.triplets import CSR, Layout, Penalty, StepRule, difference, late, late_sum, shrink, step_length
+from mahala.compiled.triplets import (
+    CSR,
+    Layout,
+    Penalty,
+    StepRule,
+    add_to_sum,
+    difference,
+    late,
+    late_sum,
+    shrink,
+    step_length,
+    sum_of,
+)
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
 
@@ -117,7 +129,7 @@ def write(
     theta, exempt_diagonal, delta = penalty
     exempt = row if exempt_diagonal else -1
     m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
-    S = planes[row, width - 1]
+    S, rest = planes[row, width - 1], planes[row, max(width - 2, 0)]
     for j in range(n):
         column = columns[j]
         value: float = np.float64(m[column])
@@ -129,7 +141,7 @@ def write(
             steps = now - last[column]
             last[column] = now
             if average:
-                S[column] += late_sum(value, steps, own)
+                add_to_sum(S, column, rest, column, late_sum(value, steps, own))
             value = late(value, steps * own)
             if adaptive:
                 gradient = x * q[j]
@@ -209,14 +221,14 @@ def settle(planes: RealArray, layout: Layout, penalty: Penalty, clock: int) -> N
     width, adaptive, average = layout
     theta, exempt_diagonal, delta = penalty
     for row in range(len(planes)):
-        m, last, S = planes[row, 0], planes[row, 1], planes[row, width - 1]
+        m, last, S, rest = planes[row, 0], planes[row, 1], planes[row, width - 1], planes[row, max(width - 2, 0)]
         for column in range(len(m)):
             own = 0.0 if exempt_diagonal and column == row else theta
             if adaptive:
                 own /= delta + planes[row, 2, column]
             steps = clock - last[column]
             if average:
-                S[column] += late_sum(m[column], steps, own)
+                add_to_sum(S, column, rest, column, late_sum(m[column], steps, own))
             m[column] = late(m[column], steps * own)
             last[column] = 0.0
 
@@ -227,6 +239,7 @@ def export(planes: RealArray, layout: Layout, penalty: Penalty, clock: int, n_av
     width, adaptive, _ = layout
     theta, exempt_diagonal, delta = penalty
     for row in range(len(planes)):
+        S, rest = planes[row, width - 1], planes[row, max(width - 2, 0)]
         for column in range(planes.shape[2]):
             m: float = np.float64(planes[row, 0, column])
             if width > 1:
@@ -235,7 +248,7 @@ def export(planes: RealArray, layout: Layout, penalty: Penalty, clock: int, n_av
                     own /= delta + planes[row, 2, column]
                 steps = clock - planes[row, 1, column]
                 if n_averaged:
-                    m = (planes[row, width - 1, column] + late_sum(m, steps - 1.0, own)) / n_averaged
+                    m = (sum_of(S, column, rest, column) + late_sum(m, steps - 1.0, own)) / n_averaged
                 else:
                     m = late(m, steps * own)
             M[row, column] = m
@@ -261,11 +274,13 @@ def products(
         own_x = x[row]
         if own_x == 0.0:
             continue
-        m, written, H, S = planes[row, 0], planes[row, 1], planes[row, min(2, width - 1)], planes[row, width - 1]
+        m, written, H = planes[row, 0], planes[row, 1], planes[row, min(2, width - 1)]
+        S, rest = planes[row, width - 1], planes[row, max(width - 2, 0)]
         if theta == 0.0:
             for column in range(len(m)):
                 last[column] += own_x * m[column]
-                mean[column] += own_x * (S[column] + (clock - written[column] - 1.0) * m[column])
+                total = sum_of(S, column, rest, column)
+                mean[column] += own_x * (total + (clock - written[column] - 1.0) * np.float64(m[column]))
             continue
         for column in range(len(m)):
             own = 0.0 if exempt_diagonal and column == row else theta
@@ -274,7 +289,7 @@ def products(
             steps = clock - written[column]
             value: float = np.float64(m[column])
             last[column] += own_x * late(value, steps * own)
-            mean[column] += own_x * (S[column] + late_sum(value, steps - 1.0, own))
+            mean[column] += own_x * (sum_of(S, column, rest, column) + late_sum(value, steps - 1.0, own))
     for column in range(len(mean)):
         mean[column] /= n_averaged
 
@@ -325,9 +340,10 @@ def stream_query(
         return  # the sum of an entry is brought up to date when it is next written
     for row in range(len(x)):
         if x[row] != 0.0:
-            m, written, S = planes[row, 0], planes[row, 1], planes[row, 2]
+            m, written, rest, S = planes[row, 0], planes[row, 1], planes[row, -2], planes[row, -1]
             for column in range(e):
                 # The models before the steps up to the last one; the first of them has no change yet.
-                S[column] += (clock + n - 1 - written[column]) * m[column] + x[row] * changes[column]
+                steps = clock + n - 1 - np.float64(written[column])
+                add_to_sum(S, column, rest, column, steps * np.float64(m[column]) + x[row] * changes[column])
                 m[column] += x[row] * change[column]
                 written[column] = clock + n - 1

@@ -2,9 +2,9 @@
 
 An entry that is not stored has its initial value: 0, or on the diagonal the `virgin` value. The payload of a stored
 entry holds, in this order: its value m and, if the layout has them, the step `last` at which it was written, the
-AdaGrad sum H, and the sum S of the entry over all models so far. Between two updates the threshold of an entry is
-constant, so soft thresholding is deferred until the entry is next read, and is exact: before step t the entry is
-soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad, else 1.
+AdaGrad sum H, in float32 the rest of S, and the sum S of the entry over all models so far. Between two updates the
+threshold of an entry is constant, so soft thresholding is deferred until the entry is next read, and is exact: before
+step t the entry is soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad, else 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 
 from mahala.compiled.block_store import DONE, ONE, ZERO, Store, Words, base_of, block_of, count_bits, find, insert
 from mahala.compiled.jit import kernel
-from mahala.compiled.triplets import CSR, Layout, Penalty, StepRule, difference, late, late_sum, shrink, step_length
+from mahala.compiled.triplets import (
+    CSR,
+    Layout,
+    Penalty,
+    StepRule,
+    add_to_sum,
+    difference,
+    late,
+    late_sum,
+    shrink,
+    step_length,
+    sum_of,
+)
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
 
@@ -188,7 +200,7 @@ def stream(
                     steps = now - payload[at + 1]
                     own = 0.0 if column == exempt else theta / (delta + payload[at + 2] if adaptive else 1.0)
                     if average:
-                        payload[at + width - 1] += late_sum(m, steps, own)
+                        add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(m, steps, own))
                     m = late(m, steps * own)
                     payload[at + 1] = now
                     if adaptive:
@@ -222,7 +234,7 @@ def settle(store: Store, layout: Layout, penalty: Penalty, clock: int) -> None:
                     own = 0.0
                 steps = clock - payload[at + 1]
                 if average:
-                    payload[at + width - 1] += late_sum(payload[at], steps, own)
+                    add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(payload[at], steps, own))
                 payload[at] = late(payload[at], steps * own)
                 payload[at + 1] = 0.0
                 at += width
@@ -280,7 +292,8 @@ def export(
                         own = 0.0
                     steps = clock - store.payload[at + 1]
                     if n_averaged:
-                        m = (store.payload[at + width - 1] + late_sum(m, steps - 1.0, own)) / n_averaged
+                        total = sum_of(store.payload, at + width - 1, store.payload, at + width - 2)
+                        m = (total + late_sum(m, steps - 1.0, own)) / n_averaged
                     else:
                         m = late(m, steps * own)
                 target = features[column]

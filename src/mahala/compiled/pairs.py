@@ -70,7 +70,7 @@ def step(
     predicted[t] = 1 if margin >= 0.0 else -1
     p[t] = 1.0 - label * margin
     length = min(max(p[t] / (norm4 + 1.0 + slack), lower), upper)
-    tau[t] = 0.0 if abs(length) < tolerance else length
+    tau[t] = 0.0 if abs(length) < tolerance else length + 0.0  # never SKIPPED
     return float(tau[t] * label)
 
 

@@ -14,11 +14,15 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.pairs import COINCIDING, add_terms, dot, step, times
+from mahala.compiled.pairs import add_terms, dot, step, times
 from mahala.compiled.symmetric import multiply, postpone, times_one
 from mahala.support.arrays import FloatArray, SignArray
 
 DONE, REFACTOR, PROJECT = 0, 1, 2
+
+# Shorter differences (squared) count as none. R is as large as 1/σ, and σ about ‖v‖² for short v, ‖v‖⁻² for long ones.
+# A correction of R needs (vᵀRv) / μ, μ being about σ: up to 1e90 · 1e90 · 1e90 for values up to 1e45, and sums of them.
+COINCIDING = 1e-90
 
 BLOCK = 32
 MAX_LANCZOS = 128
@@ -267,9 +271,11 @@ def stream_psd(
                 if k == 0:
                     why = PROJECT
                     if state[CORRECTIONS] > 0.0:
-                        # Undo the step and try it again with a new R, whose σ lies halfway to this μ.
+                        # Undo the step and try it again with a new R, whose σ lies halfway to this μ, if μ is a number:
+                        # where M is more than 1e16 times σ, rounding may have left R of either sign.
                         why = REFACTOR
-                        state[SIGMA] = max(np.sqrt(mu * state[SIGMA]), 1e-6 * scale)
+                        halfway = np.sqrt(mu * state[SIGMA])
+                        state[SIGMA] = halfway if 1e-6 * scale < halfway < np.inf else 1e-6 * scale
                         b = b_before
                         n_terms -= 1
                         t -= 1

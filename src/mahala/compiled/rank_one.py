@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
+from mahala.compiled.jit import SKIPPED, kernel
 from mahala.compiled.pairs import COINCIDING, add_terms, dot, times
 from mahala.compiled.symmetric import postpone, symmetrise, times_one
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
@@ -168,7 +168,9 @@ def stream_lego(
                 else:
                     room = max(limit / inverse_trace - trace, 0.0)
                     step = -min(-step, room / length2)
-                if step != 0.0 and abs(step) * length2 <= LARGEST_TERM:
+                if not abs(step) * length2 <= LARGEST_TERM:
+                    tau[t] = SKIPPED
+                elif step != 0.0:
                     tau[t] = step
                     weights[n_terms] = -step
                     places[n_terms] = i
@@ -250,7 +252,9 @@ def stream_rdml(
                     step = min(lam, SHARE * max(1.0 - floor * length2 / q, 0.0) / q)
                 else:
                     step = min(lam, max(limit / inverse_trace - trace, 0.0) / inner[i, i])
-                if step > 0.0 and step * inner[i, i] <= LARGEST_TERM:
+                if not step * inner[i, i] <= LARGEST_TERM:
+                    tau[t] = SKIPPED
+                elif step > 0.0:
                     tau[t] = step
                     step *= y[t]
                     moves[n_terms] = -step

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.jit import kernel
-from mahala.support.arrays import FloatArray, IntArray
+from mahala.compiled.jit import SKIPPED, kernel
+from mahala.support.arrays import FloatArray, IntArray, RealArray
 
 CSR = tuple[IntArray, NDArray[np.int32], FloatArray]  # indptr, columns (ascending in each row), values
 Layout = tuple[int, bool, bool]  # numbers per entry, whether H is one of them, whether S is
@@ -65,12 +65,12 @@ def difference(items: CSR, positive: int, negative: int, q_columns: IntArray, q_
 
 @kernel
 def step_length(p: float, norm: float, rule: StepRule) -> float:
-    """Return τ = min(upper, l / (scale · norm + slack)), or 0 if there is no loss, no change or too large a change."""
+    """Return τ = min(upper, l / (scale · norm + slack)); 0 without loss or change, SKIPPED for too large a change."""
     scale, slack, upper, largest, _ = rule
     if not p > 0.0 or norm == 0.0:
         return 0.0
     tau = min(upper, p / (scale * norm + slack))
-    return tau if tau * math.sqrt(norm) <= largest else 0.0
+    return tau if tau * math.sqrt(norm) <= largest else SKIPPED
 
 
 @kernel
@@ -86,6 +86,23 @@ def late_sum(m: float, steps: float, theta: float) -> float:
     if theta > 0.0:
         steps = min(steps, np.floor(abs(m) / theta))
     return float(steps * m - np.sign(m) * theta * steps * (steps + 1.0) / 2.0)
+
+
+@kernel
+def add_to_sum(S: RealArray, i: int, rest: RealArray, j: int, term: float) -> None:
+    """Add a term to the sum S_i. In float32, where it would soon be too small to count, rest_j has what S_i lacks."""
+    if S.itemsize == 8:
+        S[i] += term
+    else:
+        total = np.float64(S[i]) + np.float64(rest[j]) + term
+        S[i] = total
+        rest[j] = total - np.float64(S[i])
+
+
+@kernel
+def sum_of(S: RealArray, i: int, rest: RealArray, j: int) -> float:
+    """Return the sum to which `add_to_sum` adds."""
+    return float(S[i]) if S.itemsize == 8 else np.float64(S[i]) + np.float64(rest[j])
 
 
 @kernel

@@ -12,6 +12,7 @@ from scipy import stats
 
 from mahala.support.arrays import FloatArray
 from mahala.support.rows import row_blocks
+from mahala.support.validation import as_floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    p = np.asarray(p_values, dtype=np.float64)
+    p = as_floats(p_values, "p_values")
     order = np.argsort(p)
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(np.arange(len(p), 0, -1) * p[order]))
@@ -109,8 +110,8 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
 def _check_table(table: Any) -> FloatArray:
     try:
-        values = np.asarray(table, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        values = as_floats(table, "table")
+    except ValueError as error:
         raise ValueError(
             "table must hold a number for each data set and method, without missing values or a column of names"
         ) from error

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala.support.arrays import BoolArray, FloatArray
-from mahala.support.validation import between, is_number
+from mahala.support.validation import as_floats, between, is_number
 
 
 class Clicks(Protocol):
@@ -109,7 +109,7 @@ def _shares(grades: ArrayLike, best: float) -> FloatArray:
     """Grades as shares of the best one."""
     if not (is_number(best) and 0.0 < best < np.inf):
         raise ValueError(f"best must be a positive number, got {best!r}")
-    array = np.asarray(grades, dtype=np.float64)
+    array = as_floats(grades, "grades")
     if array.ndim != 1 or array.size == 0 or not (np.isfinite(array) & (array >= 0.0)).all():
         raise ValueError(f"grades must be finite numbers of at least 0, one per item shown, got {array}")
     return np.minimum(array / best, 1.0)

@@ -25,7 +25,7 @@ from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.similarity_model import LONGEST_STEP
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
-from mahala.support.model_files import header_value, number_value
+from mahala.support.model_files import check_matrix_shape, header_value, number_value
 from mahala.support.progress import SHOWN, task_bar
 from mahala.support.rows import row_blocks
 from mahala.support.validation import (
@@ -443,7 +443,14 @@ class QueryAdapter(SavedEstimator):
         self._model = self._new_model()
 
     def _new_model(self) -> Any:
-        return self._learner._model_in("dense")
+        try:
+            return self._learner._model_in("dense", self._rule())
+        except MemoryError as error:  # whose advice is for learners that need not hold the whole matrix
+            size = str(error).partition(";")[0]
+            raise MemoryError(
+                f"{size}; raise max_memory of the adapter's learner, give it dtype='float32', or use vectors of fewer "
+                "features"
+            ) from error
 
     @property
     def _plain(self) -> bool:
@@ -518,6 +525,7 @@ class QueryAdapter(SavedEstimator):
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
+        check_matrix_shape(arrays, (self.n_features_in_, self.n_features_in_))
         self._begin(self.n_features_in_)
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         for name in _COUNTS:

@@ -12,14 +12,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from mahala.compiled.triplets import CSR, rows_as_csr
 from mahala.support.arrays import BoolArray, FloatArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, uninterrupted
 from mahala.support.estimators import BaseEstimator, ClassifierMixin
 from mahala.support.rows import row_blocks
-from mahala.support.validation import check_labels, check_params, check_row, check_scale, is_sparse
+from mahala.support.validation import check_features, check_labels, check_params, check_row, is_sparse
 
 # The largest size of the values of the documents that are passed to compiled code at a time.
 BLOCK_BYTES = 2**23
@@ -99,7 +99,7 @@ class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
     def decision_function(self, X: Any) -> FloatArray:
         """Return how relevant documents are: positive means relevant."""
         check_is_fitted(self, "_seen")
-        X = check_scale(validate_data(self, X, reset=False, accept_sparse="csr", dtype="numeric"))
+        X = check_features(self, X, reset=False)
         return np.concatenate([self._decide(rows) for rows, _ in _blocks(X)])
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -188,7 +188,7 @@ class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
         """Return X and whether each row is relevant; with `reset` features and classes are set, otherwise checked."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        X = check_scale(validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric"))
+        X = check_features(self, X, reset=reset)
         # Only a column is converted here: a list made into an array could lose its NaN.
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         labels = check_labels(y, X.shape[0])

@@ -245,7 +245,7 @@ class KernelMap:
         largest = float(max(np.abs(values).max(), np.abs(with_origin).max()))
         if largest > LARGEST_VALUE**2:
             raise ValueError(
-                f"kernel has values as large as {largest:.3g} on these points, whose squares overflow; "
+                f"kernel has values as large as {largest:.3g} on these points, whose third power overflows; "
                 "scale the features, for instance with StandardScaler"
             )
         if (np.abs(values - values.T) > eps ** (1 / 3) * largest).any():

@@ -16,9 +16,18 @@ from mahala.data.scaling import divided
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
-from mahala.metric.matrices import Decomposition, check_symmetric, decompose, map_rows, read_only, squared_lengths
+from mahala.metric.matrices import (
+    Decomposition,
+    check_symmetric,
+    decompose,
+    in_dtype,
+    map_rows,
+    read_only,
+    squared_lengths,
+)
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import array_value, header_value
+from mahala.support.validation import as_floats
 
 # Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.
 _PSD_SLACK = 1e-10
@@ -132,7 +141,7 @@ class MahalanobisMetric(Metric):
         """
         self._require_psd("transform")
         mapped = map_rows(self._rows(X, "X"), self.components)
-        return mapped.astype(np.float32) if getattr(X, "dtype", None) == np.float32 else mapped
+        return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
 
     def projected(self) -> Self:
         """Return the nearest metric with a PSD matrix: negative eigenvalues become zero."""
@@ -257,7 +266,7 @@ def _cross_distances(rows: FloatArray, others: FloatArray, squared: bool) -> Flo
 
 
 def _check_scales(scales: Any, n_features: int) -> FloatArray:
-    result = np.array(scales, dtype=np.float64)
+    result = as_floats(scales, "scales").copy()
     if result.shape != (n_features,):
         raise ValueError(f"scales must be {n_features} numbers, one per feature, got an array of shape {result.shape}")
     if not (np.isfinite(result) & (result > 0.0)).all():

@@ -178,7 +178,18 @@ def map_rows(rows: Any, L: FloatArray) -> NDArray[Any]:
     result = np.empty((rows.shape[0], len(L)), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
     for block in row_blocks(rows.shape[0], rows.shape[1], BLOCK_BYTES):
         part = rows[block] if is_sparse(rows) else rows[block].astype(np.float64, copy=False)
-        result[block] = part @ L.T
+        result[block] = in_dtype(part @ L.T, rows.dtype)
+    return result
+
+
+def in_dtype(mapped: Any, dtype: Any) -> Any:
+    """Return what rows of a dtype are mapped to, which stays float32 if that is; raise a ValueError if it cannot."""
+    if dtype != np.float32:
+        return mapped
+    with np.errstate(over="ignore", under="ignore"):
+        result = mapped.astype(np.float32)
+    if not np.isfinite(result.data if is_sparse(result) else result).all():
+        raise ValueError("X must be given as float64, because float32 cannot hold the numbers that it is mapped to")
     return result
 
 

@@ -56,10 +56,9 @@ class AROMA(SimilarityLearner):
         r = max(self.margin_ / self._length("auto"), SMALLEST_R) if isinstance(self.r, str) else float(self.r)
         return SimilarityRule(1.0, r, np.inf, r=r)
 
-    def _model_in(self, storage: str) -> SimilarityModel:
+    def _model_in(self, storage: str, rule: SimilarityRule) -> SimilarityModel:
         if self.covariance == "diagonal":
-            return super()._model_in(storage)
-        rule = self._rule()
+            return super()._model_in(storage, rule)
         self._check_shape(rule)
         return CovarianceModel((self.n_features_in_, self.n_item_features_), float(self.init == "identity"), rule)
 

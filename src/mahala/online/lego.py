@@ -51,7 +51,7 @@ class LEGO(PairLearner):
     similar_target_, dissimilar_target_ : float, the targets in force
     threshold_ : float, the mean of the two targets
     history_ : History, what happened at each step; its p is |ŷ - y|
-    components_, n_steps_, n_updates_, n_mistakes_ : see :class:`mahala.PA`
+    components_, n_steps_, n_updates_, n_mistakes_, n_skipped_ : see :class:`mahala.PA`
     loss_, squared_loss_ : float, |ŷ - y| and its square summed over all steps
 
     Examples

@@ -37,7 +37,8 @@ class OASIS(SimilarityLearner):
     dtype : "float64" or "float32"
         Numbers in which M is held; sums are in float64.
     max_memory : float or None
-        Bytes that the model may take; by default what the machine has.
+        Bytes that the model may take; by default what the machine has. A model that was saved is loaded whatever it
+        takes, and `set_params` can raise the limit before it learns more.
     record : bool
         Keep `history_`. It grows by 18 bytes a step: turn it off for a stream without end.
     random_state : int, RandomState, Generator or None
@@ -50,6 +51,7 @@ class OASIS(SimilarityLearner):
     history_ : History, what happened at each step: y is 1, `predicted` whether x⁺ was the more similar,
         p = margin - xᵀMq
     n_steps_, n_updates_, n_mistakes_ : int
+    n_skipped_ : int, steps that were not taken because their numbers would overflow
     loss_, squared_loss_ : float, the hinge loss and its square summed over all steps
     n_features_in_, n_item_features_ : int
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,7 +16,7 @@ from mahala.online.history import RECORD, History
 from mahala.online.storage.model import Model
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
-from mahala.support.model_files import header_value, number_value
+from mahala.support.model_files import check_matrix_shape, header_value, number_value
 from mahala.support.progress import SHOWN, tell_stream
 from mahala.support.validation import Seed, check_params
 
@@ -122,7 +123,7 @@ class OnlineMixin(_Base):
         self._metrics: dict[int, Metric] = {}  # the last one asked for, by the number of steps it had seen
         self._fixed_values = {name: getattr(self, name) for name in self._fixed if hasattr(self, name)}
         self._checked: dict[str, Any] | None = None  # the parameters when they were last checked
-        self.n_steps_ = self.n_updates_ = self.n_mistakes_ = 0
+        self.n_steps_ = self.n_updates_ = self.n_mistakes_ = self.n_skipped_ = 0
         self.loss_ = self.squared_loss_ = 0.0
 
     def _check_stream(self, method: str) -> None:
@@ -179,6 +180,7 @@ class OnlineMixin(_Base):
         self.n_steps_ += len(y)
         self.n_updates_ += int(np.count_nonzero(tau))
         self.n_mistakes_ += int(np.count_nonzero(predicted != y))
+        self.n_skipped_ += int(np.count_nonzero(np.signbit(tau) & (tau == 0.0)))  # see compiled.jit.SKIPPED
         hinge = np.maximum(p, 0.0)
         self.loss_ += float(hinge.sum())
         self.squared_loss_ += float(hinge @ hinge)
@@ -194,6 +196,7 @@ class OnlineMixin(_Base):
         self.n_steps_ += 1
         self.n_updates_ += tau != 0.0
         self.n_mistakes_ += predicted != y
+        self.n_skipped_ += tau == 0.0 and math.copysign(1.0, tau) < 0.0
         hinge = max(p, 0.0)
         self.loss_ += hinge
         self.squared_loss_ += hinge * hinge
@@ -256,7 +259,7 @@ class OnlineMixin(_Base):
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it
-        header: dict[str, object] = {name: getattr(self, f"{name}_") for name in (*_COUNTS, *_SUMS)}
+        header: dict[str, object] = {name: getattr(self, f"{name}_") for name in (*_COUNTS, "n_skipped", *_SUMS)}
         header |= {name.strip("_"): getattr(self, name) for name in self._saved if hasattr(self, name)}
         header |= {"seed": self._seed, "random_state": self._rng.bit_generator.state}
         header["model"], arrays = self._model.get_state()
@@ -271,14 +274,20 @@ class OnlineMixin(_Base):
         for name in self._saved:
             if name.strip("_") in header:
                 setattr(self, name, header_value(header, name.strip("_"), bool, int, float))
+        own = header_value(header, "model", dict)
+        if own.get("storage") != "sparse" and getattr(self, "kernel", None) is None:
+            n_columns = header_value(own, "n_item_features", int) if "storage" in own else self.n_features_in_
+            check_matrix_shape(arrays, (self.n_features_in_, n_columns))
         self._model = self._stored_model(header)
         self._clear()
         for name in _COUNTS:
             setattr(self, f"{name}_", int(number_value(header, name, least=0.0)))
+        if "n_skipped" in header:  # older files do not count them
+            self.n_skipped_ = int(number_value(header, "n_skipped", least=0.0))
         for name in _SUMS:
             setattr(self, f"{name}_", number_value(header, name, least=0.0))
-        own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
-        self._model.set_state(header_value(header, "model", dict), own, self.n_steps_)
+        parts = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
+        self._model.set_state(own, parts, self.n_steps_)
         history = History.from_arrays(arrays)
         rows = self._room_for(len(history))
         rows["y"], rows["predicted"], rows["p"], rows["tau"] = history.y, history.predicted, history.p, history.tau

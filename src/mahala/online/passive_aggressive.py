@@ -80,6 +80,7 @@ class PA(PairLearner):
     threshold_, components_, C_, n_features_in_, feature_names_in_
     history_ : History, what happened at each step
     n_steps_, n_updates_, n_mistakes_ : int
+    n_skipped_ : int, steps that were not taken because their numbers would overflow
     loss_, squared_loss_ : float, the hinge loss and its square summed over all steps
     radius_ : float, the largest ‖v‖⁴ + 1 seen
 

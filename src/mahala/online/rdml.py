@@ -51,7 +51,7 @@ class RDML(PairLearner):
     metric_ : MahalanobisMetric, what has been learned so far
     threshold_ : float, 1
     history_ : History, what happened at each step; its p is y (d - 1), and its τ is λ_t
-    components_, n_steps_, n_updates_, n_mistakes_ : see :class:`mahala.PA`
+    components_, n_steps_, n_updates_, n_mistakes_, n_skipped_ : see :class:`mahala.PA`
     loss_, squared_loss_ : float, the loss max(0, y (d - 1)) and its square summed over all steps
 
     Examples
@@ -134,4 +134,4 @@ class RDMLModel(DefiniteModel):
         super().set_state(header, arrays, n_steps)
         self.n_corrections = int(number_value(header, "n_corrections", least=0.0))
         if "R" in arrays:
-            self._R = SymmetricMatrix(finite_array(arrays, "R", self.M.shape).copy())
+            self._R = SymmetricMatrix(finite_array(arrays, "R", self.M.shape))

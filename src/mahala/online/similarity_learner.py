@@ -179,7 +179,7 @@ class SimilarityLearner(OnlineMixin, Learner):
             most = LARGE_MATRIX if known and touched > 1.0 else SMALL_MATRIX
             size = dense_bytes(shape, self._rule(), self.dtype)
             storage = "dense" if size <= min(most, memory_limit(self.max_memory)) else "sparse"
-        model = self._model_in(storage)
+        model = self._model_in(storage, self._rule())
         if isinstance(self.init, BilinearMetric):
             if self.init.matrix.shape != shape:
                 raise ValueError(f"init must be a BilinearMetric of shape {shape}, got {self.init!r}")
@@ -219,11 +219,12 @@ class SimilarityLearner(OnlineMixin, Learner):
         storage = header_value(own, "storage", str)
         if storage not in ("dense", "sparse"):
             raise ModelFileError(f"header entry 'storage' should be 'dense' or 'sparse', found {storage[:40]!r}")
-        return self._model_in(storage)
+        # What was held before is held again: max_memory, which cannot be changed in a file, is for what comes after.
+        return self._model_in(storage, self._rule()._replace(max_memory=None))
 
-    def _model_in(self, storage: str) -> SimilarityModel:
+    def _model_in(self, storage: str, rule: SimilarityRule) -> SimilarityModel:
         """Return the model before the first step, unless a metric is given, in a storage."""
-        shape, rule = (self.n_features_in_, self.n_item_features_), self._rule()
+        shape = self.n_features_in_, self.n_item_features_
         self._check_shape(rule)
         kind = DenseModel if storage == "dense" else SparseModel
         return kind(shape, float(self.init == "identity"), rule, self.dtype)

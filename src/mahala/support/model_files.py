@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -12,7 +13,6 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from safetensors import safe_open
-from safetensors.numpy import save
 
 from mahala.support.files import whole_file
 
@@ -21,6 +21,8 @@ FORMAT_VERSION = 1
 T = TypeVar("T")
 
 _METADATA_KEY = "mahala"
+_CHECKSUMS_KEY = "crc32"
+_TYPES = {"f": "F", "i": "I", "u": "U"}  # the letters of NumPy and of safetensors, which the number of bits follows
 _READERS = {"metric": "mahala.Metric.load", "learner": "mahala.load_learner"}
 # JSON has neither infinities nor NaN: such a float is written as an object with this one key.
 _FLOAT_KEY = "$float"
@@ -50,30 +52,53 @@ def write_model(
     if content not in _READERS:
         raise ValueError(f"content must be one of {sorted(_READERS)}, got {content!r}")
     document = {"version": FORMAT_VERSION, "content": content, "header": _encode(header, "header")}
-    data = save(
-        {name: _storable(array, name) for name, array in arrays.items()},
-        {_METADATA_KEY: json.dumps(document, allow_nan=False)},
-    )
+    text = json.dumps(document, allow_nan=False)
+    stored = {name: _storable(array, name) for name, array in arrays.items()}
+    # Written array by array, because the functions of safetensors copy all arrays first; long numbers come first, so
+    # that all are aligned.
+    layout: dict[str, object] = {
+        "__metadata__": {_METADATA_KEY: text, _CHECKSUMS_KEY: json.dumps(_checksums(text, stored), sort_keys=True)}
+    }
+    order = sorted(stored, key=lambda name: (-stored[name].itemsize, name))
+    end = 0
+    for name in order:
+        array = stored[name]
+        kind = "BOOL" if array.dtype == bool else f"{_TYPES[array.dtype.kind]}{8 * array.itemsize}"
+        layout[name] = {"dtype": kind, "shape": array.shape, "data_offsets": (end, end + array.nbytes)}
+        end += array.nbytes
+    head = json.dumps(layout).encode()
+    head += b" " * (-len(head) % 8)
     with whole_file(path, previous) as temporary:
-        temporary.write_bytes(data)
+        with open(temporary, "wb") as file:
+            file.write(len(head).to_bytes(8, "little") + head)
+            for name in order:
+                file.write(_bytes(stored[name]))
         if verify is not None:
             verify(temporary)
 
 
 def read_model(
-    path: str | os.PathLike[str], content: str | None = None
+    path: str | os.PathLike[str], content: str | None = None, *, mapped: bool = False
 ) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
     """Return the header and the arrays of a model file, which must hold `content` unless that is None.
 
-    Raise ModelFileError if the file cannot be used; a missing file is a FileNotFoundError.
+    Raise ModelFileError if the file cannot be used, or if a bit of it is not as it was written; files without checksums
+    are older. A missing file is a FileNotFoundError. The arrays are the caller's own or, with `mapped`, read-only views
+    of the file, which must be one of `write_model`.
     """
     path = os.fspath(path)
     with open(path, "rb"):  # a missing, forbidden or non-regular file raises Python's own OSError
         pass
     try:
         with safe_open(path, framework="numpy") as file:
-            header = _read_header(path, file.metadata(), content)
-            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+            metadata = file.metadata()
+            header = _read_header(path, metadata, content)
+            names = file.keys()
+            arrays = _mapped(path) if mapped else {name: file.get_tensor(name) for name in names}
+        checksums = json.loads(metadata.get(_CHECKSUMS_KEY, "null"))
+        if checksums is not None and checksums != _checksums(metadata[_METADATA_KEY], arrays):
+            raise ModelFileError(f"{path} is damaged: its checksums are not those of its content")
+        return header, arrays
     except ModelFileError:
         raise
     except Exception as error:  # hostile bytes cause errors of many types: parser, NumPy, memory
@@ -132,6 +157,14 @@ def finite(array: NDArray[Any], key: str) -> NDArray[Any]:
     return array
 
 
+def check_matrix_shape(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> None:
+    """Raise ModelFileError unless the matrix of a model is there and has this shape, before room for it is made."""
+    matrix = arrays.get("model.planes", arrays.get("model.M"))
+    found = "none" if matrix is None else f"{matrix.shape[0]} × {matrix.shape[-1]}" if matrix.ndim > 1 else "a vector"
+    if found != f"{shape[0]} × {shape[1]}":
+        raise ModelFileError(f"its model should be a matrix of {shape[0]} × {shape[1]} features, found {found}")
+
+
 def number_value(header: Mapping[str, object], key: str, least: float = -math.inf) -> float:
     """Return the entry `key`; raise ModelFileError unless it is a finite number of at least `least`."""
     value = float(header_value(header, key, int, float))
@@ -169,7 +202,32 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
 def _storable(array: NDArray[Any], name: str) -> NDArray[Any]:
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         raise TypeError(f"array {name!r} must hold booleans or numbers of up to 64 bits, got dtype {array.dtype}")
-    return np.asarray(array, order="C")  # safetensors writes the memory as it is
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")  # whose memory is written as it is
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _checksums(text: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+    """Return the checksum of each array with its type and shape, and under the empty name that of the header."""
+    sums = {"": zlib.crc32(text.encode("utf-8", "surrogatepass"))}
+    for name, array in arrays.items():
+        sums[f".{name}"] = zlib.crc32(_bytes(array), zlib.crc32(f"{array.dtype.str}{array.shape}".encode()))
+    return sums
+
+
+def _mapped(path: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file of `write_model` as views of the file."""
+    data = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+    start = 8 + int.from_bytes(data[:8].tobytes(), "little")
+    layout = json.loads(data[8:start].tobytes())
+    arrays = {}
+    for name in layout.keys() - {"__metadata__"}:
+        kind, (first, stop) = layout[name]["dtype"], layout[name]["data_offsets"]
+        dtype = np.dtype(bool if kind == "BOOL" else f"<{kind[0].lower()}{int(kind[1:]) // 8}")
+        arrays[name] = data[start + first : start + stop].view(dtype).reshape(layout[name]["shape"])
+    return arrays
 
 
 def _encode(value: object, where: str) -> object:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -16,11 +18,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import validate_data
 
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
-# The update rules need ‖v‖⁴, which overflows for larger values; no metric can be learned at such a scale.
-LARGEST_VALUE = 1e60
+# The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
+LARGEST_VALUE = 1e45
 
 _LARGEST_SQUARE = LARGEST_VALUE**2
 _FLOAT64, _FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
@@ -34,12 +37,44 @@ def check_rows(X: Any, name: str = "X") -> Any:
     """Return X as a finite 2-D numeric array (dense, memory-mapped or CSR) in its own dtype, not copied if possible."""
     if _is_valid(X, 2):
         return X
-    X = check_scale(check_array(X, accept_sparse="csr", dtype="numeric", input_name=name), name)
+    with _naming(X, name):
+        X = _floats(check_array(X, accept_sparse="csr", dtype="numeric", input_name=name), name)
+    check_scale(X, name)
     if hasattr(X, "indptr") and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
         check_scale(X, name)
     return X
+
+
+def check_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) -> Any:
+    """Return rows as `check_rows` does; their features are those of the estimator, or with `reset` become them."""
+    with _naming(X, "X"):
+        X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=at_least)
+        X = _floats(X, "X")
+    return check_scale(X)
+
+
+def _floats(X: Any, name: str) -> Any:
+    """Return the result of a check of numbers; what it left as objects, such as a None in a list, as checked floats."""
+    if X.dtype.kind == "O":
+        X = check_array(X, accept_sparse="csr", dtype=np.float64, input_name=name)
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold real numbers, got {X.dtype}")
+    return X
+
+
+@contextmanager
+def _naming(X: Any, name: str) -> Iterator[None]:
+    """Name the argument in errors of scikit-learn's checks of X, which would take what is masked as it is."""
+    if np.ma.is_masked(X):
+        raise ValueError(f"{name} must hold a number in each place, got a masked array; fill or remove what is masked")
+    try:
+        with np.errstate(all="ignore"):  # scikit-learn adds up all values first, in their own type
+            yield
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise error if re.search(rf"\b{name}\b", str(error)) else kind(f"{name}: {error}") from error
 
 
 def csr_from_arrays(
@@ -105,7 +140,7 @@ def check_scale(X: Any, name: str = "X") -> Any:
         largest = max(abs(float(values.max())), abs(float(values.min())))
         if largest > LARGEST_VALUE:
             raise ValueError(
-                f"{name} has values as large as {largest:.3g}, whose fourth power overflows; "
+                f"{name} has values as large as {largest:.3g}, whose sixth power overflows; "
                 f"scale the features below {LARGEST_VALUE:g}, for instance with StandardScaler"
             )
     return X
@@ -175,15 +210,23 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
+def as_floats(values: Any, name: str) -> FloatArray:
+    """Return real numbers as float64; raise a ValueError for others, also where NumPy would drop or invent a part."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "cmM" or np.ma.is_masked(values):
+            raise TypeError(f"got {'masked values' if np.ma.is_masked(values) else array.dtype}")
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must hold real numbers: {error}") from error
+
+
 def check_row(x: Any, name: str) -> FloatArray:
     """Return one vector of finite numbers as a dense float64 array."""
     if _is_valid(x, 1):
         vector: FloatArray = x.astype(np.float64, copy=False)
         return vector
-    try:
-        row = np.asarray(x.toarray().ravel() if hasattr(x, "toarray") else x, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be one vector of numbers: {error}") from error
+    row = as_floats(x.toarray().ravel() if hasattr(x, "toarray") else x, name)
     if row.ndim != 1 or row.size == 0:
         raise ValueError(f"{name} must be one vector of features, got an array of shape {row.shape}")
     if not np.isfinite(row).all():

@@ -103,9 +103,9 @@ class CovarianceModel(SimilarityModel):
         if self.clock != n_steps:
             raise ModelFileError(f"header entry 'clock' should be the {n_steps} steps, found {self.clock}")
         for name in ("M", "late"):
-            setattr(self, name, finite_array(arrays, name, getattr(self, name).shape).copy())
+            setattr(self, name, finite_array(arrays, name, getattr(self, name).shape))
         for name, n in (("Lambda", self.shape[0]), ("Gamma", self.shape[1])):
-            covariance = finite_array(arrays, name, (n, n)).copy()
+            covariance = finite_array(arrays, name, (n, n))
             if abs(covariance).max() > 1.0 + ROUNDING or abs(covariance - covariance.T).max() > ROUNDING:
                 raise ModelFileError(f"array {name!r} should be a symmetric matrix of numbers from -1 to 1")
             setattr(self, f"_{name}", SymmetricMatrix(covariance))

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.linalg import qr
+from scipy.linalg import lapack, qr
 
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
 from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.memory import check_room
-from mahala.support.model_files import finite_array
+from mahala.support.model_files import ModelFileError, finite_array
 from mahala.support.rows import BLOCK_BYTES
 
 
@@ -76,7 +76,14 @@ class DefiniteModel(PairModel):
         return {}, {"M": self.M}
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
-        self.become(finite_array(arrays, "M", self.M.shape).copy())
+        M = finite_array(arrays, "M", self.M.shape)
+        # Not for views of a file that was just written. Cholesky takes a tenth of the time of the eigenvalues, but
+        # fails where rounding has left one below zero.
+        if M.flags.writeable and not (
+            np.array_equal(M, M.T) and (lapack.dpotrf(M.T, lower=0)[1] == 0 or MahalanobisMetric(M).is_psd)
+        ):
+            raise ModelFileError("array 'M' should be symmetric and positive definite")
+        self.become(M)
         self.n_steps = n_steps
 
 

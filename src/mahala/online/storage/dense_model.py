@@ -19,7 +19,7 @@ from mahala.support.validation import is_sparse
 
 def dense_bytes(shape: tuple[int, int], rule: SimilarityRule, dtype: DTypeLike) -> float:
     """Return the bytes that a full matrix takes."""
-    return float(shape[0]) * shape[1] * rule.layout[0] * np.dtype(dtype).itemsize
+    return float(shape[0]) * shape[1] * rule.layout(dtype)[0] * np.dtype(dtype).itemsize
 
 
 class DenseModel(SimilarityModel):
@@ -104,8 +104,10 @@ class DenseModel(SimilarityModel):
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         super().set_state(header, arrays, n_steps)
-        planes = array_value(arrays, "planes", self.dtype, self.planes.shape)
-        self.planes = finite(planes, "planes").copy()
+        d, _, e = self.planes.shape
+        planes = self._with_rest(array_value(arrays, "planes", self.dtype, (d, None, e)), 1)
+        planes = array_value({"planes": planes}, "planes", self.dtype, self.planes.shape)
+        self.planes = finite(planes, "planes")
         self._check_entries(self.planes.swapaxes(0, 1))
 
 

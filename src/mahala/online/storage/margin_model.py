@@ -9,8 +9,19 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
-from mahala.compiled.pairs import COINCIDING, add_terms, stream_dual, stream_indefinite, stream_sparse
-from mahala.compiled.psd import CORRECTIONS, LOG_MU, NORM, PROJECT, RTOL, SIGMA, STATE_SIZE, WASTE, stream_psd
+from mahala.compiled.pairs import add_terms, stream_dual, stream_indefinite, stream_sparse
+from mahala.compiled.psd import (
+    COINCIDING,
+    CORRECTIONS,
+    LOG_MU,
+    NORM,
+    PROJECT,
+    RTOL,
+    SIGMA,
+    STATE_SIZE,
+    WASTE,
+    stream_psd,
+)
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.online.storage.model import Steps
@@ -199,13 +210,13 @@ class MarginModel(PairModel):
             if (loaded.kernel, loaded.n_features_in) != (self.kernel_map.kernel, self.n_features):
                 raise ModelFileError("its kernel is not the one that its parameters name")
             self.kernel_map, d = loaded, loaded.dimension
-        self.M = np.array(finite_array(arrays, "M", (d, d)), order="C")
+        self.M = finite_array(arrays, "M", (d, d))
         self.b = number_value(header, "threshold")
         self.mass = number_value(header, "mass", least=0.0)
         self.radius = number_value(header, "radius", least=1.0)
-        self.tuning = finite_array(arrays, "tuning", self.tuning.shape).copy()
+        self.tuning = finite_array(arrays, "tuning", self.tuning.shape)
         if self.psd == 1 and "R" in arrays:
-            self._R = SymmetricMatrix(finite_array(arrays, "R", padded(d).shape).copy())
+            self._R = SymmetricMatrix(finite_array(arrays, "R", padded(d).shape))
             if not self.tuning[SIGMA] > 0.0:
                 raise ModelFileError("the shift of R should be positive")
         self.n_steps = n_steps

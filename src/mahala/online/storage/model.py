@@ -50,7 +50,10 @@ class Model(ABC):
 
     @abstractmethod
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
-        """Restore what `get_state` returned; whatever a file holds, compiled code sees valid arrays only."""
+        """Restore what `get_state` returned; whatever a file holds, compiled code sees valid arrays only.
+
+        The arrays become the model's own. Those that are read-only views of a file are copied before they are changed.
+        """
 
     def own(self, *names: str) -> None:
         """Copy arrays that are read-only because the model was loaded as a memory map."""

@@ -76,10 +76,10 @@ class SimilarityRule(NamedTuple):
         """Whether a step changes M by a multiple of x qᵀ and nothing else."""
         return not (self.late or self.adaptive or self.r)
 
-    @property
-    def layout(self) -> tuple[int, bool, bool]:
-        """The numbers kept of each entry: m, the step it was written, H, S."""
-        return 1 + (self.late or self.average) + self.adaptive + self.average, self.adaptive, self.average
+    def layout(self, dtype: DTypeLike) -> tuple[int, bool, bool]:
+        """The numbers kept of each entry: m, the step it was written, H, what S lacks in float32, S."""
+        n_sums = self.average * (2 if np.dtype(dtype) == np.float32 else 1)
+        return 1 + (self.late or self.average) + self.adaptive + n_sums, self.adaptive, self.average
 
 
 class TripletChunk(NamedTuple):
@@ -105,7 +105,7 @@ class SimilarityModel(Model):
         self.shape = shape
         self.dtype = np.dtype(dtype)
         self.max_memory = rule.max_memory
-        self.layout = rule.layout
+        self.layout = rule.layout(dtype)
         self.penalty = rule.penalty
         self.clock = 0  # steps since all entries were last settled
         self.n_steps = 0
@@ -294,6 +294,13 @@ class SimilarityModel(Model):
                 _shares(arrays, name, side.shape) for name, side in (("left", self.left), ("right", self.right))
             )
 
+    def _with_rest(self, numbers: NDArray[Any], axis: int) -> NDArray[Any]:
+        """Return the numbers of entries, along an axis, of a file in which sums in float32 lacked their rest."""
+        width, _, average = self.layout
+        if average and self.dtype == np.float32 and numbers.shape[axis] == width - 1:
+            numbers = np.insert(numbers, width - 2, 0.0, axis=axis)
+        return numbers
+
     def _check_entries(self, numbers: NDArray[Any]) -> None:
         """Refuses a file whose entries, a row of `numbers` for each kind of number, cannot have come about."""
         width, adaptive, _ = self.layout
@@ -305,7 +312,7 @@ class SimilarityModel(Model):
 
 def _shares(arrays: Arrays, name: str, shape: tuple[int, ...]) -> FloatArray:
     """What is left of variances that began as 1."""
-    array = finite_array(arrays, name, shape).copy()
+    array = finite_array(arrays, name, shape)
     if array.min() < 0.0 or array.max() > 1.0:
         raise ModelFileError(f"array {name!r} should hold numbers from 0 to 1")
     return array

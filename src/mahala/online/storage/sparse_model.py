@@ -36,7 +36,9 @@ class SparseModel(SimilarityModel):
         self.numbers = np.full(max(shape), -1, dtype=np.int64)  # of a feature, -1 where it has none yet
         self.features = np.empty(0, dtype=np.int64)  # of a number
         self.has_covariance = rule.r > 0.0
-        self.store = self._empty_store(0, FIRST_PAYLOAD, FIRST_TABLE)
+        limit = memory_limit(rule.max_memory) / 8.0  # for each of the two, before it is known which of them grows
+        payload, table = limit / self.dtype.itemsize, limit / 16.0
+        self.store = self._empty_store(0, int(min(FIRST_PAYLOAD, payload)), int(min(FIRST_TABLE, table)))
 
     def _empty_store(self, n_rows: int, n_payload: int, n_slots: int) -> Store:
         self._check_links(n_payload)
@@ -101,7 +103,7 @@ class SparseModel(SimilarityModel):
             "raise max_memory, use dtype='float32', fewer triplets or fewer features, or feed the triplets through "
             "partial_fit, which stores only what changes",
         )
-        self.store = self._empty_store(D, max(n_payload, FIRST_PAYLOAD), max(slots, FIRST_TABLE))
+        self.store = self._empty_store(D, n_payload, slots)
         pattern.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.virgin)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
@@ -175,13 +177,15 @@ class SparseModel(SimilarityModel):
             block_store.dump(self.store, width, keep_zeros, indptr, columns, payload)
         return indptr, columns, payload
 
-    def _load(self, indptr: IntArray, columns: NDArray[np.int32], payload: NDArray[Any]) -> None:
-        """Put entries, row by row, into a new store."""
+    def _load(
+        self, indptr: IntArray, columns: NDArray[np.int32], payload: NDArray[Any], max_memory: float | None = None
+    ) -> None:
+        """Put entries, row by row, into a new store; what was held before is held again, whatever `max_memory`."""
         width = self.layout[0]
         rooms, slots = block_store.count_rooms(indptr, columns)
         check_room(
             float(rooms + 1) * width * self.dtype.itemsize + 16.0 * slots,
-            self.max_memory,
+            max_memory,
             f"a matrix with {len(columns)} entries",
             "raise max_memory or use dtype='float32'",
         )
@@ -219,7 +223,7 @@ class SparseModel(SimilarityModel):
         payload[:, 0] = part.data.real + self.virgin[0] * diagonal
         if self.layout[2]:
             payload[:, -1] = part.data.imag + self.virgin[1] * diagonal
-        self._load(np.append(0, np.cumsum(lengths)), part.indices, payload.ravel())
+        self._load(np.append(0, np.cumsum(lengths)), part.indices, payload.ravel(), self.max_memory)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()
@@ -234,7 +238,11 @@ class SparseModel(SimilarityModel):
             raise ModelFileError("array 'features' should hold different features of the model")
         indptr = array_value(arrays, "indptr", np.int64, (None,))
         columns = array_value(arrays, "columns", np.int32, (None,))
-        payload = finite(array_value(arrays, "payload", self.dtype, (len(columns) * self.layout[0],)), "payload")
+        payload = array_value(arrays, "payload", self.dtype, (None,))
+        if len(columns) and len(payload) % len(columns) == 0:
+            payload = self._with_rest(payload.reshape(len(columns), -1), 1).ravel()
+        width = self.layout[0]
+        payload = finite(array_value({"payload": payload}, "payload", self.dtype, (len(columns) * width,)), "payload")
         if len(indptr) - 1 < len(features) or indptr[len(features)] != indptr[-1]:
             raise ModelFileError("array 'indptr' should say where the entries of each row begin")
         check_index_arrays(indptr, columns, len(columns), len(features))
