@@ -1,6 +1,7 @@
 """A campaign of hostile input, damaged files, kills, threads, long streams and odd places against mahala.
 
     python -m campaign                                  # every part in full: hours; `make campaign`
+    python -m campaign --short                          # every part in short, as in `make test`
     python -m campaign inputs files --n 2000 --seed 7   # two parts, with fewer cases
     python -m campaign inputs --seed 7 --only 1234      # one case alone, with its traceback
 

@@ -20,6 +20,7 @@ def main() -> int:
     )
     parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; default: all")
     parser.add_argument("--n", type=int, help="cases (threads, length: calls or steps of each learner)")
+    parser.add_argument("--short", action="store_true", help="every part in half a minute, as in `make test`")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--state", type=Path, help="a JSON file with what was done, to go on from")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -31,15 +32,17 @@ def main() -> int:
     n_failed = 0
     for name in given.parts or PARTS:
         part = importlib.import_module(f"campaign.{name}")
-        amount = given.n or part.AMOUNT
+        amount = given.n or (part.SHORT if given.short else part.AMOUNT)
         if given.only is not None:
-            part.prepare()
+            part.prepare(amount)
             print(f"{name}: tried {part.run(given.only, given.seed, amount)}, failed 0")
             continue
         state = load_state(given.state, name, given.seed, amount)
         run_part(name, part, state, given.jobs, given.state)
         save_state(given.state, name, state)
-        print(f"{name}: tried {state.tried:,}, failed {len(state.failures):,}, {state.seconds:.1f} s, seed {given.seed}")
+        print(
+            f"{name}: tried {state.tried:,}, failed {len(state.failures):,}, {state.seconds:.1f} s, seed {given.seed}"
+        )
         n_failed += len(state.failures)
     return int(n_failed > 0)
 

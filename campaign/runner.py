@@ -18,10 +18,10 @@ from types import ModuleType
 from typing import Any
 
 # Every part is a module with these:
-#   AMOUNT           its size in a full campaign
+#   AMOUNT, SHORT    its size in a full campaign, and in a short one
 #   CPU_SECONDS      the time that a case may take
 #   n_cases(amount)  the number of cases
-#   prepare()        what all cases share, done once before processes are forked
+#   prepare(amount)  what all cases share, done once before processes are forked
 #   run(case, seed, amount)   run a case; return how much was tried, raise Failed or another exception if it fails
 _BLOCK_SECONDS = 60.0  # a process ends after this time and the state is written
 _NUMBERS = struct.Struct("qq")
@@ -84,7 +84,7 @@ class _Worker:
     def __init__(self, part: ModuleType, state: State, start: int, stop: int) -> None:
         self.start, self.stop = start, stop
         self._told = mmap.mmap(-1, _NUMBERS.size)  # the case that runs, and how much was tried before it
-        self._failures = tempfile.TemporaryFile("w+")
+        self._failures = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `end`)
         self._told[:] = _NUMBERS.pack(start, 0)
         sys.stdout.flush()
         self.pid = os.fork()
@@ -142,13 +142,13 @@ def check_source() -> None:
 
 def run_part(name: str, part: ModuleType, state: State, jobs: int, path: Path | None) -> None:
     """Run what is left of a part; Ctrl-C ends it after writing the state."""
-    part.prepare()
-    n_cases = part.n_cases(state.amount)
     todo = []
-    for start, stop in state.todo(n_cases):
-        step = max(1, -(-(stop - start) // (jobs * 8)))
+    for start, stop in state.todo(part.n_cases(state.amount)):
+        step = -(-(stop - start) // (1 if jobs == 1 else jobs * 8))
         todo += [(at, min(at + step, stop)) for at in range(start, stop, step)]
     todo.reverse()
+    if todo:
+        part.prepare(state.amount)
     workers: dict[int, _Worker] = {}
     before, started = state.seconds, time.monotonic()
     try:

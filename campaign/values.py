@@ -16,7 +16,27 @@ SCALES = (1e-5, 1e5, 1e-20, 1e20, 1e-80, 1e30, 1e-155, 1e-160, 1e50, 1e59, 1e61,
 NUMBERS = (np.nan, np.inf, -np.inf, -0.0, 5e-324, 2.2e-308, 1.7e308, -1e300, 1e60, 3.4e38, 1e39, 1e-46)
 DTYPES = ("f4", "f4", "f2", "g", "i1", "i2", "i4", "i8", "u1", "u4", "u8", "?", ">f8", "O", "c16", "U8", "S8", "M8[D]")
 SPARSE = ("csr", "csc", "coo", "bsr", "lil", "dok", "dia")
-ODD = (None, "X", "", b"x", 0, 1, -1, 2.5, np.nan, np.inf, True, (), [], {}, [[]], [None], object, np.float64(3), {1, 2})
+ODD = (
+    None,
+    "X",
+    "",
+    b"x",
+    0,
+    1,
+    -1,
+    2.5,
+    np.nan,
+    np.inf,
+    True,
+    (),
+    [],
+    {},
+    [[]],
+    [None],
+    object,
+    np.float64(3),
+    {1, 2},
+)
 
 
 def pick(rng: Rng, options: Any) -> Any:
@@ -36,7 +56,7 @@ def array(rng: Rng, *shape: int, wild: float) -> np.ndarray:
         X = rng.integers(-1, 2, size=shape).astype(float)
     elif kind == 1 and shape[0]:
         X = X[rng.integers(0, max(1, shape[0] // 3), size=shape[0])]
-    elif kind == 2 and len(shape) == 2:
+    elif kind == 2 and len(shape) == 2 and X.size:
         X = X[:, :1] @ X[:1]
     elif kind == 3:
         X[..., :1] = pick(rng, (0.0, 3.0))
@@ -89,7 +109,9 @@ def sparse(rng: Rng, X: np.ndarray, wild: float) -> Any:
             return sp.csr_array((matrix.data[order], columns[order], indptr), shape=X.shape)
         return matrix
     if kind == 1:
-        matrix = sp.csr_array((matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)), shape=X.shape)
+        matrix = sp.csr_array(
+            (matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)), shape=X.shape
+        )
     if chance(rng, wild / 2) and matrix.nnz:
         bad = pick(rng, (-1, -(10**6), X.shape[1], 10**9, 2**31 - 1))
         part = pick(rng, (matrix.indices, matrix.indptr))
@@ -189,14 +211,20 @@ def vector(rng: Rng, d: int, wild: float) -> Any:
             return x[0].astype(np.float32)
     if form < 0.9:
         return laid_out(rng, x)[0]
-    return pick(rng, (x[0], x, pd.Series(x[0]), pl.Series(x[0]), [*x[0].tolist()[:-1], None])) if chance(rng, wild) else x[0]
+    return (
+        pick(rng, (x[0], x, pd.Series(x[0]), pl.Series(x[0]), [*x[0].tolist()[:-1], None]))
+        if chance(rng, wild)
+        else x[0]
+    )
 
 
 def classes(rng: Rng, n: int, wild: float) -> Any:
     """Class labels of n rows."""
     if chance(rng, wild / 8):
         return pick(rng, ODD)
-    codes = rng.integers(0, pick(rng, (2, 2, 3, 4)), size=max(0, n + (pick(rng, (-1, 1)) if chance(rng, wild / 8) else 0)))
+    codes = rng.integers(
+        0, pick(rng, (2, 2, 3, 4)), size=max(0, n + (pick(rng, (-1, 1)) if chance(rng, wild / 8) else 0))
+    )
     if len(codes) > 1 and not chance(rng, wild / 4):
         codes[:2] = 0, 1
     words = np.array(["ash", "elm", "fir", "oak"])[codes]
@@ -240,17 +268,38 @@ def signs(rng: Rng, n: int, wild: float) -> Any:
     kind = int(rng.integers(6))
     if kind < 5:
         return (y, y.tolist(), y == 1, y.astype(float), y.astype(np.int8))[kind]
-    return pick(rng, (None, (y + 1) // 2, y[1:], y * np.nan, y.astype(str), [None] * n, y[:, None])) if chance(rng, wild) else y
+    return (
+        pick(rng, (None, (y + 1) // 2, y[1:], y * np.nan, y.astype(str), [None] * n, y[:, None]))
+        if chance(rng, wild)
+        else y
+    )
 
 
 def numbers(rng: Rng, n: int, top: int, wild: float) -> Any:
     """Row numbers below `top`."""
     given = rng.integers(0, max(1, top), size=n)
     if chance(rng, wild):
-        return pick(rng, (given - 1, given + 1, given.astype(float), given[:, None], given[1:], [None] * n, given == 1, 2**63, given * 10**9))
+        return pick(
+            rng,
+            (
+                given - 1,
+                given + 1,
+                given.astype(float),
+                given[:, None],
+                given[1:],
+                [None] * n,
+                given == 1,
+                2**63,
+                given * 10**9,
+            ),
+        )
     return given if chance(rng, 0.5) else given.tolist()
 
 
 def count(rng: Rng, top: int, wild: float) -> Any:
     """A number from 1 to `top`."""
-    return pick(rng, (0, -1, top + 1, 2.0, None, "2", 10**12, True, [1, top], range(1, 3))) if chance(rng, wild) else int(rng.integers(1, top + 1))
+    return (
+        pick(rng, (0, -1, top + 1, 2.0, None, "2", True, [1, top], range(1, 3)))
+        if chance(rng, wild)
+        else int(rng.integers(1, top + 1))
+    )
