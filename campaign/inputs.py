@@ -107,7 +107,7 @@ def check_sound(value: Any, where: str) -> None:
             check_sound(own, where)
     elif sp.issparse(value):
         check_sound(value.data, where)
-    elif np.asarray(value).dtype.kind == "f" and not np.isfinite(value).all():
+    elif isinstance(value, float | np.ndarray) and np.asarray(value).dtype.kind == "f" and not np.isfinite(value).all():
         raise Failed(f"{where}: the result is not finite: {np.asarray(value).ravel()[:5]}")
 
 

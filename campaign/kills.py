@@ -32,12 +32,10 @@ from mahala.online.pair_learner import PairLearner
 
 from .runner import Failed
 
-AMOUNT, SHORT = (
-    720,
-    4,
-)  # cases: every second one kills a stream three times, the others fail every step of its checkpoints
+# Cases: every second one kills a stream three times, the others fail every step of its checkpoints.
+AMOUNT, SHORT = 720, 2
 CPU_SECONDS = 120.0
-N_LINES, EVERY, N_KILLS, D = 40, 11, 3, 3
+N_LINES, EVERY, N_KILLS, D = 30, 17, 3, 3
 _STREAMS = [
     mahala.QueryAdapter(),
     *(learner for learner in ALL if isinstance(learner, OnlineMixin) and getattr(learner, "storage", None) != "gram"),
