@@ -322,9 +322,9 @@ def _array(rng: Rng, array: Any) -> Any:
     with np.errstate(all="ignore"):
         if kind == 0:
             return array.astype(pick(rng, _DTYPES)) if array.dtype.kind in "fiub" else np.zeros(3)
-        if kind == 1:
+        if kind == 1 and array.ndim:
             shapes = (array[:-1], array[None], array.T, array[:0], np.resize(array, array.size + 1), array.ravel()[:1])
-            return pick(rng, shapes) if array.ndim else array[None]
+            return pick(rng, shapes)
     if not array.size or array.dtype.kind not in "fiu":
         return np.zeros(pick(rng, (0, 1, 5)))
     info: Any = np.iinfo(array.dtype) if array.dtype.kind in "iu" else np.finfo(array.dtype)

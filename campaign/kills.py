@@ -247,7 +247,9 @@ def _fault(job: _Job, error: int | None, rng: np.random.Generator, whole: dict[i
     for k in range(1, n_calls + 1):
         _clean(job)
         _stop(job, _Faults(job, k, error, count).install, whole, model)
-    for size in rng.integers(0, len(model), size=3):  # a full disk: a file cannot grow beyond this
+    # A full disk: a file cannot grow beyond this, but what is printed fits.
+    n_printed = sum(len(line) + 1 for line in whole.values())
+    for size in rng.integers(n_printed, max(len(model), n_printed + 1), size=3):
         _clean(job)
         _stop(job, functools.partial(_limit_files, int(size)), whole, model)
     return n_calls + 3
