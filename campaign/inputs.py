@@ -31,7 +31,7 @@ from mahala.online.online_mixin import OnlineMixin
 from .runner import Failed
 from .values import Rng, array, chance, classes, count, numbers, pick, rows, signs, vector
 
-AMOUNT, SHORT = 420_000, 400  # of 2.4 calls on average
+AMOUNT, SHORT = 420_000, 250  # of 2.4 calls on average
 CPU_SECONDS = 20.0
 
 # What keeps a call short.

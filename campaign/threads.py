@@ -22,7 +22,7 @@ from mahala.online.pair_learner import PairLearner
 from .inputs import content
 from .runner import Failed
 
-AMOUNT, SHORT = 20_000, 25  # calls of each learner
+AMOUNT, SHORT = 20_000, 10  # calls of each learner
 CPU_SECONDS = 1800.0
 N_WRITERS, N_READERS, D = 3, 2, 4
 _STREAMS = [
