@@ -18,7 +18,7 @@ from mahala.support.model_files import read_model, write_model
 from .inputs import check_learned, content
 from .runner import Failed
 
-AMOUNT, SHORT = 100_000_000, 500  # steps of each learner
+AMOUNT, SHORT = 100_000_000, 1000  # steps of each learner
 CPU_SECONDS = 6 * 3600.0
 N_BLOCKS, D = 20, 3
 MEMORY = 2**24
@@ -87,12 +87,13 @@ def run(case: int, seed: int, amount: int) -> int:
 
 def _check_restart(learner: Any, comparisons: Any) -> None:
     """Go on from a file, and from one whose counters are just below 2³¹ and 2³²."""
+    some = comparisons[:50]
     with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
         path = Path(folder, "model")
         learner.save(path)
         loaded = mahala.load_learner(path)
         for own in (learner, loaded):
-            own.partial_fit(comparisons[:50])
+            own.partial_fit(some)
         if content(learner) != content(loaded):
             raise Failed(f"{learner!r} goes on in another way from its file")
         header, arrays = read_model(path, "learner")
@@ -105,10 +106,10 @@ def _check_restart(learner: Any, comparisons: Any) -> None:
                 high = mahala.load_learner(path)
             except mahala.ModelFileError as error:
                 raise Failed(f"{learner!r}: counters of {start} cannot be read: {error}") from error
-            high.partial_fit(comparisons[:50])
+            high.partial_fit(some)
             check_learned(high)
-            if high.n_steps_ != start + 50:
-                raise Failed(f"{learner!r}: {high.n_steps_} steps are counted, not {start + 50}")
+            if high.n_steps_ != start + len(some):
+                raise Failed(f"{learner!r}: {high.n_steps_} steps are counted, not {start + len(some)}")
             high.save(path)
             if content(mahala.load_learner(path)) != content(high):
                 raise Failed(f"{learner!r} with {high.n_steps_} steps is another one when it is loaded")
