@@ -14,12 +14,12 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)
 # Two test processes on two cores: more BLAS threads would only slow each other down.
 PYTEST := -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-oldest coverage lint bench docs clean
+.PHONY: demo test test-oldest coverage lint bench campaign docs clean
 
 demo: $(VENV)/.ready
 	$(BIN)/mahala compare balance --output demo-output
 
-test test-oldest coverage: export OPENBLAS_NUM_THREADS = 1
+test test-oldest coverage campaign: export OPENBLAS_NUM_THREADS = 1
 test: lint
 	$(BIN)/python $(PYTEST)
 
@@ -43,6 +43,10 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/online_pairs.py
 	$(BIN)/python benchmarks/online_triplets.py
 	$(BIN)/python benchmarks/small_calls.py
+
+# Hostile input, damaged files, kills, threads, long streams, odd places: hours. Stopped, it goes on where it was.
+campaign: $(VENV)/.ready
+	$(BIN)/python -m campaign --jobs 2 --state campaign.json
 
 # The site, in site/: open site/index.html, or to use its search run `python -m http.server --directory site`.
 docs: export NO_MKDOCS_2_WARNING = 1

@@ -1,0 +1,16 @@
+"""A campaign of hostile input, damaged files, kills, threads, long streams and odd places against mahala.
+
+    python -m campaign                                  # every part in full: hours; `make campaign`
+    python -m campaign --short                          # every part in short, as in `make test`
+    python -m campaign inputs files --n 2000 --seed 7   # two parts, with fewer cases
+    python -m campaign inputs --seed 7 --only 1234      # one case alone, with its traceback
+
+Each part counts what it tried and what failed. A case is drawn from the seed and its number, so that it can be run
+alone. With `--state FILE` a campaign that was stopped goes on where it was.
+"""
+
+import sys
+from pathlib import Path
+
+# The lists of learners are those of the tests.
+sys.path.insert(1, str(Path(__file__).parents[1] / "tests"))
