@@ -217,7 +217,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         return float(np.mean((margins >= 0.0) == similar))
 
     def _reset_seed(self) -> None:
-        self._seed = int(check_seed(self.random_state).randint(2**31))
+        seed = self.random_state if "random_state" in self.get_params(deep=False) else 0  # some draw nothing
+        self._seed = int(check_seed(seed).randint(2**31))
         self._rng = np.random.default_rng(self._seed)
 
     def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Pairs | Triplets:

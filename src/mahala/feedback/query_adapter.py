@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sized
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
@@ -229,7 +229,7 @@ class QueryAdapter(SavedEstimator):
         user : who asked, for `user_cap`
         """
         x = self._vector(query)
-        if (shown.shape[0] if hasattr(shown, "shape") else len(shown)) == 0:
+        if (getattr(shown, "shape", None) or [len(shown) if isinstance(shown, Sized) else 1])[0] == 0:
             raise ValueError("shown must have at least one item, got none")
         rows = check_rows(shown, "shown")
         self._check_same(len(x), rows.shape[1], "shown")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from mahala.metric.matrices import Decomposition, Matrix, score_blocks, similari
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.rows import row_blocks
-from mahala.support.validation import check_rows, is_count, is_sparse
+from mahala.support.validation import WholeNumber, check_rows, check_value, is_count, is_sparse
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -82,9 +81,7 @@ class Metric(ABC):
 
     def truncate(self, k: int) -> Self:
         """Return the metric of the k leading directions only."""
-        k = operator.index(k)
-        if k < 0:
-            raise ValueError(f"k must not be negative, got {k}")
+        check_value(k, "k", WholeNumber)
         return self if k >= self.n_components else self._leading(k)
 
     def similarity(self, x: Any, x2: Any) -> Any:

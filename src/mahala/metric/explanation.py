@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mahala.support.arrays import FloatArray
+from mahala.support.validation import WholeNumber, check_value
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,7 @@ class Explanation:
 
     def top(self, n: int = 10) -> list[tuple[str, float]]:
         """Return the n contributions of largest magnitude: of features if there are any, otherwise of directions."""
+        check_value(n, "n", WholeNumber)
         if self.features is not None and self.feature_names is not None:
             values, names = self.features, self.feature_names
         elif self.directions is not None:

@@ -69,6 +69,8 @@ def _naming(X: Any, name: str) -> Iterator[None]:
     """Name the argument in errors of scikit-learn's checks of X, which would take what is masked as it is."""
     if np.ma.is_masked(X):
         raise ValueError(f"{name} must hold a number in each place, got a masked array; fill or remove what is masked")
+    if is_sparse(X):
+        _check_sparse(X, name)  # before another form of it is made, by compiled code
     try:
         with np.errstate(all="ignore"):  # scikit-learn adds up all values first, in their own type
             yield
@@ -84,7 +86,11 @@ def csr_from_arrays(
 
     If it must be canonical, the indices within each row must be sorted and different.
     """
-    if indptr.ndim == 1 and len(indptr) and indptr[-1] != len(data):  # SciPy would cut off what is beyond the end
+    if not data.ndim == indices.ndim == indptr.ndim == 1 or len(shape) != 2 or len(indptr) != int(shape[0]) + 1:
+        raise ValueError(
+            "data, indices and indptr should be vectors, the last with one number more than shape has rows"
+        )
+    if indptr[-1] != len(data):  # SciPy would cut off what is beyond the end
         raise ValueError(f"indptr should end with the {len(data)} entries, found {indptr[-1]}")
     matrix: Any = sp.csr_array((data, indices, indptr), shape=tuple(shape))
     check_sparse(matrix)
@@ -95,6 +101,10 @@ def csr_from_arrays(
 
 def check_sparse(matrix: Any) -> None:
     """Raise a ValueError unless the index arrays of a CSR, CSC or BSR matrix fit together, see `check_index_arrays`."""
+    if matrix.format == "coo":
+        for index, length in zip(matrix.coords, matrix.shape, strict=True):
+            if len(index) and not 0 <= index.min() <= index.max() < length:
+                raise ValueError(f"its indices should be from 0 to {length - 1}, found {index.min()} to {index.max()}")
     if hasattr(matrix, "indptr"):
         lengths = np.floor_divide((1, *matrix.shape)[-2:], getattr(matrix, "blocksize", 1)).tolist()
         n_rows, n_columns = reversed(lengths) if matrix.format == "csc" else lengths
@@ -132,10 +142,7 @@ def check_scale(X: Any, name: str = "X") -> Any:
     values: Any = X
     if hasattr(X, "indptr"):
         values = X.data
-        try:
-            check_sparse(X)
-        except ValueError as error:
-            raise ValueError(f"{name} must be a valid sparse matrix: {error}") from error
+        _check_sparse(X, name)
     if values.size and values.dtype.kind == "f":
         largest = max(abs(float(values.max())), abs(float(values.min())))
         if largest > LARGEST_VALUE:
@@ -144,6 +151,13 @@ def check_scale(X: Any, name: str = "X") -> Any:
                 f"scale the features below {LARGEST_VALUE:g}, for instance with StandardScaler"
             )
     return X
+
+
+def _check_sparse(X: Any, name: str) -> None:
+    try:
+        check_sparse(X)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a valid sparse matrix: {error}") from error
 
 
 def check_indices(indices: ArrayLike, n_rows: int, name: str) -> IndexArray:
@@ -224,8 +238,8 @@ def as_floats(values: Any, name: str) -> FloatArray:
 def check_row(x: Any, name: str) -> FloatArray:
     """Return one vector of finite numbers as a dense float64 array."""
     if _is_valid(x, 1):
-        vector: FloatArray = x.astype(np.float64, copy=False)
-        return vector
+        # For a vector with gaps in memory Numba would compile every kernel once more.
+        return np.ascontiguousarray(x, dtype=np.float64)
     row = as_floats(x.toarray().ravel() if hasattr(x, "toarray") else x, name)
     if row.ndim != 1 or row.size == 0:
         raise ValueError(f"{name} must be one vector of features, got an array of shape {row.shape}")
@@ -292,6 +306,9 @@ NonNegative = Annotated[float, Where(between(0.0), "a number of at least 0")]
 Share = Annotated[float, Where(between(0.0, 1.0), "a number from 0 to 1")]
 Fraction = Annotated[
     float, Where(lambda value: is_number(value) and 0.0 < value < 1.0, "a number between 0 and 1, both excluded")
+]
+WholeNumber = Annotated[
+    int, Where(lambda value: is_count(value) or (is_number(value) and value == 0), "an integer of at least 0")
 ]
 Count = Annotated[int, Where(is_count, "an integer of at least 1")]
 Seed = Annotated[
