@@ -12,7 +12,7 @@ import scipy.sparse as sp
 Rng = np.random.Generator
 
 TAME = (1.0, 1.0, 1.0, 1e-3, 1e3)
-SCALES = (1e-5, 1e5, 1e-20, 1e20, 1e-80, 1e30, 1e-155, 1e-160, 1e50, 1e59, 1e61, 1e-300, 1e150, 1e155, 1e-308, 1e307)
+SCALES = (1e-5, 1e5, 1e-20, 1e20, 1e-80, 1e30, 1e-155, 1e-160, 1e44, 1e46, 1e61, 1e-300, 1e150, 1e155, 1e-308, 1e307)
 NUMBERS = (np.nan, np.inf, -np.inf, -0.0, 5e-324, 2.2e-308, 1.7e308, -1e300, 1e60, 3.4e38, 1e39, 1e-46)
 DTYPES = ("f4", "f4", "f2", "g", "i1", "i2", "i4", "i8", "u1", "u4", "u8", "?", ">f8", "O", "c16", "U8", "S8", "M8[D]")
 SPARSE = ("csr", "csc", "coo", "bsr", "lil", "dok", "dia")

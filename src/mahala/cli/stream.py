@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 import time
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -242,7 +241,9 @@ def read_items(path: Path) -> Any:
         raise ValueError(f"--items must be a .npy or .npz file, got {path}")
     try:
         items = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except OSError:
+        raise
+    except Exception as error:  # damaged files cause errors of many types
         raise ValueError(f"--items {path} cannot be read: {error}") from error
     if not isinstance(items, np.ndarray):
         items.close()

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from mahala.support.memory import check_room
 from mahala.support.validation import check_sparse, csr_from_arrays, is_sparse
 
+# The most rows or columns of a sparse matrix, in another form than CSR, for each of its numbers.
+_MOST_EMPTY = 10_000
 # Memory that a command takes per feature at least: some vectors of them.
 _BYTES_PER_FEATURE = 128.0
 # Memory that a byte of text takes, as cells of a table or as judgments.
@@ -133,6 +135,7 @@ def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | N
             if "X" in arrays or len(arrays.files) == 1:
                 return _array(arrays, "X" if "X" in arrays else arrays.files[0]), labels
             if "format" in arrays:  # what scipy.sparse.save_npz writes
+                _check_rows(*_array(arrays, "shape").tolist(), n_numbers=_array(arrays, "data").size)
                 X = sp.load_npz(path)
                 check_sparse(X)
                 return sp.csr_array(X), labels
@@ -144,6 +147,12 @@ def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | N
             hint = ": save them as text, with y.astype(str)" if "Object arrays" in str(error) else ""
             raise ValueError(f"{path} holds arrays that cannot be read ({error}){hint}") from None
         raise ValueError(f"{path} must hold X, or data, indices, indptr and shape, but holds {listed(arrays)}")
+
+
+def _check_rows(n_rows: int, n_columns: int, *, n_numbers: int) -> None:
+    """Raise ValueError for a matrix of so many empty rows or columns that its CSR form is far larger than the file."""
+    if min(n_rows, n_columns) < 0 or max(n_rows, n_columns) > _MOST_EMPTY * (n_numbers + _MOST_EMPTY):
+        raise ValueError(f"shape {n_rows} × {n_columns} is too large for {n_numbers} numbers")
 
 
 def _array(arrays: Any, name: str) -> NDArray[Any]:

@@ -21,7 +21,7 @@ from mahala.support.rows import slices
 try:
     import torch
 except ImportError:
-    raise ImportError("a device needs PyTorch: pip install 'mahala[gpu]', or set_config(engine=None)") from None
+    torch = None
 
 Tensor: TypeAlias = Any  # of PyTorch, which type checkers may not find
 Edges = tuple[Tensor, Tensor, Tensor]  # the rows at both ends, and the weights
@@ -38,6 +38,8 @@ class TorchDevice:
     """An engine on a device of PyTorch, named as PyTorch names it, or "torch-cpu" for its processor."""
 
     def __init__(self, name: str, *, tf32: bool = False) -> None:
+        if torch is None:
+            raise ImportError(f"engine is {name!r}, which needs PyTorch: pip install 'mahala[gpu]'")
         self.device = torch.device("cpu" if name == "torch-cpu" else name)
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"engine is {name!r}, but PyTorch finds no CUDA device here: use engine='cpu'")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sized
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
@@ -25,7 +25,7 @@ from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.similarity_model import LONGEST_STEP
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
-from mahala.support.model_files import check_matrix_shape, header_value, number_value
+from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value
 from mahala.support.progress import SHOWN, task_bar
 from mahala.support.rows import row_blocks
 from mahala.support.validation import (
@@ -229,7 +229,7 @@ class QueryAdapter(SavedEstimator):
         user : who asked, for `user_cap`
         """
         x = self._vector(query)
-        if (getattr(shown, "shape", None) or [len(shown) if isinstance(shown, Sized) else 1])[0] == 0:
+        if (getattr(shown, "shape", None) or [len(shown) if isinstance(shown, Collection) else 1])[0] == 0:
             raise ValueError("shown must have at least one item, got none")
         rows = check_rows(shown, "shown")
         self._check_same(len(x), rows.shape[1], "shown")
@@ -335,8 +335,8 @@ class QueryAdapter(SavedEstimator):
             return dense
         result = dense @ self._matrix("new")
         if query_id is not None:
-            if len(query_id) != len(dense):
-                raise ValueError(f"query_id must have one id for each of the {len(dense)} rows, got {len(query_id)}")
+            if not isinstance(query_id, Collection) or len(query_id) != len(dense):
+                raise ValueError(f"query_id must have one id for each of the {len(dense)} rows, got {query_id!r:.80}")
             known = np.array([self._kind(own) == "known" for own in query_id])
             if known.any():
                 result[known] = dense[known] @ self._matrix("known")
@@ -488,9 +488,9 @@ class QueryAdapter(SavedEstimator):
         return "known" if query_id in self._ids else "new"
 
     def _vector(self, query: Any) -> FloatArray:
-        if is_sparse(query):
-            query = query.toarray()
-        return check_row(query[0] if np.ndim(query) == 2 and len(query) == 1 else query, "query")
+        if not is_sparse(query) and np.ndim(query) == 2 and len(query) == 1:
+            query = query[0]
+        return check_row(query, "query")
 
     def _check_same(self, n_query: int, n_item: int | None = None, name: str = "items") -> None:
         known = getattr(self, "n_features_in_", n_query) if self.__sklearn_is_fitted__() else n_query
@@ -529,19 +529,19 @@ class QueryAdapter(SavedEstimator):
         self._begin(self.n_features_in_)
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         for name in _COUNTS:
-            setattr(self, f"{name}_", int(number_value(header, name, least=0.0)))
+            setattr(self, f"{name}_", count_value(header, name))
         least, most = 1.0 / LONGEST_STEP, LONGEST_STEP
         for name in ("gap", "size"):
             setattr(self._learner, f"_{name}", min(number_value(header, name, least=least), most))
-        self._n_scales = int(number_value(header, "n_scales", least=0.0))
-        self._tested = int(number_value(header, "tested", least=0.0))
+        self._n_scales = count_value(header, "n_scales")
+        self._tested = count_value(header, "tested")
         known = header_value(header, "judged", list, type(None))
         self._judged = None if known is None else Gain(*known)
         for kind, hedge in self._hedges.items():
             hedge.set_state(header_value(header_value(header, "hedges", dict), kind, dict))
             self._seen[kind] = RunningGain(*header_value(header_value(header, "seen", dict), kind, list))
         own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
-        n_steps = int(number_value(header, "n_steps", least=0.0))
+        n_steps = count_value(header, "n_steps")
         self._model.set_state(header_value(header, "model", dict), own, n_steps)
         for name, remembered in (("ids", self._ids), ("users", self._users)):
             remembered.from_arrays(arrays[f"{name}.digests"], arrays[f"{name}.counts"])

@@ -14,7 +14,7 @@ from mahala.compiled.products import multiply
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.rows import row_blocks
-from mahala.support.validation import LARGEST_VALUE, check_sparse, csr_from_arrays, is_count, is_sparse
+from mahala.support.validation import LARGEST_VALUE, check_valid_sparse, csr_from_arrays, is_count, is_sparse
 
 Matrix = FloatArray | Any  # Any is a csr_array: mypy would require every user of a dense M to rule it out
 # Directions as columns, their values from the largest down, and the directions of items; all read-only.
@@ -79,6 +79,8 @@ def _real(matrix: Any) -> Any:
     raw: Any = matrix if is_sparse(matrix) else np.asarray(matrix)
     if raw.dtype.kind not in "fiub":
         raise TypeError(f"matrix must hold real numbers, got dtype {raw.dtype}")
+    if is_sparse(raw):
+        check_valid_sparse(raw, "matrix")
     return raw
 
 
@@ -99,12 +101,8 @@ def _check_entries(values: RealArray) -> float:
 
 def _canonical(matrix: Any) -> Any:
     """CSR with sorted indices, no duplicates and no zeros, in float32 or float64; shares memory if possible."""
-    try:
-        check_sparse(matrix)
-        csr: Any = sp.csr_array(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
-        csr.check_format()  # gives all indices one type
-    except ValueError as error:
-        raise ValueError(f"matrix must be a valid sparse matrix: {error}") from error
+    csr: Any = sp.csr_array(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
+    csr.check_format()  # gives all indices one type
     if not csr.has_canonical_format or np.count_nonzero(csr.data) < csr.nnz:
         csr = csr.copy()
         csr.sum_duplicates()

@@ -16,7 +16,7 @@ from mahala.online.history import RECORD, History
 from mahala.online.storage.model import Model
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
-from mahala.support.model_files import check_matrix_shape, header_value, number_value
+from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value
 from mahala.support.progress import SHOWN, tell_stream
 from mahala.support.validation import Seed, check_params
 
@@ -268,7 +268,7 @@ class OnlineMixin(_Base):
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
         self._check_params()
-        self._seed = int(number_value(header, "seed", least=0.0))
+        self._seed = count_value(header, "seed")
         self._rng = np.random.default_rng()
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         for name in self._saved:
@@ -281,9 +281,9 @@ class OnlineMixin(_Base):
         self._model = self._stored_model(header)
         self._clear()
         for name in _COUNTS:
-            setattr(self, f"{name}_", int(number_value(header, name, least=0.0)))
+            setattr(self, f"{name}_", count_value(header, name))
         if "n_skipped" in header:  # older files do not count them
-            self.n_skipped_ = int(number_value(header, "n_skipped", least=0.0))
+            self.n_skipped_ = count_value(header, "n_skipped")
         for name in _SUMS:
             setattr(self, f"{name}_", number_value(header, name, least=0.0))
         parts = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}

@@ -120,11 +120,11 @@ class PA(PairLearner):
 
     def _rule(self) -> MarginRule:
         if self.variant == "hard":
-            return MarginRule(0.0, 0.0, np.inf, self.tol)
+            return MarginRule(0.0, 0.0, np.inf, float(self.tol))
         C = self._aggressiveness()
         if self.variant == "I":
-            return MarginRule(0.0, 0.0, C, self.tol)
-        return MarginRule(0.5 / C, 0.0 if self.variant == "II" else -np.inf, np.inf, self.tol)
+            return MarginRule(0.0, 0.0, C, float(self.tol))
+        return MarginRule(0.5 / C, 0.0 if self.variant == "II" else -np.inf, np.inf, float(self.tol))
 
     def _aggressiveness(self) -> float:
         if not isinstance(self.C, str):

@@ -15,7 +15,7 @@ from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk, symmetric
 from mahala.online.storage.symmetric_matrix import SymmetricMatrix
 from mahala.support.arrays import Arrays, FloatArray
-from mahala.support.model_files import finite_array, number_value
+from mahala.support.model_files import count_value, finite_array
 from mahala.support.validation import Count, Positive
 
 
@@ -132,6 +132,6 @@ class RDMLModel(DefiniteModel):
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         super().set_state(header, arrays, n_steps)
-        self.n_corrections = int(number_value(header, "n_corrections", least=0.0))
+        self.n_corrections = count_value(header, "n_corrections")
         if "R" in arrays:
             self._R = SymmetricMatrix(finite_array(arrays, "R", self.M.shape))

@@ -107,7 +107,7 @@ class SimilarityLearner(OnlineMixin, Learner):
 
     def _rule(self) -> SimilarityRule:
         own: SimilarityRule = self._step_rule()
-        return own._replace(margin=self.margin_, average=bool(self.average), max_memory=self.max_memory)
+        return own._replace(margin=float(self.margin_), average=bool(self.average), max_memory=self.max_memory)
 
     def _length(self, step: float | Literal["auto"]) -> float:
         """Return the length of a step; "auto" is on the scale of the similarities."""

@@ -17,6 +17,8 @@ from safetensors import safe_open
 from mahala.support.files import whole_file
 
 FORMAT_VERSION = 1
+# More steps than can be taken, and not too many for a number of 64 bits.
+LARGEST_COUNT = 2**60
 
 T = TypeVar("T")
 
@@ -170,6 +172,14 @@ def number_value(header: Mapping[str, object], key: str, least: float = -math.in
     value = float(header_value(header, key, int, float))
     if not math.isfinite(value) or value < least:
         raise ModelFileError(f"header entry {key!r} should be a finite number of at least {least:g}, found {value}")
+    return value
+
+
+def count_value(header: Mapping[str, object], key: str) -> int:
+    """Return the entry `key`; raise ModelFileError unless it is an integer from 0 to the largest that is counted."""
+    value = header_value(header, key, int)
+    if not 0 <= value <= LARGEST_COUNT:
+        raise ModelFileError(f"header entry {key!r} should be an integer from 0 to {LARGEST_COUNT}, found {value}")
     return value
 
 

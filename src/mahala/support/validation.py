@@ -61,7 +61,7 @@ def _floats(X: Any, name: str) -> Any:
         X = check_array(X, accept_sparse="csr", dtype=np.float64, input_name=name)
     if X.dtype.kind not in "fiub":
         raise ValueError(f"{name} must hold real numbers, got {X.dtype}")
-    return X
+    return X.astype(np.float64) if X.dtype.kind == "b" else X  # booleans cannot be subtracted
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def _naming(X: Any, name: str) -> Iterator[None]:
     if np.ma.is_masked(X):
         raise ValueError(f"{name} must hold a number in each place, got a masked array; fill or remove what is masked")
     if is_sparse(X):
-        _check_sparse(X, name)  # before another form of it is made, by compiled code
+        check_valid_sparse(X, name)  # before another form of it is made, by compiled code
     try:
         with np.errstate(all="ignore"):  # scikit-learn adds up all values first, in their own type
             yield
@@ -142,7 +142,7 @@ def check_scale(X: Any, name: str = "X") -> Any:
     values: Any = X
     if hasattr(X, "indptr"):
         values = X.data
-        _check_sparse(X, name)
+        check_valid_sparse(X, name)
     if values.size and values.dtype.kind == "f":
         largest = max(abs(float(values.max())), abs(float(values.min())))
         if largest > LARGEST_VALUE:
@@ -153,7 +153,8 @@ def check_scale(X: Any, name: str = "X") -> Any:
     return X
 
 
-def _check_sparse(X: Any, name: str) -> None:
+def check_valid_sparse(X: Any, name: str) -> None:
+    """Raise a ValueError that names the argument unless a sparse matrix is valid, before compiled code reads it."""
     try:
         check_sparse(X)
     except ValueError as error:
@@ -240,7 +241,11 @@ def check_row(x: Any, name: str) -> FloatArray:
     if _is_valid(x, 1):
         # For a vector with gaps in memory Numba would compile every kernel once more.
         return np.ascontiguousarray(x, dtype=np.float64)
-    row = as_floats(x.toarray().ravel() if hasattr(x, "toarray") else x, name)
+    if is_sparse(x):
+        check_valid_sparse(x, name)
+        x = x.toarray()
+        x = x[0] if x.shape[0] == 1 and x.ndim == 2 else x
+    row = as_floats(x, name)
     if row.ndim != 1 or row.size == 0:
         raise ValueError(f"{name} must be one vector of features, got an array of shape {row.shape}")
     if not np.isfinite(row).all():

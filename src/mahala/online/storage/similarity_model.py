@@ -16,7 +16,7 @@ from mahala.metric import BilinearMetric
 from mahala.online.storage.model import Model, Steps
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.contexts import uninterrupted
-from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
+from mahala.support.model_files import ModelFileError, count_value, finite_array, header_value, number_value
 from mahala.support.rows import BLOCK_BYTES, block_size, slices
 from mahala.support.validation import Where, is_number, is_sparse
 
@@ -276,7 +276,7 @@ class SimilarityModel(Model):
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         self.n_steps = n_steps
-        self.clock = int(number_value(header, "clock", least=0.0))
+        self.clock = count_value(header, "clock")
         if self.clock > min(n_steps, self.longest_clock) or n_steps > np.iinfo(np.int64).max:
             raise ModelFileError(f"header entry 'clock' should not be beyond {n_steps} steps, found {self.clock}")
         self.virgin = (number_value(header, "virgin"), number_value(header, "virgin_sum"))
