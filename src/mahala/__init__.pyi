@@ -69,6 +69,11 @@ from mahala.feedback.click_models import click_model as click_model
 from mahala.feedback.simulation import Simulation as Simulation
 from mahala.feedback.simulation import simulate_clicks as simulate_clicks
 
+# Settings
+from mahala.support.config import set_config as set_config
+from mahala.support.config import get_config as get_config
+from mahala.support.config import config_context as config_context
+
 # Streams, files and progress
 from mahala.stream import Stream as Stream
 from mahala.data.tables import read_table as read_table

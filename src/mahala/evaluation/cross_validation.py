@@ -14,7 +14,6 @@ from joblib import Parallel, delayed
 from scipy import stats
 from sklearn.base import clone
 from sklearn.model_selection import RepeatedStratifiedKFold
-from threadpoolctl import threadpool_limits
 
 from mahala.batch.boost_metric import BoostMetric
 from mahala.batch.gml import GML
@@ -32,6 +31,7 @@ from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.online.passive_aggressive import PA
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.threads import one_thread
 from mahala.support.validation import Count, check_labels, check_rows, check_value, class_codes
 
 # Larger tables are sampled: fewer rows already show what a learner gains.
@@ -259,8 +259,8 @@ def _measure(
     counts: IndexArray,
 ) -> tuple[_Task, _Measured]:
     X_train, X_test, y_train, y_test = X[train], X[test], codes[train], codes[test]
-    # One BLAS thread: several are slow on small matrices, and would count CPU seconds spent waiting.
-    with threadpool_limits(1), warnings.catch_warnings():
+    # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.
+    with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit that stops early shows in its error
         start = time.process_time()
         try:

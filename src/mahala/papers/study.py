@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
 from mahala.support.arrays import FloatArray
 from mahala.support.files import whole_file
+from mahala.support.threads import one_thread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -193,8 +193,8 @@ def timed_fit(learner: Any, *given: Any) -> tuple[Any, float]:
 
 
 def _measure(study: Study, dataset: str, method: str, run: int, folder: Folder) -> Cell:
-    # One BLAS thread: several are slow on small matrices, and would count CPU seconds spent waiting.
-    with threadpool_limits(1):
+    # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.
+    with one_thread():
         return Cell(dataset, method, run, study.measure(dataset, method, run, folder))
 
 

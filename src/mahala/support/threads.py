@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.support.arrays import RealArray
-from mahala.support.config import get_config
+from mahala.support.config import config_context, get_config
 from mahala.support.contexts import one_blas_thread
 from mahala.support.rows import slices
 
@@ -70,6 +71,13 @@ def _old_quota(path: Path) -> float:
 def _n_from_environment() -> int | None:
     text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     return int(text) if text.isdecimal() and int(text) > 0 else None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A context in which computations and BLAS use one thread."""
+    with config_context(n_threads=1), one_blas_thread():
+        yield
 
 
 def in_threads(function: Callable[..., T], *arguments: Iterable[Any], threads: int) -> list[T]:

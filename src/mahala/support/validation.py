@@ -313,7 +313,7 @@ Fraction = Annotated[
     float, Where(lambda value: is_number(value) and 0.0 < value < 1.0, "a number between 0 and 1, both excluded")
 ]
 WholeNumber = Annotated[
-    int, Where(lambda value: is_count(value) or (is_number(value) and value == 0), "an integer of at least 0")
+    int, Where(lambda value: isinstance(value, Integral) and value >= 0, "an integer of at least 0")
 ]
 Count = Annotated[int, Where(is_count, "an integer of at least 1")]
 Seed = Annotated[
