@@ -161,7 +161,7 @@ def test_bad_sides_and_ranks_are_named():
             metric.embed(np.eye(2), side="left")
         with pytest.raises(ValueError, match="k must be an integer of at least 0, got -1"):
             metric.truncate(-1)
-        with pytest.raises(ValueError, match="k must be an integer of at least 0, got 1.5"):
+        with pytest.raises(ValueError, match=r"k must be an integer of at least 0, got 1\.5"):
             metric.truncate(1.5)
 
 
