@@ -194,7 +194,7 @@ def _comparisons(rng: Rng, learner: Any, n: int, d: int, wild: float) -> tuple[A
     if chance(rng, 0.5):
         given = array(rng, n, arity, d, wild=wild)
         return given.tolist() if chance(rng, 0.2) else given.astype(np.float32) if chance(rng, 0.1) else given, y
-    X = array(rng, 9, d, wild=0.0) * pick(rng, (1.0, 1e-160, 1e-80, 1e30, 1e44 if chance(rng, wild) else 1.0))
+    X = array(rng, 9, d, wild=0.0) * pick(rng, (1.0, 1e-160, 1e-80, 1e30, 1e40 if chance(rng, wild) else 1.0))
     X = sp.csr_array(X) if chance(rng, 0.3) else X
     kind = mahala.Pairs if of_pairs else mahala.Triplets
     return kind(X, *(rng.integers(0, 9, size=n) for _ in range(arity))), y

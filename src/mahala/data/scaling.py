@@ -26,6 +26,7 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
     if scaling == "none":
         return np.ones(X.shape[1])
     if is_sparse(X):
+        X = X.astype(np.float64, copy=False)  # in which squares of float32 numbers do not overflow
         means = np.asarray(X.mean(axis=0)).ravel()
         squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()
         variances = np.maximum(squares - means**2, 0.0)
