@@ -122,3 +122,8 @@ def test_the_model_of_a_first_similar_pair_is_symmetric():
             learner = POLA(gamma=gamma)
             learner.learn_one(rng.normal(size=3), rng.normal(size=3), True)
             assert np.abs(learner.raw_metric_.matrix).max() < 1e-12
+
+
+def test_parameters_of_a_kernel_need_a_kernel():
+    with pytest.raises(ValueError, match="need a kernel, but kernel is None"):
+        POLA(kernel_params={"gamma": 1.0}).fit(np.eye(4), [0, 0, 1, 1])

@@ -514,3 +514,15 @@ def test_max_memory_counts_for_streams_and_starts_too():
     start = BilinearMetric(np.ones((300, 300)))
     with pytest.raises(MemoryError, match="max_memory"):
         mahala.OASIS(init=start, storage="sparse", max_memory=10_000).fit(Triplets(X[:, :300], [0], [1], [2]))
+
+
+def test_wide_dense_rows_become_sparse_a_part_at_a_time(monkeypatch):
+    """A sparse store takes dense rows in parts, so that their sparse copy fits into bounded memory."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 40)) * (rng.random((60, 40)) < 0.2)
+    triplets = mahala.Triplets(X, *rng.integers(0, 60, size=(3, 300)))
+    whole = mahala.OASIS(storage="sparse", random_state=0).fit(triplets).metric_
+    monkeypatch.setattr("mahala.online.storage.similarity_model.BLOCK_BYTES", 8)
+    monkeypatch.setattr("mahala.online.storage.similarity_model.block_size", lambda width: 3 * 64)
+    parts = mahala.OASIS(storage="sparse", random_state=0).fit(triplets).metric_
+    np.testing.assert_allclose(parts.matrix.toarray(), whole.matrix.toarray(), rtol=1e-10, atol=1e-14)
