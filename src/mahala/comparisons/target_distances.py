@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from mahala.comparisons import Pairs
 from mahala.support.arrays import FloatArray
 from mahala.support.rows import row_blocks
+from mahala.support.validation import LARGEST_VALUE, Where, is_number
 
 Target = float | Literal["auto"]
+
+# Squared distances of the largest values that are learned from are of this size.
+LARGEST_TARGET = LARGEST_VALUE**2
+TargetParam = (
+    Literal["auto"]
+    | Annotated[
+        float,
+        Where(
+            lambda value: is_number(value) and 0.0 < value <= LARGEST_TARGET,
+            f"a positive number of at most {LARGEST_TARGET:g}",
+        ),
+    ]
+)
 
 # The targets of "auto": these percentiles of the squared distances.
 PERCENTILES = (5.0, 95.0)

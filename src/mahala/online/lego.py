@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 from mahala.comparisons import Pairs
-from mahala.comparisons.target_distances import check_targets, squared_distances, targets_for
+from mahala.comparisons.target_distances import TargetParam, check_targets, squared_distances, targets_for
 from mahala.compiled.rank_one import stream_lego
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.definite_model import DefiniteModel
@@ -68,8 +68,8 @@ class LEGO(PairLearner):
 
     eta: Positive = 0.1
     _: KW_ONLY
-    similar_target: Literal["auto"] | Positive = "auto"
-    dissimilar_target: Literal["auto"] | Positive = "auto"
+    similar_target: TargetParam = "auto"
+    dissimilar_target: TargetParam = "auto"
     n_steps: Literal["auto"] | Count = "auto"
 
     _fixed: ClassVar = ("similar_target", "dissimilar_target")

@@ -346,7 +346,8 @@ def check_value(value: Any, name: str, hint: Any) -> None:
 
 
 def _check(value: Any, name: str, conditions: list[Where]) -> None:
-    if conditions and not any(condition.is_right(value) for condition in conditions):
+    plain = value.item() if isinstance(value, np.generic) else value  # a float32 cannot be compared with 1e100
+    if conditions and not any(condition.is_right(plain) for condition in conditions):
         words = [condition.words for condition in conditions]
         listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
         raise ValueError(f"{name} must be {listed}, got {value!r}")
