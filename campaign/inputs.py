@@ -205,6 +205,8 @@ def _learner(rng: Rng, log: Log, wild: float) -> None:
     known = learner.get_params(deep=False)
     if chance(rng, wild / 3):
         learner.set_params(**{pick(rng, sorted(known)): pick(rng, _VALUES)})
+        if getattr(learner, "n_steps", None) == 10**30:
+            learner.set_params(n_steps=20)  # a stream of so many steps is right, but long
     learner.set_params(**{name: 0 for name in ("random_state",) if name in known})
     n, d = int(rng.integers(2, 13)), int(rng.integers(1, _WIDE + 1))
     online = isinstance(learner, OnlineMixin)
