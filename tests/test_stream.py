@@ -222,9 +222,15 @@ def test_an_edited_copy_of_a_finished_input_is_refused(edit, path):
         "inserted": [new, *lines],
         "deleted": lines[1:],
     }
-    learned = []
+    stream, learned = Stream(path), []
+
+    def learn():
+        for result in stream.learn(copies[edit]):
+            learned.append(result)
+            assert not stream.save()
+
     with pytest.raises(ValueError, match="give the original, or pass new_input=True"):
-        learned.extend(Stream(path).learn(copies[edit]))
+        learn()
     assert len(learned) <= 4
     assert path.read_bytes() == before
     assert len(learn_all(path, copies[edit], new_input=True)[1]) == len(copies[edit])
@@ -237,6 +243,32 @@ def test_another_input_may_share_a_few_lines(path):
     stream, results = learn_all(path, others)
     assert stream.began_anew
     assert len(results) == 50
+
+
+def test_lines_that_repeat_do_not_make_an_input_an_edited_one(path):
+    """Such as those of a log with few different lines."""
+    few, (first,) = lines_of("PA-", 3), lines_of("PA-", 1, seed=1)
+    learn_all(path, few * 40, fresh("PA-"))
+    stream, results = learn_all(path, [first, *few * 30])
+    assert stream.began_anew
+    assert len(results) == 91
+    assert learn_all(path, [first, *few * 30])[0].skipped == 91
+
+
+def test_the_place_of_the_previous_checkpoint_must_be_free(path):
+    previous = path.with_name(f"{path.stem}.previous{path.suffix}")
+    previous.write_text("mine")
+    with pytest.raises(FileExistsError, match="must be free for the last checkpoint but one"):
+        Stream(path, fresh("PA-"))
+    fresh("PA-").fit(np.eye(4), [0, 0, 1, 1]).save(previous)
+    with pytest.raises(FileExistsError, match="must be free for the last checkpoint but one"):
+        Stream(path, fresh("PA-"))
+    previous.unlink()
+    stream = Stream(path, fresh("PA-"), every=1)
+    for _ in stream.learn(lines_of("PA-", 3)):
+        stream.save()
+    assert previous.exists()
+    Stream(path)
 
 
 def test_another_input_is_known_by_its_first_line(path):

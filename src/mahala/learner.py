@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABC, abstractmethod
 from functools import partial
@@ -55,6 +56,11 @@ class SavedEstimator(BaseEstimator, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_model" in vars(self)
+
+    @one_at_a_time
+    def __getstate__(self) -> Any:
+        # A copy, because it is pickled after others may have gone on learning.
+        return copy.deepcopy(super().__getstate__())
 
     def _check_fitted(self) -> None:
         """Raise NotFittedError before the first fit; scikit-learn's check costs more than a prediction."""

@@ -8,6 +8,7 @@ import math
 import os
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -28,6 +29,8 @@ from mahala.support.validation import Count, NonNegative, check_value, is_sparse
 
 # Number of lines by which an input is recognised.
 HEAD = 100
+# Lines of another input, after one that was read to its end, that are not saved before more are read.
+UNSAVED = 8
 # Bytes read at a time: enough to empty a pipe, and few enough to react to a signal soon.
 BLOCK = 2**16
 # Bytes of the longest line that is accepted by default. Of a longer one, the position covers the digest.
@@ -250,6 +253,7 @@ class Stream:
         self._saved_line = 0  # line of the last save in this input
         self._is_known = False  # whether the saved position is one in this input
         self._saved_at = time.monotonic()
+        self._watched = False  # whether the first lines of another input are being read
         self._progress = _Progress()
         self.learner: Any = _check_online(self._open(learner))
         self._saved_steps = self._n_steps()
@@ -285,12 +289,10 @@ class Stream:
             folder = os.path.dirname(self.path) or "."
             if not os.path.isdir(folder):
                 raise FileNotFoundError(f"{self.path} cannot be written because there is no folder {folder}")
+            self._check_previous()
             return learner
         previous = previous_of(self.path)
-        if previous.exists() and not is_model_file(previous):
-            raise FileExistsError(
-                f"{previous} must be free for the last checkpoint but one, but it is not a model file"
-            )
+        self._check_previous()
         try:
             known = load_learner(self.path)
         except ModelFileError as error:
@@ -310,6 +312,20 @@ class Stream:
         if learner is not None:
             _check_same(self.path, known, learner)
         return known
+
+    def _check_previous(self) -> None:
+        """Raise FileExistsError if a file that is not of a stream has the name of the last checkpoint but one."""
+        previous = previous_of(self.path)
+        if not previous.exists():
+            return
+        try:
+            ours = "stream" in read_model(previous, "learner")[0]
+        except ModelFileError:
+            ours = is_model_file(previous) and os.path.exists(self.path)  # one of ours that was damaged
+        if not ours:
+            raise FileExistsError(
+                f"{previous} must be free for the last checkpoint but one, but it is not one: rename it"
+            )
 
     def learn(self, lines: Iterable[bytes]) -> Iterator[Learned | Malformed]:
         """Learn from the new lines, and yield a result for each; blank lines are counted but yield nothing.
@@ -337,6 +353,8 @@ class Stream:
         """
         position, steps = self._progress.position(), self._n_steps()
         changed = steps > self._saved_steps or (self._is_known and position != self._saved)
+        if self._watched:
+            return False  # the next lines may show that this input is an edited one
         if changed:
             self.learner._write(self.path, {"stream": asdict(position) | {"items": self._items}}, previous=True)
             self._saved, self._saved_steps, self._saved_line = position, steps, position.lines
@@ -348,7 +366,7 @@ class Stream:
         """Return the lines that the model has not learned from: the rest, or all if this is a new input."""
         known = self._progress.position() if self._progress.lines else self._saved
         self._progress, progress = _Progress(), _Progress()
-        self._is_known = False
+        self._is_known = self._watched = False
         if known.lines == 0 or self.new_input:
             return lines
         refusal = f"or pass new_input=True to learn from its first line as a new input: {self.path}"
@@ -363,8 +381,7 @@ class Stream:
                             f"the input differs in line {progress.lines} from the one that was read up to line "
                             f"{known.lines}, but not to its end; continue with that one, {refusal}"
                         )
-                    shared = sum(not line.isspace() and _mark(line) in known.marks for line in first)
-                    return self._other(first, lines, known.marks, shared, refusal)
+                    return self._other(first, lines, known.marks, refusal)
             if progress.lines == known.lines:
                 if progress.position().digest != known.digest:
                     raise ValueError(
@@ -380,27 +397,32 @@ class Stream:
             )
         return lines
 
-    def _other(
-        self, first: list[bytes], lines: Iterator[bytes], marks: list[str], shared: int, refusal: str
-    ) -> Iterator[bytes]:
-        """Return the lines of another input; raise ValueError once most of them are known, so that it was edited."""
+    def _other(self, first: list[bytes], lines: Iterator[bytes], marks: list[str], refusal: str) -> Iterator[bytes]:
+        """Return the lines of another input; raise ValueError once most of them are known, so that it was edited.
+
+        Nothing is saved before that has shown itself. A line that the known input has twice says nothing.
+        """
         error = ValueError(
             f"most of the first lines of the input are those of the one that was read to its end, but not all: give "
             f"the original, {refusal}"
         )
-        if shared > 1 and 2 * shared > len(first):
+        known = {mark for mark, count in Counter(marks).items() if count == 1}
+        shared = known & {_mark(line) for line in first}
+        if len(shared) > 1 and 2 * len(shared) > len(first):
             raise error
         self.began_anew = True
 
         def watched() -> Iterator[bytes]:
+            self._watched = True
             yield from first
-            known = shared
             for number, line in enumerate(lines, start=len(first) + 1):
                 if number <= HEAD:
-                    known += not line.isspace() and _mark(line) in marks
-                    if known > 1 and 2 * known > number:
+                    shared.update(known & {_mark(line)})
+                    if len(shared) > 1 and 2 * len(shared) > number:
                         raise error
+                self._watched = number <= UNSAVED
                 yield line
+            self._watched = False
 
         return watched()
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from conftest import DATA
+from conftest import DATA, needs
 from mahala.papers.study import studies
 
-needs_data = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not there; set MAHALA_DATA to the data sets")
+needs_data = needs()
 
 
 @needs_data

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conftest import DATA
+from conftest import DATA, needs
 from mahala import OASIS, mean_average_precision
 from mahala.comparisons import Triplets
 from mahala.papers import sors2015
 from mahala.papers.study import studies
 
-needs_data = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not there; set MAHALA_DATA to the data sets")
+needs_data = needs()
 
 
 @needs_data

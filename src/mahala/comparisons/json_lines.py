@@ -247,6 +247,7 @@ def _rows(*points: _Point) -> Any:
 
 
 def _check_items(items: Any) -> Any:
+    items = items if is_sparse(items) or hasattr(items, "ndim") else np.asarray(items)
     if items.ndim != 2 or items.dtype.kind not in "biuf":
         raise ValueError(f"items must be rows of numbers, got {items.dtype} of shape {items.shape}")
     if not is_sparse(items):

@@ -46,6 +46,12 @@ class TorchDevice:
         self._precision = "high" if tf32 else "highest"
         self._bytes = BLOCK_BYTES
 
+    def rounding(self, Z: Tensor) -> float:
+        """Return the relative error of a factor in products of Z."""
+        if self._precision == "high" and Z.dtype == torch.float32 and self.device.type == "cuda":
+            return 2.0**-10
+        return float(torch.finfo(Z.dtype).eps)
+
     def place(self, X: RealArray) -> Tensor:
         return torch.as_tensor(np.ascontiguousarray(X), device=self.device)
 
@@ -63,12 +69,12 @@ class TorchDevice:
             return self.fetch((pull * X).sum(0) if diagonal else pull.T @ X)
 
     def softmax(self, Z: Tensor, codes: IndexArray) -> tuple[float, Tensor]:
-        return self._within_memory(lambda: self._softmax(Z, self._codes(codes)))
+        return self._within_memory(lambda: self._softmax(Z, self.place(codes)))
 
     def _softmax(self, Z: Tensor, codes: Tensor) -> tuple[float, Tensor]:
         n = len(Z)
         norms = Z.square().sum(1)
-        rounding = (torch.finfo(Z.dtype).eps * (1.0 + norms)).clamp(max=1.0)
+        rounding = (self.rounding(Z) * (1.0 + norms)).clamp(max=1.0)
         cuts = torch.log(n / rounding)
         pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -101,7 +107,7 @@ class TorchDevice:
         return float(total), pull.add_(_pull_of_edges(Z, listed))
 
     def within(self, Z: Tensor, codes: IndexArray) -> tuple[float, Tensor]:
-        own = self._codes(codes)
+        own = self.place(codes)
         sizes = self.place(np.bincount(codes)).to(torch.float64)
         means = torch.zeros((len(sizes), Z.shape[1]), dtype=torch.float64, device=self.device)
         means.index_add_(0, own, Z.to(torch.float64)).div_(sizes[:, None])
@@ -112,13 +118,13 @@ class TorchDevice:
     def between(
         self, Z: Tensor, codes: IndexArray, coefficients: tuple[float, float, float], cutoff: float
     ) -> tuple[float, Tensor]:
-        return self._within_memory(lambda: self._between(Z, self._codes(codes), coefficients, cutoff))
+        return self._within_memory(lambda: self._between(Z, self.place(codes), coefficients, cutoff))
 
     def _between(
         self, Z: Tensor, codes: Tensor, coefficients: tuple[float, float, float], cutoff: float
     ) -> tuple[float, Tensor]:
         a, b, c = coefficients
-        n, finfo = len(Z), torch.finfo(Z.dtype)
+        n = len(Z)
         norms = Z.square().sum(1)
         pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -136,7 +142,7 @@ class TorchDevice:
             roots = squared.sqrt()
             total += a * n_counted + b * roots.sum(dtype=torch.float64) + c * squared.sum(dtype=torch.float64)
             # The most that rounding can leave of a squared distance that is zero has no direction.
-            counted &= squared > both.mul_(4.0 * finfo.eps).add_(finfo.tiny)
+            counted &= squared > both.mul_(4.0 * self.rounding(Z)).add_(torch.finfo(Z.dtype).tiny)
             if n_counted * SPARSE_SHARE < squared.numel():
                 row, column = counted.nonzero(as_tuple=True)
                 listed.append((row + left.start, column + right.start, 0.5 * b / roots[row, column] + c))
@@ -207,9 +213,6 @@ class TorchDevice:
                     numbers = numbers[~mine].reshape(len(numbers), -1)
                 found[asked, : numbers.shape[1]] = numbers
         return same, other
-
-    def _codes(self, codes: IndexArray) -> Tensor:
-        return self.place(codes)
 
     def _rows_per_block(self, n: int, Z: Tensor) -> int:
         return int(max(1, min(n, self._bytes // (4 * Z.element_size() * n))))
@@ -320,15 +323,17 @@ class _Hinges:
             if bool((radii + moves + moves.max() <= self._radii).all()):
                 return self._near
         longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
-        self._at, self._radii = Z, radii + longer
-        found = self._search(Z, torch.where(radius >= 0.0, self._radii.square(), -torch.inf))
-        self._near = found if longer > 0.0 else None
+        self._near = None  # the search may run out of memory
+        longest = radii + longer
+        found = self._search(Z, torch.where(radius >= 0.0, longest.square(), -torch.inf))
+        if longer > 0.0:
+            self._near, self._at, self._radii = found, Z, longest
         return found
 
     def _search(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
         n, m = Z.shape
         heads = self._heads(Z)
-        norms = heads.square().sum(1) * (1.0 - 8 * (m + 4) * torch.finfo(Z.dtype).eps)
+        norms = heads.square().sum(1) * (1.0 - 8 * (m + 4) * self._engine.rounding(Z))
         pairs = []
         step = min(n, max(1, int((self._engine._bytes / (8 * Z.element_size())) ** 0.5)))
         for left, right in combinations_with_replacement(slices(n, step), 2):

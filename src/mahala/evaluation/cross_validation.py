@@ -31,6 +31,7 @@ from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.online.passive_aggressive import PA
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.config import config_context, get_config
 from mahala.support.threads import one_thread
 from mahala.support.validation import Count, check_labels, check_rows, check_value, class_codes
 
@@ -148,7 +149,8 @@ def compare(
     candidates: dict[str, Learner | None] = {**dict.fromkeys(names), **learners}
     tasks = [_Task(name, part, random_state + part) for part in range(len(parts)) for name in candidates]
     calls = (
-        delayed(_measure)(task, X, codes, *parts[task.part], candidates[task.name], scaling, counts) for task in tasks
+        delayed(_measure)(task, X, codes, *parts[task.part], candidates[task.name], scaling, counts, get_config())
+        for task in tasks
     )
     found: dict[str, dict[int, _Measured]] = {name: {} for name in candidates}
     for done, (task, measured) in enumerate(Parallel(n_jobs, return_as="generator_unordered")(calls), 1):
@@ -257,10 +259,11 @@ def _measure(
     learner: Learner | None,
     scaling: Scaling,
     counts: IndexArray,
+    settings: dict[str, Any],
 ) -> tuple[_Task, _Measured]:
     X_train, X_test, y_train, y_test = X[train], X[test], codes[train], codes[test]
     # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.
-    with one_thread(), warnings.catch_warnings():
+    with config_context(**settings), one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit that stops early shows in its error
         start = time.process_time()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,6 +52,11 @@ class OnlineFilter(ClassifierMixin, BaseEstimator, ABC):
 
     def _check_params(self) -> None:
         check_params(self)
+
+    @one_at_a_time
+    def __getstate__(self) -> Any:
+        # A copy, because it is pickled after others may have gone on learning.
+        return copy.deepcopy(super().__getstate__())
 
     @one_at_a_time
     def fit(self, X: Any, y: Any) -> Self:

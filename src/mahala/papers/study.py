@@ -16,6 +16,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from mahala.support.arrays import FloatArray
+from mahala.support.config import config_context, get_config
 from mahala.support.files import whole_file
 from mahala.support.threads import one_thread
 
@@ -178,7 +179,7 @@ def measure_cells(
     missing = [key for key in wanted if key not in known]
     done = len(wanted) - len(missing)
     path.parent.mkdir(parents=True, exist_ok=True)  # fail before measuring if the folder cannot be created
-    tasks = (delayed(_measure)(study, *key, folder) for key in missing)
+    tasks = (delayed(_measure)(study, *key, folder, get_config()) for key in missing)
     for cell in Parallel(n_jobs, return_as="generator_unordered")(tasks):
         append_cell(path, cell)
         done += 1
@@ -192,9 +193,9 @@ def timed_fit(learner: Any, *given: Any) -> tuple[Any, float]:
     return metric, time.process_time() - start
 
 
-def _measure(study: Study, dataset: str, method: str, run: int, folder: Folder) -> Cell:
+def _measure(study: Study, dataset: str, method: str, run: int, folder: Folder, settings: dict[str, Any]) -> Cell:
     # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.
-    with one_thread():
+    with config_context(**settings), one_thread():
         return Cell(dataset, method, run, study.measure(dataset, method, run, folder))
 
 

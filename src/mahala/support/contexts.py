@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -130,3 +131,16 @@ def _set(counts: list[int]) -> None:
     for library, before, count in zip(_libraries(), _before, counts, strict=True):
         if before != 1:
             library.set_num_threads(count)
+
+
+def _forget() -> None:
+    """Begin anew in a forked process: its threads are gone, and what they held will not be released."""
+    global _lock, _depth
+    _lock = threading.Lock()
+    if _depth:
+        _depth = 0
+        _set(_before)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 # What the name of a temporary file holds between stem and suffix: the machine, the process and a random number.
 _MARK = r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{16}\.tmp"
@@ -42,6 +43,8 @@ def whole_file(path: str | os.PathLike[str], previous: bool = False) -> Iterator
     temporary, link = _temporary(target), _temporary(target)
     _writing.update((temporary.name, link.name))
     try:
+        if target.exists():  # its readers may be few: nobody else reads the new file until it has the same mode
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
@@ -79,12 +82,12 @@ def _temporary(target: Path) -> Path:
 
 
 def _machine() -> str:
-    """Return a digest of what makes process numbers comparable: the host and, in a container, its own numbering."""
-    try:
-        numbering = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        numbering = ""
-    return hashlib.sha256(f"{platform.node()} {numbering}".encode()).hexdigest()[:8]
+    """Return a digest of what makes process numbers comparable: the host since it started, and a container's own."""
+    parts = [platform.node()]
+    with suppress(OSError):  # these are Linux'
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:8]
 
 
 def _dead(entry: os.DirEntry[str], match: re.Match[str]) -> bool:
@@ -111,7 +114,8 @@ def _keep_owner_and_mode(old: Path, new: Path) -> None:
             with suppress(OSError):
                 os.chown(new, user, was.st_gid)
                 break
-    new.chmod(stat.S_IMODE(was.st_mode))
+    kept_group = new.stat().st_gid == was.st_gid
+    new.chmod(stat.S_IMODE(was.st_mode) & (0o7777 if kept_group else 0o7707))  # what its group may do, others may not
 
 
 def _link(file: Path, name: Path) -> None:
@@ -142,7 +146,7 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
         return
     while True:
         try:
-            file = open(place, "a+", encoding="ascii", errors="replace")  # noqa: SIM115  (it is closed below)
+            file = _open_lock(place)
         except OSError as error:
             folder = os.path.dirname(place)
             raise OSError(f"{path} cannot be written: no file can be made in {folder} ({error.strerror})") from None
@@ -165,13 +169,23 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
         file.seek(0)
         if not re.fullmatch(r"\d*", file.read(21)):
             raise FileExistsError(f"{place} must be free for a lock, but it is a file of something else: rename it")
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        if file.writable():
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         try:
             yield
         finally:
-            Path(place).unlink(missing_ok=True)
+            with suppress(OSError):  # one that another user's killed run left in a folder of many users
+                os.unlink(place)
+
+
+def _open_lock(place: str) -> IO[str]:
+    """Open a lock file, which may be another user's, left by a killed run."""
+    try:
+        return open(place, "a+", encoding="ascii", errors="replace")
+    except PermissionError:
+        return open(place, encoding="ascii", errors="replace")
 
 
 def _flush_folder(folder: Path) -> None:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 DISPATCH = 2**20
 
 _local = threading.local()
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}  # by process, because threads do not survive a fork, and size
+_pools: dict[str, tuple[int, ThreadPoolExecutor, int]] = {}
 
 
 def n_threads(work: float = math.inf) -> int:
@@ -111,10 +111,13 @@ def in_rows(function: Callable[[slice], T], n: int, threads: int) -> list[T]:
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    key = os.getpid(), threads
-    if key not in _pools:
-        _pools[key] = ThreadPoolExecutor(threads, "mahala", initializer=_mark)
-    return _pools[key]
+    """Return a pool of at least so many threads, of which there is one per process; threads do not survive a fork."""
+    process, pool, size = _pools.get("pool", (0, None, 0))
+    if pool is None or process != os.getpid() or size < threads:
+        size = max(threads, n_cores())
+        pool = ThreadPoolExecutor(size, "mahala", initializer=_mark)
+        _pools["pool"] = os.getpid(), pool, size
+    return pool
 
 
 def _mark() -> None:

@@ -67,7 +67,7 @@ def _floats(X: Any, name: str) -> Any:
 @contextmanager
 def _naming(X: Any, name: str) -> Iterator[None]:
     """Name the argument in errors of scikit-learn's checks of X, which would take what is masked as it is."""
-    if np.ma.is_masked(X):
+    if _is_masked(X):
         raise ValueError(f"{name} must hold a number in each place, got a masked array; fill or remove what is masked")
     if is_sparse(X):
         check_valid_sparse(X, name)  # before another form of it is made, by compiled code
@@ -77,6 +77,10 @@ def _naming(X: Any, name: str) -> Iterator[None]:
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise error if re.search(rf"\b{name}\b", str(error)) else kind(f"{name}: {error}") from error
+
+
+def _is_masked(X: Any) -> bool:
+    return isinstance(X, np.ma.MaskedArray) and bool(np.ma.is_masked(X))
 
 
 def csr_from_arrays(
@@ -100,7 +104,16 @@ def csr_from_arrays(
 
 
 def check_sparse(matrix: Any) -> None:
-    """Raise a ValueError unless the index arrays of a CSR, CSC or BSR matrix fit together, see `check_index_arrays`."""
+    """Raise a ValueError unless the arrays of a sparse matrix fit together; compiled code, SciPy's too, trusts them."""
+    if matrix.format == "dok":
+        matrix = matrix.tocoo()
+    if matrix.format == "dia" and not (matrix.data.ndim == 2 and len(matrix.data) == len(matrix.offsets)):
+        raise ValueError(f"it has {len(matrix.offsets)} diagonals, but data of shape {matrix.data.shape}")
+    if matrix.format == "lil" and not (
+        len(matrix.rows) == len(matrix.data) == matrix.shape[0]
+        and all(len(own) == len(values) for own, values in zip(matrix.rows, matrix.data, strict=True))
+    ):
+        raise ValueError("each row should have as many indices as values")
     if matrix.format == "coo":
         for index, length in zip(matrix.coords, matrix.shape, strict=True):
             if len(index) and not 0 <= index.min() <= index.max() < length:
@@ -108,6 +121,8 @@ def check_sparse(matrix: Any) -> None:
     if hasattr(matrix, "indptr"):
         lengths = np.floor_divide((1, *matrix.shape)[-2:], getattr(matrix, "blocksize", 1)).tolist()
         n_rows, n_columns = reversed(lengths) if matrix.format == "csc" else lengths
+        if matrix.data.ndim != (3 if matrix.format == "bsr" else 1) or matrix.indices.dtype.kind not in "iu":
+            raise ValueError(f"data of shape {matrix.data.shape} with indices of {matrix.indices.dtype} do not fit it")
         if len(matrix.indptr) != n_rows + 1:
             raise ValueError(f"indptr should have {n_rows + 1} numbers, found {len(matrix.indptr)}")
         check_index_arrays(matrix.indptr, matrix.indices, len(matrix.data), n_columns)
@@ -229,8 +244,8 @@ def as_floats(values: Any, name: str) -> FloatArray:
     """Return real numbers as float64; raise a ValueError for others, also where NumPy would drop or invent a part."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind in "cmM" or np.ma.is_masked(values):
-            raise TypeError(f"got {'masked values' if np.ma.is_masked(values) else array.dtype}")
+        if array.dtype.kind in "cmM" or _is_masked(values):
+            raise TypeError(f"got {'masked values' if _is_masked(values) else array.dtype}")
         return array.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}") from error

@@ -33,7 +33,12 @@ class SparseModel(SimilarityModel):
     def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule, dtype: DTypeLike) -> None:
         super().__init__(shape, start, rule, dtype)
         self.droppable = rule.late and not rule.adaptive and not rule.average
-        self.numbers = np.full(max(shape), -1, dtype=np.int64)  # of a feature, -1 where it has none yet
+        what = f"the numbers of {max(shape):,} features", "hash them to fewer"
+        check_room(8.0 * max(shape), None, *what)
+        try:
+            self.numbers = np.full(max(shape), -1, dtype=np.int64)  # of a feature, -1 where it has none yet
+        except MemoryError:
+            raise MemoryError(f"{what[0]} take more than can be allocated; {what[1]}") from None
         self.features = np.empty(0, dtype=np.int64)  # of a number
         self.has_covariance = rule.r > 0.0
         limit = memory_limit(rule.max_memory) / 8.0  # for each of the two, before it is known which of them grows
