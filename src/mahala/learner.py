@@ -26,6 +26,7 @@ from mahala.support.arrays import Arrays, IndexArray
 from mahala.support.contexts import one_at_a_time
 from mahala.support.estimators import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
+from mahala.support.tensors import like, to_numpy
 from mahala.support.validation import check_features, class_codes
 
 # Neighbours that vote where a learner is scored on labelled rows.
@@ -164,12 +165,12 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
 
         Parameters
         ----------
-        X : array, CSR matrix or data frame of shape (n_rows, n_features)
+        X : array, CSR matrix, data frame or tensor of shape (n_rows, n_features); a tensor gives a tensor
         """
         self._check_fitted()
         if isinstance(X, Pairs | Triplets):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
-        return self._embed(check_features(self, X, reset=False))
+        return like(self._embed(check_features(self, X, reset=False)), X)
 
     def _embed(self, X: Any) -> Any:
         return self.metric_.embed(X)
@@ -265,7 +266,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
                 f"{type(self).__name__} requires y to be passed, but the target y is None; with rows X it holds "
                 "class labels"
             )
-        X = self._rows(X, reset=reset)
+        X, y = self._rows(X, reset=reset), to_numpy(y)
         # A column is taken as scikit-learn takes it; anything else as it comes, since an array of a list loses its NaN.
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         codes = class_codes(y, X.shape[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
 import threading
 
@@ -73,6 +75,8 @@ def test_writers_wait_and_readers_see_whole_steps(learner, labelled):
         for _ in range(4):
             assert np.isfinite(np.asarray(stream.metric_.pairwise(X[:3]))).all()
             stream.to_parts()
+            for copied in (copy.deepcopy(stream), pickle.loads(pickle.dumps(stream))):
+                assert copied._model.n_steps == copied.n_steps_
             if stream.record:
                 history = stream.history_
                 assert len(history.p) == len(history.y)
@@ -105,3 +109,31 @@ def test_two_threads_may_begin_the_same_stream():
         stream = mahala.OASIS()
         together(*[lambda own=stream: own.learn_one(X[0], X[1], X[2])] * 4)
         assert stream.n_steps_ == 4
+
+
+def test_what_is_saved_beside_a_writer_is_the_model_of_whole_steps(tmp_path):
+    rng = np.random.default_rng(0)
+    X, path = rng.normal(size=(60, 5)), tmp_path / "m.safetensors"
+    saved = []
+
+    def learner():
+        return mahala.LEGO(record=False, similar_target=1.0, dissimilar_target=3.0, random_state=0)
+
+    stream = learner()
+    stream.learn_one(X[0], X[1], True)
+
+    def write():
+        for at in range(1, 30):
+            stream.learn_one(X[2 * at], X[2 * at + 1], at % 2 == 0)
+
+    def save():
+        for _ in range(5):
+            stream.save(path)
+            saved.append(mahala.load_learner(path))
+
+    together(write, save)
+    for found in saved:
+        expected = learner()
+        for at in range(found.n_steps_):
+            expected.learn_one(X[2 * at], X[2 * at + 1], at % 2 == 0)
+        np.testing.assert_array_equal(found.metric_.matrix, expected.metric_.matrix)

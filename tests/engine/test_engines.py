@@ -72,7 +72,9 @@ def test_sums_over_pairs_are_their_definitions(engine, case, scale, cutoff):
     counted = other & (d < cutoff)
     weights = np.where(counted & (d > 0.0), -1.0 / np.where(d > 0.0, d, 1.0) + 1.0, 0.0)
     total, pull = own.between(rows, codes, (1.0, -2.0, 1.0), cutoff)
-    near(total, np.square(1.0 - d)[counted].sum() / 2.0, Z)
+    # Products leave a distance of √eps of their size between rows that coincide.
+    rounding = 1e-7 * (1.0 + np.abs(Z).max()) * len(Z) ** 2
+    np.testing.assert_allclose(total, np.square(1.0 - d)[counted].sum() / 2.0, rtol=1e-7, atol=rounding)
     # A distance that is nearly the cutoff may be on either side of it, with a pull of nearly zero for a cutoff of 1.
     near(own.fetch(pull), (weights[:, :, None] * all_differences(Z)).sum(axis=1), Z)
     total, pull = own.within(rows, codes)
@@ -174,6 +176,23 @@ def test_threads_change_rounding_only_and_always_in_the_same_way(threads, dtype,
 
 
 @without_torch
+def test_tensors_are_rows_and_are_answered_in_kind():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:200], y[:200]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows, labels = torch.as_tensor(X, device=device), torch.as_tensor(y, device=device)
+    for learner in (mahala.NCA(2, max_iter=3, random_state=0), mahala.RCA(), mahala.PA("I", random_state=0)):
+        expected = learner.fit(X, y).transform(X)
+        found = learner.fit(rows, labels).transform(rows)
+        assert isinstance(found, torch.Tensor)
+        assert found.device == rows.device
+        np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+        assert isinstance(learner.metric_.matrix, np.ndarray)
+        assert learner.score(rows, labels) == pytest.approx(learner.score(X, y))
+    assert mahala.knn_error(None, rows, labels).at(3) == mahala.knn_error(None, X, y).at(3)
+
+
+@without_torch
 def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
     from mahala.engine.torch_device import TorchDevice
 
@@ -197,6 +216,31 @@ def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
     monkeypatch.setattr(TorchDevice, "_softmax", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("always")))
     with pytest.raises(MemoryError, match="do not fit into the memory of the device cpu"):
         engine.softmax(engine.place(X), y)
+
+
+@without_torch
+def test_a_search_that_runs_out_of_memory_leaves_no_old_pairs(monkeypatch):
+    from mahala.engine import torch_device
+
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:200] * 0.05, y[:200]
+    edges = target_neighbors(X, y, 3)
+    engine = torch_device.TorchDevice("torch-cpu")
+    kept, search, failures = engine.hinges(y, *edges, 0.5), torch_device._Hinges._search, []
+
+    def failing(self, *given):
+        if len(failures) % 2 == 1:
+            failures.append(1)
+            raise torch.OutOfMemoryError("of the test")
+        failures.append(0)
+        return search(self, *given)
+
+    monkeypatch.setattr(torch_device._Hinges, "_search", failing)
+    for scale in (1.0, 1.0001, 1.0002, 3.0, 0.3, 0.30001):
+        Z = X * scale
+        value = kept(engine.place(Z), 0.01)[0]
+        assert value == pytest.approx(Cores().hinges(y, *edges, 0.5)(Z, 0.01)[0], rel=1e-9)
+    assert sum(failures) > 0
 
 
 @without_torch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import mahala
 import mahala.support.validation as validation
 from mahala.support.validation import (
     LARGEST_VALUE,
@@ -158,3 +161,57 @@ def test_sparse_rows_whose_arrays_do_not_fit_together_are_refused(form, name, va
     setattr(X, name, np.array(values, dtype=getattr(X, name).dtype))
     with pytest.raises(ValueError, match="rows must be a valid sparse matrix: ind"):
         check_rows(X, "rows")
+
+
+def broken_sparse():
+    """Matrices of every form whose arrays do not fit together; SciPy's compiled code would crash on them."""
+    dia = sp.dia_array((np.ones((2, 5)), [0, 1]), shape=(5, 5))
+    dia.data = np.ones((400, 5))
+    lil = sp.lil_array(np.eye(5))
+    lil.rows[3] = []
+    csr, floats, wide = (sp.csr_array(np.eye(5)) for _ in range(3))
+    csr.indptr[2] = -(10**6)
+    floats.indices = floats.indices + 0.5
+    wide.data = np.ones((5, 2))
+    csc, bsr, coo = sp.csc_array(np.eye(5)), sp.bsr_array(np.eye(5)), sp.coo_array(np.eye(5))
+    csc.indices[2] = bsr.indices[2] = 10**6
+    coo.coords[0][2] = 10**6
+    other = {"float indices": floats, "2-D data": wide}
+    return other | {"dia": dia, "lil": lil, "csr": csr, "csc": csc, "bsr": bsr, "coo": coo}
+
+
+@pytest.mark.parametrize("form", broken_sparse())
+def test_impossible_sparse_matrices_are_refused_before_compiled_code_reads_them(form):
+    broken = broken_sparse()[form]
+    message = "X must be a valid sparse matrix"
+    learner = mahala.RCA().fit(np.vstack([np.eye(5)] * 2), np.arange(10) % 5)
+    for call in (
+        lambda: check_rows(broken),
+        lambda: mahala.RCA().fit(broken, np.arange(5) % 2),
+        lambda: learner.transform(broken),
+        lambda: learner.metric_.pairwise(broken),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    for kind in (mahala.MahalanobisMetric, mahala.BilinearMetric):
+        with pytest.raises(ValueError, match="matrix must be a valid sparse matrix"):
+            kind(broken)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil", "dok", "dia"])
+def test_sparse_matrices_of_every_form_are_rows(form):
+    X = sp.csr_array(np.diag([1.0, 2.0, 0.0])).asformat(form)
+    np.testing.assert_array_equal(check_rows(X).toarray(), np.diag([1.0, 2.0, 0.0]))
+
+
+def test_a_column_named_like_a_mask_is_a_column():
+    frame = pd.DataFrame(np.eye(3), columns=["_mask", "u", "v"])
+    np.testing.assert_array_equal(check_rows(frame), np.eye(3))
+
+
+def test_numbers_of_numpy_are_compared_as_python_compares_them():
+    """A float32 cannot be compared with 1e100 without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("tau_relevant", "tau_irrelevant", "eta"):
+            mahala.PAUM(**{name: np.float32(0.5)})._check_params()

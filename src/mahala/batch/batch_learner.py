@@ -16,10 +16,12 @@ from mahala.learner import LabelledRows, Learner
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import in_dtype, map_rows
 from mahala.support.arrays import Arrays, FloatArray, RealArray
+from mahala.support.config import config_context, get_config
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.progress import progress_bar
+from mahala.support.tensors import engine_of
 from mahala.support.validation import check_params, is_sparse
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
@@ -61,11 +63,15 @@ class BatchLearner(Learner):
 
     @one_at_a_time
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them."""
+        """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them.
+
+        Rows that are a tensor on a GPU are learned from there; see `mahala.set_config` for other rows.
+        """
         check_params(self)
         self._check_params()
         interrupt = None
-        with all_or_nothing(self), one_blas_thread():
+        engine = engine_of(X, get_config()["engine"])
+        with all_or_nothing(self), one_blas_thread(), config_context(engine=engine):
             data = self._training_data(X, y)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
                 run = Run(self.callback, show)

@@ -21,6 +21,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.tensors import to_numpy
 
 # The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
 LARGEST_VALUE = 1e45
@@ -37,6 +38,7 @@ def check_rows(X: Any, name: str = "X") -> Any:
     """Return X as a finite 2-D numeric array (dense, memory-mapped or CSR) in its own dtype, not copied if possible."""
     if _is_valid(X, 2):
         return X
+    X = to_numpy(X)
     with _naming(X, name):
         X = _floats(check_array(X, accept_sparse="csr", dtype="numeric", input_name=name), name)
     check_scale(X, name)
@@ -49,6 +51,7 @@ def check_rows(X: Any, name: str = "X") -> Any:
 
 def check_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) -> Any:
     """Return rows as `check_rows` does; their features are those of the estimator, or with `reset` become them."""
+    X = to_numpy(X)
     with _naming(X, "X"):
         X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=at_least)
         X = _floats(X, "X")
@@ -209,6 +212,7 @@ def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> SignArray:
 
 def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
     """Return the class labels of the rows as a 1-D array, strings as objects; raise if a label is missing."""
+    y = to_numpy(y)
     array = np.asarray(y)
     if array.ndim != 1 or len(array) != n_rows:
         raise ValueError(f"{name} must be 1-D with a label for each of the {n_rows} rows, got shape {array.shape}")
@@ -260,7 +264,7 @@ def check_row(x: Any, name: str) -> FloatArray:
         check_valid_sparse(x, name)
         x = x.toarray()
         x = x[0] if x.shape[0] == 1 and x.ndim == 2 else x
-    row = as_floats(x, name)
+    row = as_floats(to_numpy(x), name)
     if row.ndim != 1 or row.size == 0:
         raise ValueError(f"{name} must be one vector of features, got an array of shape {row.shape}")
     if not np.isfinite(row).all():
