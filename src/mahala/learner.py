@@ -82,7 +82,7 @@ class SavedEstimator(BaseEstimator, ABC):
     @one_at_a_time
     def _write(self, path: str | PathLike[str], header: dict[str, object], previous: bool = False) -> None:
         """Write the state to a model file, with more header entries."""
-        own, arrays = self.to_parts()
+        own, arrays = self._parts()
         try:
             check = partial(_load, mapped=True)
             write_model(path, "learner", arrays, own | header, verify=check, previous=previous)
@@ -93,10 +93,12 @@ class SavedEstimator(BaseEstimator, ABC):
 
     @one_at_a_time
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
-        """Return the whole state as a header and arrays for a model file; a reader ignores other header entries.
+        """Return a copy of the whole state as a header and arrays; a reader of a model file ignores other entries."""
+        header, arrays = self._parts()
+        return header, {name: array.copy() for name, array in arrays.items()}
 
-        The arrays are the learner's own, not copies: they change when it learns more.
-        """
+    def _parts(self) -> tuple[dict[str, object], Arrays]:
+        """Return the whole state as a header and the learner's own arrays."""
         self._check_fitted()
         header, arrays = self._get_state()
         params: dict[str, object] = {}

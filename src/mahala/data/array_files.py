@@ -102,9 +102,9 @@ def load_numpy(file: BinaryIO) -> Any:
             _check_size(file.name, file, os.fstat(file.fileno()).st_size)
         file.seek(0)
         return np.load(file, allow_pickle=False)
-    except MemoryError:
-        raise
     except Exception as error:  # damaged files cause errors of many types
+        if isinstance(error, MemoryError) and "more than" in str(error):
+            raise  # it is ours, and says what is too large
         raise ValueError(f"{file.name} is not a readable NumPy file of numbers or text ({error})") from None
 
 
