@@ -157,6 +157,7 @@ def _from_clicks(
 
     rows = None if items is None else read_items(items)
     # The file of a stream also has the position in the log, so that `mahala stream` resumes there.
+    place.unlink(missing_ok=True)
     own = Stream(place, adapter, items=rows, n_features=features or (None if rows is None else rows.shape[1]))
     malformed = 0
     with open_input(clicks) as file, task_bar("Learning", sys.stderr.isatty() and clicks.is_file()) as update:

@@ -35,7 +35,7 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
         scales: FloatArray = np.sqrt(variances)
     else:
         scales = X.std(axis=0, dtype=np.float64)
-        scales[np.ptp(X, axis=0) == 0.0] = 0.0
+        scales[X.min(axis=0) == X.max(axis=0)] = 0.0
     scales[scales == 0.0] = 1.0
     return scales
 

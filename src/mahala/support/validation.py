@@ -64,7 +64,7 @@ def _floats(X: Any, name: str) -> Any:
         X = check_array(X, accept_sparse="csr", dtype=np.float64, input_name=name)
     if X.dtype.kind not in "fiub":
         raise ValueError(f"{name} must hold real numbers, got {X.dtype}")
-    return X.astype(np.float64) if X.dtype.kind == "b" else X  # booleans cannot be subtracted
+    return X
 
 
 @contextmanager
