@@ -48,9 +48,7 @@ def test_wrong_targets_are_named(wrong):
     pairs = mahala.Pairs([[0.0], [1.0], [5.0]], [0, 0], [1, 2], [True, False])
     for name in ("similar_target", "dissimilar_target"):
         for kind in (mahala.LEGO, mahala.ITML):
-            with pytest.raises(
-                ValueError, match=f"^{name} must be 'auto' or a positive number( of at most .*)?, got"
-            ):
+            with pytest.raises(ValueError, match=f"^{name} must be 'auto' or a positive number( of at most .*)?, got"):
                 kind(**{name: wrong}).fit(pairs)
 
 
