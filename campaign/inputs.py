@@ -308,6 +308,8 @@ def _filter(rng: Rng, log: Log, wild: float) -> None:
     own = pick(rng, (mahala.Perceptron, mahala.PAUM, mahala.NearestFilter))()
     if chance(rng, wild / 3):
         own.set_params(**{pick(rng, sorted(own.get_params(deep=False))): pick(rng, _VALUES)})
+        if getattr(own, "n_passes", None) == 10**30:
+            own.set_params(n_passes=2)  # so many are right, but long
     n, d = int(rng.integers(2, 13)), int(rng.integers(1, _WIDE + 1))
     if (
         log.call(

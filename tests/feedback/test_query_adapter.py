@@ -474,3 +474,9 @@ def test_too_large_an_adapter_is_told_what_it_can_do():
     with pytest.raises(MemoryError, match="raise max_memory of the adapter's learner") as caught:
         QueryAdapter(mahala.OASIS(max_memory=100.0)).learn_one(np.ones(9), np.eye(9)[:2], [True, False])
     assert "storage" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shown", [1, np.array(5.0), [], np.empty((0, D)), sp.csr_array((0, D))], ids=repr)
+def test_results_that_are_no_rows_are_named(shown):
+    with pytest.raises(ValueError, match="shown"):
+        QueryAdapter().learn_one(np.ones(D), shown, [0, 1])

@@ -229,7 +229,7 @@ class QueryAdapter(SavedEstimator):
         user : who asked, for `user_cap`
         """
         x = self._vector(query)
-        if (getattr(shown, "shape", None) or [len(shown) if isinstance(shown, Collection) else 1])[0] == 0:
+        if (shown.shape[:1] == (0,)) if hasattr(shown, "shape") else (isinstance(shown, Collection) and not len(shown)):
             raise ValueError("shown must have at least one item, got none")
         rows = check_rows(shown, "shown")
         self._check_same(len(x), rows.shape[1], "shown")
