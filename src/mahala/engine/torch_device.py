@@ -353,15 +353,21 @@ class _Hinges:
             return Z
         squares = Z.square().sum(1)
         share = TAIL * float(squares.sum(dtype=torch.float64))
-        if self._axes is None or len(self._axes) != m or float(self._tails(Z, squares).sum()) > 2.0 * share:
-            variances, axes = torch.linalg.eigh((Z.T @ Z).to(torch.float64))
-            n_tail = int(torch.searchsorted(variances.clamp(min=0.0).cumsum(0), share, right=True))
-            self._axes = axes[:, n_tail:].to(Z.dtype).contiguous()
-        return torch.cat([Z @ self._axes, self._tails(Z, squares).sqrt()[:, None]], dim=1)
+        if self._axes is not None and len(self._axes) == m:
+            heads, tails = _split(Z, squares, self._axes)
+            if float(tails.sum(dtype=torch.float64)) <= 2.0 * share:
+                return torch.cat([heads, tails.sqrt()[:, None]], dim=1)
+        variances, axes = torch.linalg.eigh((Z.T @ Z).to(torch.float64))
+        n_tail = int(torch.searchsorted(variances.clamp(min=0.0).cumsum(0), share, right=True))
+        self._axes = axes[:, n_tail:].to(Z.dtype).contiguous()
+        heads, tails = _split(Z, squares, self._axes)
+        return torch.cat([heads, tails.sqrt()[:, None]], dim=1)
 
-    def _tails(self, Z: Tensor, squares: Tensor) -> Tensor:
-        assert self._axes is not None
-        return (squares - (Z @ self._axes).square().sum(1)).clamp_(min=0.0)
+
+def _split(Z: Tensor, squares: Tensor, axes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the coordinates of rows along some axes, and what is left of their squared norms."""
+    heads = Z @ axes
+    return heads, (squares - heads.square().sum(1)).clamp_(min=0.0)
 
 
 def _moves(Z: Tensor, before: Tensor) -> Tensor:

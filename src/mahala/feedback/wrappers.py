@@ -56,7 +56,7 @@ def _langchain(model: Any, adapter: QueryAdapter) -> Any:
 def _llama_index(model: Any, adapter: QueryAdapter) -> Any:
     from llama_index.core.embeddings import BaseEmbedding
 
-    # The public methods of the model are called, so that its cache, limits and callbacks go on working.
+    # The public methods of the model are called, so that its cache, limits and callbacks still work.
     class AdaptedEmbedding(BaseEmbedding):
         def _get_text_embedding(self, text: str) -> Any:
             return model.get_text_embedding(text)
