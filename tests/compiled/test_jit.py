@@ -28,6 +28,61 @@ def test_a_second_process_loads_the_machine_code_from_the_cache(tmp_path):
     assert hits == [0, 1]
 
 
+READ_ONLY = """
+import os, sys
+writable, real = sys.argv[1], os.access
+os.access = lambda path, mode: real(path, mode) and (mode != os.W_OK or str(path).startswith(writable))
+from mahala.compiled.triplets import late
+from mahala.support.compiling import COMPILING
+import numba
+assert late(2.0, 0.5) == 1.5
+assert numba.config.CACHE_DIR == os.environ["NUMBA_CACHE_DIR"]  # which functions of others keep
+print(COMPILING.n_compiled)
+assert late(2, 1) == 1  # another signature
+print(COMPILING.n_compiled)
+"""
+
+
+def test_a_cache_that_can_only_be_read_is_read(tmp_path):
+    """As in an image that was warmed up; what is compiled in addition goes to a folder of its own."""
+    baked, own = tmp_path / "baked", tmp_path / "own"
+    own.mkdir()
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(baked),
+        "PYTHONPATH": str(Path(mahala.__file__).parents[1]),
+        "TMPDIR": str(own),
+    }
+    subprocess.run([sys.executable, "-c", CALL], env=environment, check=True)
+    before = {file: file.read_bytes() for file in baked.rglob("*.nb*")}
+    command = [sys.executable, "-c", READ_ONLY, str(own)]
+    compiled = [subprocess.run(command, env=environment, capture_output=True, check=True).stdout for _ in range(2)]
+    assert [line.split() for line in compiled] == [[b"0", b"1"], [b"0", b"0"]]
+    assert before == {file: file.read_bytes() for file in baked.rglob("*.nb*")}
+
+
+def test_compiling_is_told_once_and_timed(tmp_path):
+    code = inspect.cleandoc(
+        """
+        import logging, time
+        from mahala.compiled.jit import kernel
+        from mahala.support.compiling import COMPILING
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        begin, clock = time.monotonic(), COMPILING.working_time()
+        double = kernel(lambda x: 2 * x)
+        triple = kernel(lambda x: 3 * x)
+        assert not COMPILING.active and COMPILING.n_compiled == 0
+        assert double(1.0) == 2.0 and triple(1.0) == 3.0 and double(2.0) == 4.0
+        assert not COMPILING.active and COMPILING.n_compiled == 2
+        passed, worked = time.monotonic() - begin, COMPILING.working_time() - clock
+        assert 0.0 < COMPILING.seconds < passed
+        assert abs(passed - worked - COMPILING.seconds) < 0.01
+        """
+    )
+    (tmp_path / "program.py").write_text(code)  # there is a cache for functions in files only
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=True)
+    assert done.stderr.count("compiling kernels, once per installation") == 1
+
+
 def test_a_kernel_keeps_its_name_docstring_and_signature():
     assert late.__name__ == "late"
     assert late.__doc__.startswith("Apply")

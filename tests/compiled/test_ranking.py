@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.metrics import average_precision_score
 
-from mahala.compiled.ranking import judged, leading, ndcg, retrieval
+from mahala.compiled.ranking import judged, ndcg, retrieval
 
 
 @st.composite
@@ -23,24 +23,6 @@ def scored(draw):
     codes = hnp.arrays(np.intp, n + m, elements=st.integers(0, 2))
     both = draw(codes)
     return scores, both[:n], both[n:]
-
-
-@given(case=scored(), data=st.data())
-def test_leading_items_are_those_of_a_sorted_list(case, data):
-    scores = case[0]
-    k = data.draw(st.integers(1, scores.shape[1]))
-    expected = [sorted(range(len(row)), key=lambda j: (-row[j], j))[:k] for row in scores.tolist()]
-    before = scores.copy()
-    np.testing.assert_array_equal(leading(scores, k), expected)
-    np.testing.assert_array_equal(scores, before)
-
-
-def test_leading_items_of_long_rows():
-    rng = np.random.default_rng(0)
-    for scores in (rng.normal(size=(4, 5000)), rng.integers(0, 20, size=(4, 5000)).astype(float), np.zeros((4, 5000))):
-        expected = np.argsort(-scores, axis=1, kind="stable")
-        for k in (1, 2, 17, 4999, 5000):
-            np.testing.assert_array_equal(leading(scores, k), expected[:, :k])
 
 
 def blocks_of(scores, cut=0):

@@ -8,28 +8,39 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import lapack
+from scipy.optimize import brentq
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.covariance import covariances
-from mahala.batch.run import IterationParams, Model, Run
-from mahala.batch.whitening import whiten_within
+from mahala.batch.descent import descend
+from mahala.batch.pair_costs import pairs_of
+from mahala.batch.run import Iteration, IterationParams, Model, Run
+from mahala.batch.whitening import constant, whiten_within
 from mahala.comparisons import Pairs
 from mahala.comparisons.sampling import draw_pairs
-from mahala.comparisons.target_distances import Target, check_targets, squared_distances, targets_for
-from mahala.compiled.itml import sweep
+from mahala.comparisons.target_distances import Target, check_targets, targets_for
+from mahala.engine.row_hinges import add_pull, squared_distances
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import Arrays, FloatArray
+from mahala.support.arrays import Arrays, BoolArray, FloatArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value
-from mahala.support.rows import row_blocks
+from mahala.support.threads import product, squared_norms, transposed_product
 from mahala.support.validation import Count, NonNegative, Positive, Seed
 
 # Smallest eigenvalue of a prior's covariance, as a share of the largest, with features in units of their deviation.
 FLOOR = 1e-6
 # Largest factor between targets and distances; larger ones would bring M to the limits of float64.
 FURTHEST = 1e80
-# Duals are reused if the M that they give differs by at most this from the learned one.
-SAME = 1e-5
+# Rows whose squared distance is at most this share of their squared norms count as equal.
+COINCIDING = (4.0 * np.finfo(np.float64).eps) ** 2
+# Smallest ratio of a distance to its target.
+SMALLEST_RATIO = 1e-300
+# Smallest length of a direction of L, as a share of the largest.
+SHORTEST = 1e-6
+# Smallest variance in the coordinates of the descent, as a share of the largest.
+RIDGE = 1e-2
+# The first step of a descent has length 1; in units in which L has this one, it changes little.
+UNIT = 4.0
 
 
 @dataclass(eq=False, repr=False)
@@ -41,18 +52,17 @@ class ITML(IterationParams, BatchLearner):
         D(M, M₀) + γ Σ D(ξ, ξ₀)   subject to   vᵀMv ≤ ξ for similar pairs, vᵀMv ≥ ξ for dissimilar ones,
 
     with v = x - x', the LogDet divergence D(A, B) = tr(AB⁻¹) - log|AB⁻¹| - d, and ξ₀ one target for all similar and one
-    for all dissimilar pairs. It projects (M, ξ) cyclically onto one constraint after the other, and keeps a dual
-    variable λ ≥ 0 for each: M⁻¹ = M₀⁻¹ ± Σ λ v vᵀ and 1/ξ = 1/ξ₀ ∓ λ/γ. So M stays positive definite, and the objective
-    approaches its minimum, from above or below, as the constraints become satisfied. A projection is that of the
-    authors' program: with p = vᵀMv it changes λ by γ/(1+γ) (1/p - 1/ξ), which makes p = ξ (the number printed in the
-    paper does not).
+    for all dissimilar pairs. The best ξ for an M is ξ₀, or vᵀMv where that is on the wrong side of ξ₀, so this is a
+    smooth convex problem in M alone, and M stays positive definite, because log|M| is part of the objective. L-BFGS
+    descends over L with M = LᵀL, instead of the paper's projections onto one constraint after the other, which come to
+    the same minimum in more passes. It ends by the duality gap: at 1/ξ = 1/ξ₀ ∓ λ/γ, the multipliers λ of the
+    constraints give the lower bound log|M₀M_λ⁻¹| - γ Σ log(ξ/ξ₀) with M_λ⁻¹ = M₀⁻¹ ± Σ λ v vᵀ.
 
-    Two limits keep M numerically definite: a projection changes no distance by more than a factor of 10,000 (the next
-    sweep continues), and none raises the condition number of M relative to M₀ above 1e8 times the number of features.
-    If the targets require more than that, `stop_reason_` is "precision". Pairs of equal rows are left out.
+    No eigenvalue of M relative to M₀ is below 1e-12 times the largest; if the targets require that, `stop_reason_` is
+    "precision". Pairs of equal rows are left out.
 
-    A sweep takes two products of the pairs' differences with a d × d matrix, and memory is that of X and of a few such
-    matrices. M is kept in float64, whatever the dtype of X.
+    An evaluation takes two products of the rows with a d × d matrix and O(d³), and memory is that of X and of a few
+    such matrices. M is kept in float64, whatever the dtype of X.
 
     Reference: J. V. Davis, B. Kulis, P. Jain, S. Sra, I. S. Dhillon, Information-theoretic metric learning, ICML 2007.
 
@@ -69,12 +79,11 @@ class ITML(IterationParams, BatchLearner):
         M₀: Euclidean distances, the inverse of the rows' covariance (as `RCA` inverts it), or a metric. Directions of
         weight zero in M₀ have weight zero in M.
     max_iter : int
-        Maximum number of iterations, which are sweeps over all constraints.
+        Maximum number of iterations.
     tol : float
-        The fit ends when the sum of the changes of the duals in a sweep is at most this share of their norm.
+        The fit ends when the objective is at most this share above its minimum, by the duality gap.
     warm_start : bool
-        Whether `fit` resumes from the previous model: from its duals if the pairs and the prior are the same as before
-        (the same pairs are drawn again from labelled rows), else with its M as the prior.
+        Whether `fit` starts from the previous M.
     callback, verbose, random_state
         See :class:`mahala.NCA`.
 
@@ -98,6 +107,7 @@ class ITML(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _learns_on_dask = True
 
     gamma: Positive = 1.0
     _: KW_ONLY
@@ -106,7 +116,7 @@ class ITML(IterationParams, BatchLearner):
     n_pairs: Literal["auto"] | Count = "auto"
     prior: Literal["identity", "covariance"] | MahalanobisMetric = "identity"
     max_iter: Count = 1000
-    tol: NonNegative = 1e-3
+    tol: NonNegative = 1e-6
     random_state: Seed = None
 
     def _check_params(self) -> None:
@@ -124,23 +134,32 @@ class ITML(IterationParams, BatchLearner):
 
     def _learn(self, data: TrainingData, run: Run) -> str:
         if not isinstance(data, Pairs):
-            # Always the same seed, so that a warm start draws the pairs to which its duals belong.
-            rng = np.random.default_rng(self._seed)
             assert isinstance(data, LabelledRows)
-            data = Pairs._build(data.X, *draw_pairs(data.codes, self.n_pairs, None, rng, name="n_pairs"))
-        warm = self._warm_model()
-        state = self._state(data, self._prior_components(data))
-        if warm is not None and not state.resume(warm):
-            state = self._state(data, MahalanobisMetric(warm["M"]).components)
-        return self._sweeps(state, run)
+            X, drawn = data.X, draw_pairs(data.codes, self.n_pairs, None, self._rng, name="n_pairs")
+            data = pairs_of(X, *drawn)
+        else:
+            X = data.X
+        problem = _Problem(
+            data, self._prior_components(X), (self.similar_target, self.dissimilar_target), float(self.gamma)
+        )
+        warm, solved = self._warm_model(), False
 
-    def _state(self, pairs: Pairs, L: FloatArray | None) -> _State:
-        targets = self.similar_target, self.dissimilar_target
-        return _State(pairs, L, targets, float(self.gamma))
+        def after(iteration: Iteration) -> bool:
+            nonlocal solved
+            solved = problem.gap() <= self.tol * iteration.objective and not problem.limited
+            return run.step(iteration.objective, iteration.model) or solved
 
-    def _prior_components(self, pairs: Pairs) -> FloatArray | None:
+        reason = descend(
+            problem, problem.start(None if warm is None else warm["M"]), Run(after, lambda done, objective: None),
+            max_iter=self.max_iter, tol=0.0, to_model=problem.to_model,
+        )  # fmt: skip
+        if solved and not run.asked_to_stop:
+            return "converged"
+        return "precision" if reason == "converged" else reason
+
+    def _prior_components(self, X: Any) -> FloatArray | None:
         """Return L₀ with M₀ = L₀ᵀL₀, or None for the identity."""
-        X, prior = pairs.X, self.prior
+        prior = self.prior
         if isinstance(prior, MahalanobisMetric):
             d = X.shape[1]
             if prior.kernel_map is not None or prior.matrix.shape != (d, d):
@@ -148,118 +167,120 @@ class ITML(IterationParams, BatchLearner):
             if prior.n_components == 0 or not prior.is_psd:
                 raise ValueError("prior must be a metric with positive eigenvalues and no negative ones")
             return prior.components
-        if prior == "identity" or np.array_equal(X.min(axis=0), X.max(axis=0)):
+        if prior == "identity" or constant(X).all():
             return None
         scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
         return scatter.in_features(whiten_within(scatter.total, scatter.total, FLOOR)[0])
-
-    def _sweeps(self, state: _State, run: Run) -> str:
-        for _ in range(int(self.max_iter)):
-            before = state.duals.copy()
-            held_back = state.sweep()
-            stop = run.step(state.objective(), state.to_model())
-            change = float(np.abs(state.duals - before).sum())
-            size = float(np.linalg.norm(state.duals) + np.linalg.norm(before))
-            if stop:
-                return "callback"
-            if change <= self.tol * size:
-                return "precision" if held_back else "converged"
-        return "max_iter"
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         super()._set_state(header, arrays)
         low, high = array_value(arrays, "model.targets", np.float64, (2,))
         if not 0.0 < low < high:
             raise ModelFileError(f"the targets should be positive, the first below the second, found {low} and {high}")
-        array_value(arrays, "model.duals", np.float64, (None,))
 
 
-class _State:
-    """M, the duals and the slack of a run, in coordinates in which the prior is I and the largest distance about 1."""
+class _Problem:
+    """ITML's objective as a function of L with M = LᵀL, and its duality gap.
 
-    def __init__(self, pairs: Pairs, L: FloatArray | None, targets: tuple[Target, Target], gamma: float) -> None:
-        self.L = L
-        self.gamma = gamma
-        if L is not None:
-            X = pairs.X - pairs.X.mean(axis=0, dtype=np.float64)
-            pairs = pairs.over(X @ L.T)
-        self.pairs = pairs
-        distances = squared_distances(pairs)
-        self.targets = targets_for(distances, *targets)
-        exponent = math.frexp(math.sqrt(float(distances.max()) or self.targets[1]))[1]
-        self.scale = math.ldexp(1.0, -exponent)  # a power of two, which does not round
-        low, high = (value * self.scale * self.scale for value in self.targets)
+    Coordinates are those in which the prior is I and the largest distance about 1. The best ξ for an M is ξ₀, or vᵀMv
+    if that violates the constraint, so the objective is a smooth function of M alone.
+    """
+
+    def __init__(self, pairs: Pairs, prior: FloatArray | None, targets: tuple[Target, Target], gamma: float) -> None:
+        X = pairs.X.astype(np.float64) - pairs.X.mean(axis=0, dtype=np.float64)
+        X = X if prior is None else product(X, prior.T)
+        distances = squared_distances(X, pairs.left, pairs.right)
+        self._targets = targets_for(distances, *targets)
+        exponent = math.frexp(math.sqrt(float(distances.max()) or self._targets[1]))[1]
+        scale = math.ldexp(1.0, -exponent)  # a power of two, which does not round
+        low, high = (value * scale * scale for value in self._targets)
         if not 1.0 / FURTHEST < low < high < FURTHEST:
             raise ValueError(
                 f"similar_target and dissimilar_target must be within a factor of {FURTHEST:g} of the pairs' squared "
-                f"distances, which are up to {self.scale**-2:.3g}, got {self.targets[0]:g} and {self.targets[1]:g}"
+                f"distances, which are up to {scale**-2:.3g}, got {self._targets[0]:g} and {self._targets[1]:g}"
             )
-        self.precisions = 1.0 / low, 1.0 / high
+        X, distances, norms = X * scale, distances * scale**2, squared_norms(X) * scale**2
+        differ = distances > COINCIDING * (norms[pairs.left] + norms[pairs.right])
         assert pairs.similar is not None, "fit requires labels"
-        self.signs = np.where(pairs.similar, 1.0, -1.0)
-        self.initial = np.where(pairs.similar, *self.precisions)  # 1/ξ₀
-        self.slack = self.initial.copy()  # 1/ξ
-        self.duals = np.zeros(len(pairs))
-        self._set(np.eye(pairs.n_features))
+        # In the coordinates of the descent, L = V diag(basis), the rows are nearly white: that takes fewer iterations.
+        variances, axes = np.linalg.eigh(transposed_product(X, X))
+        lengths = np.sqrt(variances.clip(min=0.0) + (RIDGE * variances[-1] or 1.0))
+        self._X, self._gamma = product(X, axes), gamma
+        self._prior = axes.T if prior is None else product(axes.T, prior)
+        self._left, self._right, self._similar = pairs.left[differ], pairs.right[differ], pairs.similar[differ]
+        self._initial = np.where(self._similar, low, high)
+        self._factor = math.sqrt(self._best_factor(distances[differ] / self._initial))
+        self._basis = self._factor / UNIT * lengths[0] / lengths
+        self.limited = False
 
-    def _set(self, M: FloatArray) -> None:
-        """Set M, and log |M| and tr M⁻¹ from its Cholesky factor."""
-        self.M = M
-        self.log_determinant, root = _factor(M)
-        self.inverse_trace = float(np.einsum("ij,ij->", root, root))
+    def _violated(self, ratios: FloatArray) -> BoolArray:
+        """Return which constraints the ratios of vᵀMv to ξ₀ violate."""
+        return np.where(self._similar, ratios > 1.0, ratios < 1.0)
 
-    def sweep(self) -> bool:
-        """Project onto each constraint once; return whether the limit on the condition of M shortened a projection."""
-        pairs, M = self.pairs, self.M.copy()
-        held_back = sweep(
-            pairs.X, pairs.left, pairs.right, self.scale, self.signs, self.precisions, self.gamma, M,
-            self.inverse_trace, self.duals, self.slack,
-        )  # fmt: skip
-        self._set(M)
-        return bool(held_back)
+    def _best_factor(self, ratios: FloatArray) -> float:
+        """Return the factor a of M = a I that minimises the objective, given vᵀv / ξ₀."""
 
-    def objective(self) -> float:
-        """Return D(M, M₀) + γ Σ D(ξ, ξ₀), which does not depend on the coordinates."""
-        ratio = self.initial / self.slack
-        moved = float(np.sum(ratio - np.log(ratio) - 1.0))
-        return float(np.trace(self.M)) - self.log_determinant - len(self.M) + self.gamma * moved
+        def slope(exponent: float) -> float:  # the derivative times a, which increases
+            a = math.exp(exponent)
+            scaled = a * ratios[self._violated(a * ratios)]
+            return float(self._X.shape[1] * (a - 1.0) + self._gamma * (scaled - 1.0).sum())
 
-    def to_model(self) -> Model:
-        """Return the model in units of the features; the duals scale as the inverse of the squared distances."""
-        duals = self.duals * self.scale * self.scale
-        return {"M": self._in_features(self.M), "duals": duals, "targets": np.array(self.targets)}
+        furthest = math.log(FURTHEST) + 1.0
+        return math.exp(brentq(slope, -furthest, furthest))
 
-    def _in_features(self, M: FloatArray) -> FloatArray:
-        if self.L is None:
-            return M
-        result = self.L.T @ M @ self.L
-        return 0.5 * (result + result.T)
+    def start(self, warm: RealArray | None) -> FloatArray:
+        """Return the first variables, for the best multiple of I or a learned M."""
+        L: FloatArray = self._factor * np.eye(len(self._basis))
+        if warm is not None:
+            given = product(MahalanobisMetric(warm).components, np.linalg.pinv(self._prior))
+            if given.shape == L.shape and np.linalg.cond(given) < 1.0 / SHORTEST:
+                L = given
+        start: FloatArray = L / self._basis
+        return start
 
-    def resume(self, model: Model) -> bool:
-        """Resume from the model's duals if they give its M under these constraints; return whether they do."""
-        duals = model["duals"] / self.scale / self.scale
-        if len(duals) != len(self.duals):
-            return False
-        slack = self.initial - self.signs * duals / self.gamma
-        if not (slack > 0.0).all():
-            return False
-        inverse = np.eye(len(self.M))
-        for block in row_blocks(len(duals), self.pairs.n_features):
-            V = self.pairs[block].differences() * self.scale
-            inverse += (V.T * (self.signs * duals)[block]) @ V
+    def __call__(self, variables: FloatArray) -> tuple[float, FloatArray]:
+        """Return the objective and its gradient."""
+        L = variables * self._basis
+        factor, pivots, _ = lapack.dgetrf(L)
+        diagonal = np.abs(factor.diagonal())
+        if not diagonal.all():
+            return np.inf, np.zeros_like(variables)
+        self._inverse = lapack.dgetri(factor, pivots)[0]
+        Z = product(self._X, L.T)
+        ratios = np.maximum(squared_distances(Z, self._left, self._right) / self._initial, SMALLEST_RATIO)
+        moved = self._violated(ratios)
+        weights = np.where(moved, self._gamma * (1.0 - 1.0 / ratios) / self._initial, 0.0)
+        pull = np.zeros_like(Z)
+        add_pull(Z, self._left, self._right, weights, pull)
+        logs = np.log(ratios[moved])
+        self._half = L + transposed_product(pull, self._X)
+        self._seen, self._logs = variables, self._gamma * float(logs.sum())
+        divergence = float(np.square(L).sum()) - 2.0 * float(np.log(diagonal).sum()) - len(L)
+        self._value = divergence + self._gamma * float((ratios[moved] - 1.0 - logs).sum())
+        return self._value, 2.0 * (self._half - self._inverse.T) * self._basis
+
+    def gap(self) -> float:
+        """Return by how much the objective at the last model is above a lower bound of its minimum.
+
+        The bound is the dual objective log|M₀M_λ⁻¹| - γ Σ log(ξ/ξ₀) at M_λ⁻¹ = M₀⁻¹ ± Σ λ v vᵀ with the λ that belong
+        to this ξ.
+        """
+        precision = self._inverse @ self._half  # L⁻¹ (L + L Σ ± λ v vᵀ)
         try:
-            root = _factor(inverse)[1]
+            root = np.linalg.cholesky(0.5 * (precision + precision.T))
         except np.linalg.LinAlgError:
-            return False
-        M = root.T @ root
-        if not np.abs(self._in_features(M) - model["M"]).max() <= SAME * np.abs(model["M"]).max():
-            return False
-        self.duals, self.slack = duals, slack
-        self._set(M)
-        return True
+            return np.inf
+        return self._value - 2.0 * float(np.log(root.diagonal()).sum()) + self._logs
 
-
-def _factor(A: FloatArray) -> tuple[float, FloatArray]:
-    """Return log |A|, and R with A⁻¹ = RᵀR."""
-    factor = np.linalg.cholesky(A)
-    return 2.0 * float(np.log(factor.diagonal()).sum()), np.asarray(lapack.dtrtri(factor, lower=1)[0])
+    def to_model(self, variables: FloatArray) -> Model:
+        """Return the model in units of the features, with no direction much shorter than others."""
+        if not np.array_equal(variables, self._seen):
+            self(variables)
+        L = variables * self._basis
+        self.limited = bool(np.linalg.norm(L) * np.linalg.norm(self._inverse) > 1.0 / SHORTEST)
+        if self.limited:
+            _, lengths, axes = np.linalg.svd(L)
+            L = np.maximum(lengths, SHORTEST * lengths[0])[:, None] * axes
+        L = product(L, self._prior)
+        M = transposed_product(L, L)
+        return {"M": 0.5 * (M + M.T), "targets": np.array(self._targets)}
