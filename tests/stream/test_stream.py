@@ -14,7 +14,8 @@ from sklearn.base import clone
 
 import mahala
 from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
-from mahala.stream import Learned, Malformed, Stream, read_lines
+from mahala.stream.lines import read_lines
+from mahala.stream.stream import Learned, Malformed, Stream
 
 D = 5
 LEARNERS = {
@@ -578,7 +579,7 @@ def test_whatever_stands_in_a_line_is_read_or_refused(line, keys, widths):
 
 
 def test_long_lines_are_skipped_and_the_position_does_not_depend_on_the_limit(path, monkeypatch):
-    monkeypatch.setattr("mahala.stream.LONGEST", 1000)
+    monkeypatch.setattr("mahala.stream.lines.LONGEST", 1000)
     good = lines_of("PA-", 3)
     long = b'{"note": "' + b"x" * 5000 + b'", ' + good[1][1:]
     data = good[0] + long + good[2]
@@ -613,7 +614,7 @@ def test_a_line_that_is_too_long_is_not_held():
     lines = list(read_lines(Endless(), 2**20))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert [type(line).__name__ for line in lines] == ["_Long"]
+    assert [type(line).__name__ for line in lines] == ["LongLine"]
     assert peak < 2**22
 
 

@@ -1,112 +1,33 @@
-"""Learn from a stream of JSON lines, with a model file that stores the position in the stream."""
+"""Stream: an online learner that reads lines, and resumes where it stopped."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import math
 import os
 import time
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
-
-import numpy as np
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from mahala.comparisons import Impression, Pairs, Triplets
-from mahala.comparisons.json_lines import IMPRESSION, PAIR, TRIPLET, LineError, LineReader
+from mahala.comparisons.json_lines import IMPRESSION, PAIR, TRIPLET, LineError, LineReader, MissingItems
 from mahala.feedback.query_adapter import QueryAdapter
 from mahala.learner import load_learner
 from mahala.online.lego import LEGO
 from mahala.online.online_mixin import OnlineMixin
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
+from mahala.stream.lines import LONGEST, LongLine
+from mahala.stream.position import HEAD, Position, Progress, digest_of_rows, mark
 from mahala.support.files import previous_of
 from mahala.support.model_files import ModelFileError, count_value, header_value, is_model_file, read_model
-from mahala.support.validation import Count, NonNegative, check_value, is_sparse
+from mahala.support.validation import Count, NonNegative, check_value
 
-# Number of lines by which an input is recognised.
-HEAD = 100
 # Lines of another input, after one that was read to its end, that are not saved before more are read.
 UNSAVED = 8
-# Bytes read at a time: enough to empty a pipe, and few enough to react to a signal soon.
-BLOCK = 2**16
-# Bytes of the longest line that is accepted by default. Of a longer one, the position covers the digest.
-LONGEST = 2**24
-# Rows, and bytes of them, by which items are recognised.
-_SAMPLED_ROWS, _SAMPLED_BYTES = 256, 2**24
 # Parameters in which a learner may differ from the saved one.
 _FREE = ("record", "random_state")
-
-
-class Readable(Protocol):
-    """A binary file with read1, which returns at most `size` available bytes and blocks only if there are none."""
-
-    def read1(self, size: int, /) -> bytes: ...
-
-
-class _Long(bytes):
-    """What is kept of a line that is too long to hold: its length and digest."""
-
-    @classmethod
-    def of(cls, length: int, digest: Any, end: bytes) -> _Long:
-        return cls(f"{length} {digest.hexdigest()}".encode() + end)
-
-
-def read_lines(file: Readable, longest: int = LONGEST) -> Iterator[bytes]:
-    """Yield the lines of a file with their newlines, each as soon as it is available.
-
-    Of a line of more than `longest` bytes, only length and digest are kept; `Stream` reports it as malformed.
-
-    >>> import io
-    >>> list(read_lines(io.BytesIO(b"1\\n\\r2")))
-    [b'1\\n', b'\\r2']
-    """
-    line = _Line(longest)
-    while block := _read_block(file):
-        *whole, last = block.split(b"\n")
-        for end in whole:
-            if line.length == 0 and len(end) <= longest:  # nearly always
-                yield end + b"\n"
-                continue
-            line.add(end)
-            yield line.ended(b"\n")
-            line = _Line(longest)
-        line.add(last)
-    if line.length:
-        yield line.ended(b"")
-
-
-class _Line:
-    """A line while its parts are read, of which not more than `longest` bytes are held."""
-
-    def __init__(self, longest: int) -> None:
-        self.length = 0
-        self._longest = longest
-        self._parts: list[bytes] = []
-        self._digest = hashlib.sha256()
-
-    def add(self, part: bytes) -> None:
-        self._parts.append(part)
-        self.length += len(part)
-        if self.length > self._longest:
-            for held in self._parts:
-                self._digest.update(held)
-            self._parts.clear()
-
-    def ended(self, end: bytes) -> bytes:
-        if self.length > self._longest:
-            return _Long.of(self.length, self._digest, end)
-        return b"".join([*self._parts, end])
-
-
-def _read_block(file: Readable) -> bytes:
-    try:
-        return file.read1(BLOCK)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"the input is not a complete gzip file: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,70 +45,6 @@ class Malformed:
 
     line: int
     problem: str
-
-
-@dataclass(frozen=True)
-class Position:
-    """Position in an input, with digests by which the input is recognised.
-
-    `digest` is the digest of all lines read; `head` holds the digest up to each of the first hundred lines, so that
-    the first different line of another input is known, and `marks` the digest of each of these lines alone. `ended`
-    tells whether the end of the input was reached.
-    """
-
-    lines: int = 0
-    digest: str = ""
-    head: list[str] = field(default_factory=list)
-    ended: bool = False
-    marks: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, header: dict[str, Any]) -> Position:
-        """Read the position from the header of a model file."""
-        head: list[str] = header_value(header, "head", list)
-        self = cls(
-            lines=count_value(header, "lines"),
-            digest=header_value(header, "digest", str),
-            head=head,
-            ended=header_value(header, "ended", bool),
-            marks=header_value(header, "marks", list) if "marks" in header else [],
-        )
-        if len(head) != min(self.lines, HEAD):
-            raise ModelFileError(f"header entry 'head' should have {min(self.lines, HEAD)} digests, found {len(head)}")
-        return self
-
-
-class _Progress:
-    """The position while lines are read."""
-
-    def __init__(self) -> None:
-        self.lines = 0
-        self.head: list[str] = []
-        self.marks: list[str] = []
-        self.ended = False
-        self._digest = hashlib.sha256()
-
-    def add(self, line: bytes) -> None:
-        self._digest.update(_content(line) + b"\n")
-        self.lines += 1
-        if self.lines <= HEAD:
-            self.head.append(self._digest.hexdigest())
-            self.marks.append(_mark(line))
-
-    def position(self) -> Position:
-        return Position(self.lines, self._digest.hexdigest(), list(self.head), self.ended, list(self.marks))
-
-
-def _content(line: bytes) -> bytes:
-    """Return what the position covers: the line without its newline, which the last line may get later."""
-    whole = line.removesuffix(b"\n")
-    if len(whole) > LONGEST:  # as if it had not been held
-        whole = _Long.of(len(whole), hashlib.sha256(whole), b"")
-    return whole.rstrip(b"\r\n")
-
-
-def _mark(line: bytes) -> str:
-    return hashlib.sha256(_content(line)).hexdigest()[:16]
 
 
 class Stream:
@@ -254,7 +111,7 @@ class Stream:
         self._is_known = False  # whether the saved position is one in this input
         self._saved_at = time.monotonic()
         self._watched = False  # whether the first lines of another input are being read
-        self._progress = _Progress()
+        self._progress = Progress()
         self.learner: Any = _check_online(self._open(learner))
         self._saved_steps = self._n_steps()
         is_pair = isinstance(self.learner, PairLearner)
@@ -275,12 +132,12 @@ class Stream:
         items, known = self._reader.items, self._items
         if known is not None and not new_items:
             n_rows = count_value(known, "rows")
-            if n_rows > items.shape[0] or _digest_of_rows(items, n_rows) != known.get("digest"):
+            if n_rows > items.shape[0] or digest_of_rows(items, n_rows) != known.get("digest"):
                 raise ValueError(
                     f"items are not those from which {self.path} has learned, to which rows may only be appended; give "
                     "these, or pass new_items=True if row numbers are to mean the rows of another file"
                 )
-        self._items = {"rows": items.shape[0], "digest": _digest_of_rows(items, items.shape[0])}
+        self._items = {"rows": items.shape[0], "digest": digest_of_rows(items, items.shape[0])}
 
     def _open(self, learner: Any) -> Any:
         if not os.path.exists(self.path):
@@ -333,7 +190,7 @@ class Stream:
         The lines are those of a binary file, including newlines. Lines that were learned from before are skipped
         immediately. Results are computed on demand, and `save` may be called between any two of them. A malformed
         line counts as read once the next result is requested; a malformed last line without a newline does not
-        count, because it may be incomplete.
+        count, because it may be incomplete. ValueError is raised if the first lines refer to items that are not given.
         """
         unread = self._unread(iter(lines))
         self._saved_line = self._progress.lines
@@ -365,7 +222,7 @@ class Stream:
     def _unread(self, lines: Iterator[bytes]) -> Iterator[bytes]:
         """Return the lines that the model has not learned from: the rest, or all if this is a new input."""
         known = self._progress.position() if self._progress.lines else self._saved
-        self._progress, progress = _Progress(), _Progress()
+        self._progress, progress = Progress(), Progress()
         self._is_known = self._watched = False
         if known.lines == 0 or self.new_input:
             return lines
@@ -407,7 +264,7 @@ class Stream:
             f"the original, {refusal}"
         )
         known = {mark for mark, count in Counter(marks).items() if count == 1}
-        shared = known & {_mark(line) for line in first}
+        shared = known & {mark(line) for line in first}
         if len(shared) > 1 and 2 * len(shared) > len(first):
             raise error
         self.began_anew = True
@@ -417,7 +274,7 @@ class Stream:
             yield from first
             for number, line in enumerate(lines, start=len(first) + 1):
                 if number <= HEAD:
-                    shared.update(known & {_mark(line)})
+                    shared.update(known & {mark(line)})
                     if len(shared) > 1 and 2 * len(shared) > number:
                         raise error
                 self._watched = number <= UNSAVED
@@ -427,6 +284,8 @@ class Stream:
         return watched()
 
     def _learn(self, lines: Iterator[bytes]) -> Iterator[Learned | Malformed]:
+        # Until a line is learned without items, one that refers to them is taken for one of many.
+        needs_items = self._n_steps() == 0 or self._items is not None
         for line in lines:
             progress, whole = self._progress, line.endswith(b"\n")
             if line.isspace():
@@ -434,16 +293,19 @@ class Stream:
                     progress.add(line)
                 continue
             try:
-                length = int(line.split()[0]) if isinstance(line, _Long) else len(line) - whole
+                length = int(line.split()[0]) if isinstance(line, LongLine) else len(line) - whole
                 if length > self.max_line:
                     raise LineError(f"it has {length:,} bytes, but a line may have {self.max_line:,} at most")
                 comparison, others = self._reader.read(line)
             except LineError as error:
+                if isinstance(error, MissingItems) and needs_items:
+                    raise ValueError(f"line {progress.lines + 1}: {error}") from None
                 yield Malformed(progress.lines + 1, str(error))
                 if whole:
                     progress.add(line)
                 continue
             result = self._step(comparison)
+            needs_items = False
             progress.add(line)
             right = result.pop("right") if isinstance(comparison, Pairs) else result["right"]
             # Of an impression, the share of pairs in the right order; one without pairs has none wrong.
@@ -479,17 +341,6 @@ class Stream:
     def _widths(self) -> tuple[int, int]:
         n_features = self.learner.n_features_in_
         return n_features, getattr(self.learner, "n_item_features_", n_features)
-
-
-def _digest_of_rows(items: Any, n_rows: int) -> str:
-    """Return a digest of some of the first `n_rows` rows, the same ones for the same number."""
-    digest = hashlib.sha256(f"{items.dtype.str} {items.shape[1]}".encode())
-    most = max(1, min(_SAMPLED_ROWS, _SAMPLED_BYTES // max(1, items.shape[1] * items.dtype.itemsize)))
-    for row in np.unique(np.linspace(0, n_rows - 1, most).astype(np.intp)) if n_rows else ():
-        part = items[[row]]
-        for array in (part.indices.astype(np.int64), part.data) if is_sparse(items) else (np.ascontiguousarray(part),):
-            digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def _check_online(learner: Any) -> OnlineMixin | QueryAdapter:
