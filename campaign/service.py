@@ -1,0 +1,148 @@
+"""`mahala serve` killed at random moments while clients send what people did, and searched all the while.
+
+Restarted each time, it ends with every acknowledged impression in its log exactly once, and with the models that learn
+from that log without a stop, bit for bit; `mahala stream` learns the same model from it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+
+import mahala
+from mahala.serve.api import create_app
+from mahala.serve.checkpoints import Checkpoints
+from mahala.serve.learning import Learners, new_learner
+from mahala.serve.service import Service
+from mahala.serve.transfer import log_lines
+
+from .runner import Failed
+
+# Cases: each kills a service N_KILLS times.
+AMOUNT, SHORT = 100, 1
+CPU_SECONDS = 300.0
+N_KILLS, N_CLIENTS, N_EACH, WIDTH, N_ITEMS = 3, 3, 40, 6, 30
+LEARNERS = {"adapter": {"user_cap": 20, "random_state": 0}, "cautious": {"cap": 0.3, "random_state": 0}}
+
+
+def n_cases(amount: int) -> int:
+    return amount
+
+
+def prepare(amount: int) -> None:
+    """Load the kernels once, so that a forked service begins at once."""
+    adapter = new_learner(LEARNERS["adapter"])
+    adapter.learn_one(np.ones(WIDTH), np.eye(2, WIDTH), [1.0, 0.0])
+    adapter.maps()
+
+
+def run(case: int, seed: int, amount: int) -> int:
+    rng = np.random.default_rng([seed, case])
+    with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
+        path = Path(folder) / "mahala.db"
+        vectors = rng.normal(size=(N_ITEMS, WIDTH))
+        with Service(path, learn=False) as service:
+            service.create("c", width=WIDTH, settings={"learners": LEARNERS})
+            service.put_items("c", [{"id": f"i{at}", "vector": vector} for at, vector in enumerate(vectors)])
+        with socket.create_server(("127.0.0.1", 0), backlog=128) as bound:
+            acknowledged = _under_load(path, bound, rng)
+        with Service(path, learn=False) as service:
+            _check(service, acknowledged, Path(folder))
+    return N_KILLS
+
+
+def _under_load(path: Path, bound: socket.socket, rng: np.random.Generator) -> dict[str, int]:
+    """Kill a service while clients use it; return the places of what it acknowledged."""
+    acknowledged: dict[str, int] = {}
+    problems: list[BaseException] = []
+    address = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    seeds = rng.integers(2**31, size=N_CLIENTS).tolist()
+    pid = _start(path, bound)
+    clients = [
+        threading.Thread(target=_client, args=(address, number, own, acknowledged, problems))
+        for number, own in enumerate(seeds)
+    ]
+    for client in clients:
+        client.start()
+    for _ in range(N_KILLS):
+        time.sleep(float(rng.random()) * 0.8)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        pid = _start(path, bound)
+    for client in clients:
+        client.join()
+    if problems:
+        raise Failed(f"a client failed: {problems[0]!r}")
+    with mahala.Client(address, "c", timeout=5.0, attempts=8) as client:
+        client.wait(max(acknowledged.values()), 60.0)
+    os.kill(pid, signal.SIGTERM)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code not in (0, -signal.SIGTERM):
+        raise Failed(f"the service ended with the code {code}")
+    return acknowledged
+
+
+def _client(address: str, number: int, seed: int, acknowledged: dict[str, int], problems: list[BaseException]) -> None:
+    rng = np.random.default_rng(seed)
+    try:
+        with mahala.Client(address, "c", timeout=5.0, attempts=8) as client:
+            for at in range(N_EACH):
+                found = client.search(vector=rng.normal(size=WIDTH).tolist(), k=5)
+                query: dict[str, Any] = {"item": f"i{rng.integers(N_ITEMS)}"}
+                clicked, key = found.ids[int(rng.integers(5)) :][:1], f"{number}-{at}"
+                told = {"shown": found.ids, "clicked": clicked, "user": f"u{at % 4}", "version": found.version}
+                acknowledged[key] = client.impression(**told, key=key, **query)
+    except BaseException as error:
+        problems.append(error)
+
+
+def _start(path: Path, bound: socket.socket) -> int:
+    """Fork a process that serves on a socket; return its id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        with Service(path, lease_seconds=0.3) as service:
+            config = uvicorn.Config(create_app(service), log_level="critical", access_log=False)
+            uvicorn.Server(config).run([bound])
+    finally:
+        os._exit(0)
+
+
+def _check(service: Service, acknowledged: dict[str, int], folder: Path) -> None:
+    entries = list(service.store.read_log("c"))
+    places = {entry.key.split(":")[1]: entry.place for entry in entries if entry.key is not None}
+    if len(entries) != N_CLIENTS * N_EACH or places != acknowledged:
+        raise Failed(f"{len(acknowledged)} impressions were acknowledged, but the log has {len(entries)}, or elsewhere")
+    if [entry.place for entry in entries] != list(range(1, len(entries) + 1)):
+        raise Failed("the log has gaps, or is out of order")
+    version, states = Checkpoints(service.store.database).newest("c", 0) or (None, {})
+    if version is None or version.place != len(entries):
+        raise Failed(f"the last checkpoint is not at the end of the log: {version}")
+    whole = Learners(LEARNERS, None)
+    for entry in entries:
+        whole.learn(entry, lambda rows: service.vectors("c", rows))
+    if {name: adapter.to_bytes() for name, adapter in whole.adapters.items()} != states:
+        raise Failed("the models are not those of a service that was never killed")
+    if whole.told() != version.told:
+        raise Failed("what is told about the models is not that of a service that was never killed")
+    stream = mahala.Stream(
+        folder / "m.safetensors",
+        new_learner(LEARNERS["adapter"]),
+        items=service.vectors("c", range(N_ITEMS)).astype(np.float32),
+        n_features=WIDTH,
+    )
+    for _ in stream.learn(line.encode() for line in log_lines(service, "c")):
+        pass
+    if stream.learner.to_bytes() != states["adapter"]:
+        raise Failed("the model is not that of mahala stream over the same log")

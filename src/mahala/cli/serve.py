@@ -1,0 +1,246 @@
+"""`mahala serve`: search that learns from the people who use it, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from mahala.cli.group import Command
+from mahala.cli.output import say
+
+if TYPE_CHECKING:
+    from mahala.serve.service import Service
+
+PORT = 8417
+Database = Annotated[str, typer.Option(help="The file of an SQLite database, or postgresql://...")]
+Collection = Annotated[str | None, typer.Option(help="Name of the collection; default: that of the file.")]
+
+
+class _Default(TyperGroup):
+    """Commands of which the first is meant if none is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if args and args[0] in self.commands else ["start", *args])
+
+
+app = typer.Typer(cls=_Default, rich_markup_mode="markdown", context_settings={"help_option_names": ["-h", "--help"]})
+keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
+app.add_typer(keys, name="key")
+
+
+@app.command("start", cls=Command)
+def start(
+    items: Annotated[
+        list[Path] | None, typer.Argument(metavar="[ITEMS]...", help="A .parquet file, or .npy and .jsonl.")
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve 2,000 functions of NumPy, SciPy and scikit-learn.")
+    ] = False,
+    database: Database = "mahala-data/mahala.db",
+    vectors: Annotated[str | None, typer.Option(help="Column of the vectors.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column or field that is shown as the title.")] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column or field of the ids; default: id, or rows.")
+    ] = None,
+    collection: Collection = None,
+    update: Annotated[bool, typer.Option("--update", help="Read ITEMS again into a collection that is there.")] = False,
+    encoder: Annotated[
+        str | None, typer.Option(help="Name of a sentence-transformers model for queries of words.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to bind to; any but loopback needs keys.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to bind to; 0: any that is free.", min=0, max=65535)] = PORT,
+    need_keys: Annotated[bool, typer.Option("--keys", help="Need keys on loopback, too.")] = False,
+    origin: Annotated[
+        list[str] | None, typer.Option(help="A site whose pages may call the API; may be repeated.")
+    ] = None,
+    rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
+    learn: Annotated[bool, typer.Option(help="Learn, if no other process does.")] = True,
+) -> None:
+    """Serve search that learns from clicks, with an HTTP API.
+
+    ITEMS are read once, into the database, which also has the log of what people did and the models. Without ITEMS,
+    what the database has is served. Any number of processes may serve the same database; one of them learns.
+
+    More commands: `mahala serve key create --role read|feedback|admin`, `mahala serve key list`, `mahala serve key
+    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER`.
+
+    Examples:
+
+        mahala serve --demo
+
+        mahala serve films.parquet --vectors embedding --text title
+
+        mahala serve vectors.npy films.jsonl --database postgresql://localhost/films
+    """
+    _check_extra()
+    from mahala.serve.guard import Settings
+    from mahala.serve.service import Service
+
+    if demo and items:
+        raise ValueError("give either ITEMS or --demo")
+    if demo and database == "mahala-data/mahala.db":
+        database = "mahala-demo/mahala.db"
+    settings = Settings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
+    with Service(database, learn=False) as service:
+        if settings.needs_keys:
+            _check_keys(service, host)
+        if demo:
+            _add_demo(service, Path(database).parent)
+        elif items:
+            _add_items(service, items, collection, update, {"vectors": vectors, "text": text, "id": id_column})
+        elif not service.names():
+            raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
+        if encoder is not None:
+            from mahala.serve.encoders import sentence_encoder
+
+            own = sentence_encoder(encoder)
+            service.encoders |= dict.fromkeys(service.names() if collection is None else [collection], own)
+        _run(service, settings, port, learn)
+
+
+def _check_extra() -> None:
+    try:
+        import fastapi  # noqa: F401
+        import sqlalchemy  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"mahala serve needs {error.name}: pip install 'mahala[serve]'") from None
+
+
+def _check_keys(service: Service, host: str) -> None:
+    from mahala.serve.keys import Keys
+
+    if not Keys(service.store.database).all():
+        raise ValueError(f"--host {host} needs API keys: make one by mahala serve key create --role admin")
+
+
+def _add_demo(service: Service, folder: Path) -> None:
+    from mahala.serve.demo import NAME, WIDTH, demo_items
+    from mahala.serve.encoders import WordEncoder
+
+    place = folder / "demo-encoder.npz"
+    if NAME not in service.names() or not place.exists():
+        encoder, items = demo_items()
+        encoder.save(place)
+        if NAME not in service.names():
+            service.create(NAME, width=WIDTH)
+        service.put_items(NAME, items)
+    service.encoders[NAME] = WordEncoder.load(place)
+
+
+def _add_items(
+    service: Service, files: list[Path], name: str | None, update: bool, columns: Mapping[str, str | None]
+) -> None:
+    from mahala.serve.item_files import collection_name, read_items
+
+    name = name or collection_name(files[0])
+    if name in service.names() and not update:
+        say(f"{name} is served as the database has it; --update reads {files[0]} again", err=True)
+        return
+    items = list(read_items(files, **columns))
+    if not items:
+        raise ValueError(f"{files[0]} has no items")
+    if name not in service.names():
+        service.create(name, width=len(items[0]["vector"]))
+    service.put_items(name, items)
+
+
+def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
+    import socket
+
+    import uvicorn
+
+    from mahala.serve.api import create_app
+
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        bound = socket.create_server((settings.host, port), family=family)
+    except OSError as error:
+        raise OSError(
+            f"{settings.host}:{port} cannot be bound: {error.strerror or error}; give another --port"
+        ) from None
+    # asyncio does not do so for sockets that it has not made, and then every answer waits 40 ms for its second part.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    config = uvicorn.Config(create_app(service, settings), timeout_keep_alive=60, **quiet)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
+            say(f"http://{host}:{bound.getsockname()[1]}")
+            if learn:
+                service.start_learning()
+
+    with bound:
+        Server(config).run([bound])
+
+
+@keys.command("create", cls=Command)
+def create_key(
+    role: Annotated[str, typer.Option(help="read, feedback or admin; each permits what those before it do.")],
+    one_user: Annotated[bool, typer.Option("--one-user", help="All that it sends counts as done by one user.")] = False,
+    database: Database = "mahala-data/mahala.db",
+) -> None:
+    """Make an API key and print it; it is not shown again."""
+    say(_keys(database).create(role, one_user=one_user))
+
+
+@keys.command("list", cls=Command)
+def list_keys(database: Database = "mahala-data/mahala.db") -> None:
+    """List the ids of the keys, their roles, and when they were made."""
+    import datetime
+
+    for key, created in _keys(database).all():
+        at = datetime.datetime.fromtimestamp(created, datetime.UTC).strftime("%Y-%m-%d %H:%M")
+        say(f"{key.id}  {key.role:8}  {at}{'  one user' if key.one_user else ''}")
+
+
+@keys.command("revoke", cls=Command)
+def revoke_key(id: Annotated[str, typer.Argument(metavar="ID")], database: Database = "mahala-data/mahala.db") -> None:
+    """Revoke a key; the services refuse it after two seconds."""
+    if not _keys(database).revoke(id):
+        raise ValueError(f"there is no key {id}")
+
+
+def _keys(database: str) -> Any:
+    _check_extra()
+    from mahala.serve.database import Database as Opened
+    from mahala.serve.keys import Keys
+
+    return Keys(Opened(database))
+
+
+@app.command("export", cls=Command)
+def export(
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    database: Database = "mahala-data/mahala.db",
+) -> None:
+    """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
+    _check_extra()
+    from mahala.serve.service import Service
+    from mahala.serve.transfer import export as write
+
+    with Service(database, learn=False) as service:
+        say(f"Wrote {write(service, collection, folder):,} entries of the log to {folder}")
+
+
+@app.command("import", cls=Command)
+def restore(
+    collection: Annotated[str, typer.Argument(metavar="COLLECTION")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    database: Database = "mahala-data/mahala.db",
+) -> None:
+    """Make a collection from a folder that `export` wrote; a service learns its models again."""
+    _check_extra()
+    from mahala.serve.service import Service
+    from mahala.serve.transfer import restore as read
+
+    with Service(database, learn=False) as service:
+        say(f"Read {read(service, collection, folder):,} entries of the log from {folder}")

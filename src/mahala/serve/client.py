@@ -1,0 +1,222 @@
+"""Client: the HTTP API of `mahala serve` in Python."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import quote
+
+# Answers after which the same request may succeed.
+_AGAIN = (429, 503)
+
+
+@dataclass(frozen=True)
+class Result:
+    """An item that was found."""
+
+    id: str
+    score: float
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was found: the items, the version of the models that ranked them, and perhaps the plain ranking."""
+
+    version: int
+    results: list[Result]
+    plain: list[Result] | None = None
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the items, best first."""
+        return [result.id for result in self.results]
+
+
+class ServiceError(RuntimeError):
+    """The service refused a request; `status` is that of HTTP, and the text says why."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class Client:
+    """Searches in a collection of `mahala serve`, and tells it what people did.
+
+    A query is ``vector=[...]``, ``item="id"`` or ``text="..."``; ``id`` is what it is known by, a text its own. What is
+    written carries an idempotency key, so that it is counted once however often it is sent.
+
+    Parameters
+    ----------
+    address : of the service
+    collection : the collection that is meant
+    key : an API key; none is needed on the same machine
+    timeout : seconds for one attempt
+    attempts : how often a request is sent if there is no answer, or if the service is busy
+    http : an `httpx.Client` of one's own
+    """
+
+    def __init__(
+        self,
+        address: str = "http://127.0.0.1:8417",
+        collection: str = "demo",
+        *,
+        key: str | None = None,
+        timeout: float = 10.0,
+        attempts: int = 3,
+        http: Any = None,
+    ) -> None:
+        try:
+            import httpx
+        except ImportError:
+            raise ImportError("mahala.Client needs httpx: pip install 'mahala[serve]'") from None
+        self.collection = collection
+        self.attempts = attempts
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._http = http or httpx.Client(base_url=address, timeout=timeout)
+        self._http.headers.update(headers)
+        self._lost: type[Exception] = httpx.TransportError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def search(
+        self, *, k: int = 10, filter: Mapping[str, Any] | None = None, plain: bool = False, **query: Any
+    ) -> Results:
+        """Return the k best items for a query; with `plain`, the plain ranking too."""
+        body: dict[str, Any] = {"query": query, "k": k, "plain": plain}
+        told = self._call("POST", "/search", body | ({"filter": dict(filter)} if filter else {}))
+        before = [Result(**one) for one in told["plain"]] if plain else None
+        return Results(told["version"], [Result(**one) for one in told["results"]], before)
+
+    def impression(
+        self,
+        *,
+        shown: Sequence[str],
+        clicked: Sequence[str] | None = None,
+        reactions: Sequence[float] | None = None,
+        user: str | None = None,
+        version: int | None = None,
+        key: str | None = None,
+        **query: Any,
+    ) -> int:
+        """Tell what was shown for a query, from the top, and what was clicked; return its place in the log.
+
+        `reactions` are numbers instead of clicks, one for each item shown. `key` is the idempotency key.
+        """
+        body = {"query": query, "shown": list(shown), "clicked": clicked, "reactions": reactions}
+        return self._append("/impressions", body | {"user": user, "version": version}, key)[0]
+
+    def impressions(self, impressions: Sequence[Mapping[str, Any]], *, key: str | None = None) -> list[int]:
+        """Tell of many impressions, in the form of the API, in one request; return their places in the log."""
+        return self._append("/impressions", list(impressions), key)
+
+    def comparison(
+        self, *, better: str, worse: str, user: str | None = None, key: str | None = None, **query: Any
+    ) -> int:
+        """Tell which of two items is more like a query; return its place in the log."""
+        return self._append("/comparisons", {"query": query, "better": better, "worse": worse, "user": user}, key)[0]
+
+    def judgment(
+        self, *, grades: Mapping[str, float], user: str | None = None, key: str | None = None, **query: Any
+    ) -> int:
+        """Tell the grades of items for a query; return its place in the log."""
+        return self._append("/comparisons", {"query": query, "grades": dict(grades), "user": user}, key)[0]
+
+    def explain(self, item: str, *, n: int = 5, **query: Any) -> dict[str, Any]:
+        """Return how the score of an item comes about."""
+        told: dict[str, Any] = self._call("POST", "/explain", {"query": query, "item": item, "n": n})
+        return told
+
+    def create(self, width: int, settings: Mapping[str, Any] | None = None) -> None:
+        """Make the collection."""
+        self._call("PUT", "", {"width": width, "settings": dict(settings or {})})
+
+    def put_items(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Add or change items {"id": ..., "vector": [...], "payload": {...}}."""
+        for start in range(0, len(items), 500):
+            self._call("PUT", "/items", [dict(item) for item in items[start : start + 500]])
+
+    def delete_items(self, ids: Sequence[str]) -> int:
+        """Delete items; return how many there were."""
+        return int(self._call("POST", "/items/delete", {"ids": list(ids)})["n"])
+
+    def item(self, id: str) -> dict[str, Any]:
+        """Return an item with its vector and its payload."""
+        told: dict[str, Any] = self._call("GET", f"/items/{quote(id, safe='')}")
+        return told
+
+    def model(self) -> dict[str, Any]:
+        """Return what is served, what each learner says of itself, and which one is ahead."""
+        told: dict[str, Any] = self._call("GET", "/model")
+        return told
+
+    def versions(self) -> list[dict[str, Any]]:
+        """Return the versions that are kept, the newest first."""
+        told: list[dict[str, Any]] = self._call("GET", "/versions")
+        return told
+
+    def serve_version(self, version: int | None) -> None:
+        """Roll back to a version that is kept; None follows the newest, and 0 is the plain ranking."""
+        self._call("PUT", "/versions/served", {"version": version})
+
+    def forget_user(self, user: str) -> int:
+        """Delete what a user did, and learn again without it; return how many entries there were."""
+        return int(self._call("DELETE", f"/users/{quote(user, safe='')}")["n"])
+
+    def log(self) -> Iterator[str]:
+        """Yield the log in JSON Lines."""
+        with self._http.stream("GET", f"/v1/collections/{self.collection}/log") as answer:
+            if answer.status_code != 200:
+                answer.read()
+                raise _error(answer)
+            yield from answer.iter_lines()
+
+    def wait(self, place: int, seconds: float = 30.0) -> dict[str, Any]:
+        """Wait until what is served has learned from a place of the log; return what `model` does."""
+        end = time.monotonic() + seconds
+        while (told := self.model())["learned"] < place:
+            if time.monotonic() > end:
+                raise TimeoutError(f"after {seconds:g} s the service has learned up to {told['learned']}, not {place}")
+            time.sleep(0.05)
+        return told
+
+    def _append(self, path: str, body: Any, key: str | None) -> list[int]:
+        places: list[int] = self._call("POST", path, body, {"Idempotency-Key": key or uuid.uuid4().hex})["places"]
+        return places
+
+    def _call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        url = f"/v1/collections/{self.collection}{path}"
+        for attempt in range(self.attempts):
+            last = attempt == self.attempts - 1
+            try:
+                answer = self._http.request(method, url, json=body, headers=headers)
+            except self._lost:
+                if last:
+                    raise
+            else:
+                if answer.status_code < 400:
+                    return answer.json()
+                if last or answer.status_code not in _AGAIN:
+                    raise _error(answer)
+            time.sleep(0.1 * 2**attempt)
+        raise ValueError(f"attempts must be at least 1, got {self.attempts}")
+
+
+def _error(answer: Any) -> ServiceError:
+    try:
+        detail = str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        detail = answer.text[:200]
+    return ServiceError(answer.status_code, detail)

@@ -1,0 +1,190 @@
+"""The tables of the service and how a database that holds them is opened, SQLite or Postgres."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+# Raised by one with every change of the tables; an older database is refused in words.
+SCHEMA = 1
+
+metadata = sa.MetaData()
+
+about = sa.Table("mahala_about", metadata, sa.Column("schema", sa.Integer, nullable=False))
+
+collections = sa.Table(
+    "mahala_collections",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("width", sa.Integer, nullable=False),
+    sa.Column("settings", sa.JSON, nullable=False),
+    sa.Column("n_rows", sa.BigInteger, nullable=False, default=0),
+    sa.Column("n_logged", sa.BigInteger, nullable=False, default=0),
+    sa.Column("change", sa.BigInteger, nullable=False, default=0),
+    sa.Column("generation", sa.Integer, nullable=False, default=0),
+    sa.Column("version", sa.BigInteger, nullable=False, default=0),
+    sa.Column("pinned", sa.BigInteger),
+)
+
+# Rows are never changed but for `live`, so that the log can name them by number: a changed item is a new row.
+items = sa.Table(
+    "mahala_items",
+    metadata,
+    sa.Column("collection", sa.String(64), primary_key=True),
+    sa.Column("row", sa.BigInteger, primary_key=True),
+    sa.Column("id", sa.String(256), nullable=False),
+    sa.Column("vector", sa.LargeBinary, nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("live", sa.Boolean, nullable=False),
+    sa.Column("change", sa.BigInteger, nullable=False),
+    sa.Index("mahala_items_change", "collection", "change"),
+)
+
+log = sa.Table(
+    "mahala_log",
+    metadata,
+    sa.Column("collection", sa.String(64), primary_key=True),
+    sa.Column("place", sa.BigInteger, primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("vector", sa.LargeBinary),
+    sa.Column("body", sa.JSON, nullable=False),
+    sa.Column("user", sa.String(256)),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("version", sa.BigInteger),
+    sa.Column("key", sa.String(256)),
+    sa.Index("mahala_log_key", "collection", "key", unique=True),
+    sa.Index("mahala_log_user", "collection", "user"),
+)
+
+checkpoints = sa.Table(
+    "mahala_checkpoints",
+    metadata,
+    sa.Column("collection", sa.String(64), primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True),
+    sa.Column("place", sa.BigInteger, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("ready", sa.Boolean, nullable=False),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("told", sa.JSON, nullable=False),
+)
+
+models = sa.Table(
+    "mahala_models",
+    metadata,
+    sa.Column("collection", sa.String(64), primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True),
+    sa.Column("learner", sa.String(64), primary_key=True),
+    sa.Column("state", sa.LargeBinary, nullable=False),
+    sa.Column("map", sa.LargeBinary, nullable=False),
+)
+
+lease = sa.Table(
+    "mahala_lease",
+    metadata,
+    sa.Column("name", sa.String(16), primary_key=True),
+    sa.Column("holder", sa.String(64), nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("expires", sa.Float, nullable=False),
+)
+
+keys = sa.Table(
+    "mahala_keys",
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("one_user", sa.Boolean, nullable=False),
+    sa.Column("created", sa.Float, nullable=False),
+)
+
+
+class Unavailable(RuntimeError):
+    """The database cannot be read or written at the moment; nothing was changed."""
+
+
+class Database:
+    """A database with the tables of the service, which are made if they are missing.
+
+    Parameters
+    ----------
+    address : the file of an SQLite database, which is made if it is missing, or postgresql://...
+    """
+
+    def __init__(self, address: str | os.PathLike[str]) -> None:
+        text = os.fspath(address)
+        self.is_sqlite = not text.startswith(("postgresql://", "postgres://"))
+        if self.is_sqlite:
+            Path(text).parent.mkdir(parents=True, exist_ok=True)
+            url = sa.URL.create("sqlite", database=text)
+        else:
+            url = sa.make_url(text).set(drivername="postgresql+psycopg")
+        self.name = url.render_as_string(hide_password=True) if not self.is_sqlite else text
+        self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
+        if self.is_sqlite:
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "begin", _begin_sqlite)
+        self._writer = self.engine.execution_options(writes=True)
+        with self.writing() as connection:
+            metadata.create_all(connection)
+            known = connection.scalar(sa.select(about.c.schema))
+            if known is None:
+                connection.execute(about.insert().values(schema=SCHEMA))
+            elif known != SCHEMA:
+                raise ValueError(f"{self.name} has tables of version {known}, but this mahala knows version {SCHEMA}")
+
+    @contextmanager
+    def reading(self) -> Iterator[Any]:
+        """Yield a connection that sees one state of the database; raise Unavailable if that is not possible."""
+        with _refusals(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        """Yield a connection whose changes are committed together at the end of the block, or not at all."""
+        with _refusals(), self._writer.begin() as connection:
+            yield connection
+
+    @property
+    def now(self) -> Any:
+        """The database's own clock in seconds, as an expression."""
+        if self.is_sqlite:
+            return (sa.func.julianday("now") - 2440587.5) * 86400.0
+        return sa.extract("epoch", sa.func.clock_timestamp())
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except (DBAPIError, SQLAlchemyError) as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        if "database or disk is full" in reason:
+            reason = "the disk is full"
+        raise Unavailable(f"the database cannot be used: {reason}") from error
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say so
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA busy_timeout=10000")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    # A transaction that writes takes the lock at once: one that reads first could not get it later.
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

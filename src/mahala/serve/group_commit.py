@@ -1,0 +1,78 @@
+"""GroupCommit: a thread that writes what many requests wait for in one transaction."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from mahala.serve.database import Unavailable
+from mahala.serve.records import Entry
+from mahala.serve.store import Store
+
+# Groups of entries that one transaction takes, and that may wait before more are refused.
+MOST, WAITING = 512, 4096
+
+_Waiting = tuple[str, Sequence[Entry], "Future[list[int]]"]
+
+
+class GroupCommit:
+    """Writes to the log in the order in which it is asked; a result means that the entries are on the disk.
+
+    While one transaction is being committed others wait, and the next one takes all of them: the disk is flushed once
+    for many. If it fails, all that it held fail, and none is in the log.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queue: queue.Queue[_Waiting | None] = queue.Queue(WAITING)
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="mahala-log", daemon=True)
+        self._thread.start()
+
+    def append(self, name: str, entries: Sequence[Entry]) -> Future[list[int]]:
+        """Return what becomes the places of the entries in the log of a collection, once they are durable."""
+        future: Future[list[int]] = Future()
+        try:
+            if self._closed:
+                raise Unavailable("the service is stopping: nothing was written")
+            self._queue.put_nowait((name, entries, future))
+        except queue.Full:
+            future.set_exception(Unavailable("too much waits to be written already: try again later"))
+        except Unavailable as error:
+            future.set_exception(error)
+        return future
+
+    def close(self) -> None:
+        """Write what waits, and stop."""
+        self._closed = True
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            waiting, last = [first], False
+            while len(waiting) < MOST and not self._queue.empty():
+                one = self._queue.get()
+                if one is None:
+                    last = True
+                    break
+                waiting.append(one)
+            self._write(waiting)
+            if last:
+                return
+
+    def _write(self, waiting: list[_Waiting]) -> None:
+        futures = [future for _, _, future in waiting]
+        try:
+            results = self._store.append_all([(name, entries) for name, entries, _ in waiting])
+        except Exception as error:  # whatever it is, those who wait must hear of it, and the thread continues
+            for future in futures:
+                future.set_exception(error)
+            return
+        for future, result in zip(futures, results, strict=True):
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)

@@ -1,0 +1,275 @@
+"""Service: search in collections that learn, over one database; the HTTP API and the page stand on it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from mahala.serve.checkpoints import Checkpoints, Version
+from mahala.serve.checks import NAME, check_settings, check_vector
+from mahala.serve.database import Unavailable
+from mahala.serve.group_commit import GroupCommit
+from mahala.serve.learning_thread import LearningThread
+from mahala.serve.records import Entry, NewItem
+from mahala.serve.searching import Found, payload_filter
+from mahala.serve.served import PLAIN, Model, Query, Served, served_learner
+from mahala.serve.store import Store
+from mahala.support.arrays import FloatArray
+
+log = logging.getLogger("mahala.serve")
+
+Encoder = Callable[[str], Any]
+# Seconds between two looks at the database for what other processes did.
+POLL = 0.25
+
+
+class Unknown(LookupError):
+    """There is no collection, item or version of this name."""
+
+
+class Service:
+    """Search that learns, for any number of collections in one database.
+
+    Any number of processes may have a service over the same database; one of those with `learn` learns.
+
+    Parameters
+    ----------
+    address : the file of an SQLite database, or postgresql://...
+    encoders : for collections by name, a function from a text to a vector
+    learn : whether this process learns, if no other one does
+
+    >>> import tempfile
+    >>> with Service(tempfile.mkdtemp() + "/mahala.db", learn=False) as service:
+    ...     service.create("films", width=2)
+    ...     n = service.put_items("films", [{"id": "alien", "vector": [1, 0]}, {"id": "heat", "vector": [0, 1]}])
+    ...     version, found = service.search("films", {"vector": [0.2, 1]}, k=1)
+    >>> version, found[0].id
+    (0, 'heat')
+    """
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str],
+        *,
+        encoders: Mapping[str, Encoder] | None = None,
+        learn: bool = True,
+        lease_seconds: float = 3.0,
+    ) -> None:
+        self.store = Store(address)
+        self.checkpoints = Checkpoints(self.store.database, lease_seconds)
+        self.encoders = dict(encoders or {})
+        self.writer = GroupCommit(self.store)
+        self.problem: str | None = None  # why the database cannot be used at the moment
+        self._served: dict[str, Served] = {}
+        self._refreshing = threading.Lock()
+        self._learning: LearningThread | None = None
+        self._stop = threading.Event()
+        self.refresh()
+        self._poller = threading.Thread(target=self._poll, name="mahala-poll", daemon=True)
+        self._poller.start()
+        if learn:
+            self.start_learning()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what waits, stop learning and close the database."""
+        self._stop.set()
+        self._poller.join()
+        self.writer.close()
+        if self._learning is not None:
+            self._learning.close()
+        self.store.close()
+
+    def start_learning(self) -> None:
+        """Learn in the background, while no other process does."""
+        self._learning = LearningThread(self.store, self.checkpoints, self.vectors)
+
+    def _poll(self) -> None:
+        while not self._stop.wait(POLL):
+            try:
+                self.refresh()
+            except Unavailable as error:
+                if self.problem is None:
+                    log.warning("%s", error)
+                self.problem = str(error)
+            except Exception:  # searching continues with what is here
+                log.exception("the database could not be followed")
+
+    def refresh(self) -> None:
+        """Take in what other processes did."""
+        with self._refreshing:
+            known = self.store.collections()
+            for name in self._served.keys() - known.keys():
+                del self._served[name]
+            for name, collection in known.items():
+                own = self._served.get(name) or Served(collection)
+                own.refresh(collection, self.store, self.checkpoints)
+                self._served[name] = own
+            self.problem = None
+
+    def vectors(self, name: str, rows: Sequence[int]) -> FloatArray:
+        """Return rows of a collection in double precision; raise KeyError if one is not there."""
+        served = self.served(name)
+        try:
+            return served.index.vectors(rows)
+        except KeyError:  # another process has just added it
+            served.index.refresh(self.store)
+            return served.index.vectors(rows)
+
+    @property
+    def learns(self) -> bool:
+        """Whether this process has the lease."""
+        return self._learning is not None and self._learning.learns
+
+    def names(self) -> list[str]:
+        """Return the names of the collections."""
+        return sorted(self._served)
+
+    def served(self, name: str) -> Served:
+        """Return the state of a collection in this process."""
+        if name not in self._served:
+            raise Unknown(f"there is no collection {name[:64]!r}")
+        return self._served[name]
+
+    def create(self, name: str, *, width: int, settings: dict[str, Any] | None = None) -> None:
+        """Make an empty collection of vectors with `width` numbers; its settings may name "learners" and "served"."""
+        if not NAME.fullmatch(name):
+            raise ValueError(f"name must be letters a-z, digits, - and _, 64 at most, got {name[:80]!r}")
+        check_settings(settings or {})
+        self.store.create(name, width=width, settings=settings or {})
+        self.refresh()
+
+    def configure(self, name: str, settings: dict[str, Any]) -> None:
+        """Change the settings of a collection; other learners than before learn from the whole log."""
+        before = self.served(name).collection.settings
+        check_settings(settings)
+        self.store.configure(name, settings)
+        if settings.get("learners") != before.get("learners"):
+            self.store.relearn(name)
+        self.refresh()
+
+    def drop(self, name: str) -> None:
+        """Remove a collection with its items, its log and its models."""
+        self.served(name)
+        self.store.drop(name)
+        self.refresh()
+
+    def put_items(self, name: str, items: Iterable[Mapping[str, Any]]) -> int:
+        """Add or change items {"id": ..., "vector": [...], "payload": {...}}; return how many."""
+        width = self.served(name).collection.width
+        new = []
+        for at, item in enumerate(items):
+            vector = check_vector(item["vector"], width, f"items[{at}].vector")
+            new.append(NewItem(str(item["id"]), vector, dict(item.get("payload") or {})))
+        self.store.put_items(name, new)
+        self.refresh()
+        return len(new)
+
+    def delete_items(self, name: str, ids: Sequence[str]) -> int:
+        """Delete items; return how many there were."""
+        self.served(name)
+        n = self.store.delete_items(name, ids)
+        self.refresh()
+        return n
+
+    def resolve(self, name: str, query: Mapping[str, Any]) -> Query:
+        """Return the vector of a query that has one of "vector", "item" (an id) and "text", and perhaps an "id"."""
+        served = self.served(name)
+        given = [kind for kind in ("vector", "item", "text") if query.get(kind) is not None]
+        if len(given) != 1:
+            raise ValueError(f"query must have one of vector, item and text, got {' and '.join(given) or 'none'}")
+        own, id = query[given[0]], query.get("id")
+        if given == ["item"]:
+            row = self.row(name, str(own))
+            return Query(served.index.vectors([row])[0], row, id)
+        if given == ["vector"]:
+            return Query(check_vector(own, served.collection.width, "query.vector"), None, id)
+        if name not in self.encoders:
+            raise ValueError(f"query.text needs an encoder, but {name!r} has none: give a vector or an item")
+        vector = check_vector(self.encoders[name](own), served.collection.width, "the vector of query.text")
+        return Query(vector, None, own if id is None else id)
+
+    def row(self, name: str, id: str) -> int:
+        """Return the row of an item; raise Unknown if there is none with this id."""
+        index = self.served(name).index
+        row = index.row(id)
+        if row is None:  # another process may have just added it
+            index.refresh(self.store)
+            row = index.row(id)
+        if row is None:
+            raise Unknown(f"there is no item {id[:64]!r} in {name!r}")
+        return row
+
+    def search(
+        self, name: str, query: Mapping[str, Any], k: int = 10, filter: Mapping[str, Any] | None = None
+    ) -> tuple[int, list[Found]]:
+        """Return the version that ranked, and the k best items; what `resolve` takes is a query."""
+        return self.compared(name, self.resolve(name, query), k, filter)[:2]
+
+    def compared(
+        self, name: str, query: Query, k: int = 10, filter: Mapping[str, Any] | None = None, plain: bool = False
+    ) -> tuple[int, list[Found], list[Found]]:
+        """Return the version that ranked, the k best items and, with `plain`, those of the plain ranking."""
+        served = self.served(name)
+        model, keep = served.model, payload_filter(filter) if filter else None
+        found = served.ranked(query, model, k, keep)
+        return model.version, found, served.ranked(query, PLAIN, k, keep) if plain else []
+
+    def entry(
+        self, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any
+    ) -> Entry:
+        """Return the entry of the log for a query, the ids shown for it, and a reaction to each."""
+        rows = [self.row(name, id) for id in shown]
+        vector = None if query.row is not None else query.vector
+        return Entry(
+            kind, rows, [float(value) for value in clicked], query=query.row, vector=vector, query_id=query.id, **more
+        )
+
+    def append(self, name: str, entries: Sequence[Entry]) -> Future[list[int]]:
+        """Return what becomes the places of entries in the log, once they are durable."""
+        self.served(name)
+        return self.writer.append(name, entries)
+
+    def told(self, name: str) -> dict[str, Any]:
+        """Return what is served, what each learner says of itself, and which one is ahead, as JSON."""
+        served = self.served(name)
+        collection, model = served.collection, served.model
+        return {
+            "version": model.version,
+            "pinned": collection.pinned is not None,
+            "served": served_learner(collection),
+            "items": len(served.index),
+            "logged": collection.n_logged,
+            "learned": model.place,
+            "learners": model.told.get("learners", {}),
+            "differences": model.told.get("differences", []),
+        }
+
+    def versions(self, name: str) -> list[Version]:
+        """Return the versions that are kept, the newest first."""
+        self.served(name)
+        return self.checkpoints.versions(name)
+
+    def pin(self, name: str, version: int | None) -> Model:
+        """Serve a version that is kept, 0 for the plain ranking or None for the newest; learning continues."""
+        self.served(name)
+        try:
+            self.checkpoints.pin(name, version)
+        except KeyError as error:
+            raise Unknown(str(error.args[0])) from None
+        self.refresh()
+        return self.served(name).model
+
+    def forget_user(self, name: str, user: str) -> int:
+        """Delete what a user did, and learn again without it; return how many entries there were."""
+        self.served(name)
+        return self.store.forget_user(name, user)

@@ -1,0 +1,114 @@
+"""`mahala serve` as people start it: a process, its address, its files and its keys."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import mahala
+from mahala.cli.main import app
+
+pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'mahala[serve]'")
+
+
+class Process:
+    """A service that was started by the command line."""
+
+    def __init__(self, folder, *arguments):
+        command = [sys.executable, "-m", "mahala", "serve", *map(str, arguments), "--port", "0"]
+        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+        assert self.address.startswith("http://127.0.0.1:"), self.process.communicate()[1]
+
+    def end(self, number):
+        self.process.send_signal(number)
+        self.process.communicate()
+        return self.process.returncode
+
+
+def mahala_serve(*arguments, code=0):
+    result = CliRunner().invoke(app, ["serve", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_the_demo_learns(tmp_path):
+    service = Process(tmp_path, "--demo")
+    with mahala.Client(service.address) as client:
+        query = {"text": "inverse of a matrix"}
+        found = client.search(k=10, **query)
+        assert "numpy.linalg.inv" in found.ids
+        assert found.results[0].payload.keys() == {"title", "text", "library", "module"}
+        wanted = found.ids[-1]
+        told = {"shown": found.ids, "clicked": [wanted], "version": found.version, **query}
+        last = [client.impression(**told, user=f"u{at}") for at in range(20)][-1]
+        assert client.wait(last, 60.0)["logged"] == 20
+        after = client.search(k=10, plain=True, **query)
+        assert after.ids.index(wanted) < found.ids.index(wanted)
+        assert [result.id for result in after.plain] == found.ids
+    assert service.end(signal.SIGTERM) in (0, -signal.SIGTERM)
+
+
+def test_items_from_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    vectors = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    table = {"id": list("abcde"), "title": list("vwxyz"), "year": [1, 2, 3, 4, None], "embedding": vectors.tolist()}
+    pl.DataFrame(table).write_parquet("My films.parquet")
+    np.save("v.npy", vectors)
+    (tmp_path / "v.jsonl").write_text("".join(json.dumps({"name": name}) + "\n" for name in "vwxyz"))
+    run = []
+    monkeypatch.setattr(
+        "mahala.cli.serve._run",
+        lambda service, *_: run.append(
+            service.search(
+                service.names()[0], {"item": service.served(service.names()[0]).index.items(0, 1)[0].id}, k=9
+            )[1]
+        ),
+    )
+    mahala_serve("My films.parquet", "--vectors", "embedding", "--text", "title", "--database", "a.db")
+    assert sorted(one.id for one in run[0]) == list("bcde")
+    assert next(one.payload for one in run[0] if one.id == "c") == {"title": "x", "id": "c", "year": 3}
+    assert next(one.payload for one in run[0] if one.id == "e") == {"title": "z", "id": "e"}
+    mahala_serve("v.npy", "v.jsonl", "--text", "name", "--database", "b.db")
+    assert [sorted(one.id for one in found) for found in run[1:]] == [list("1234")]
+    assert "--update" in mahala_serve("v.npy", "v.jsonl", "--database", "b.db")
+
+
+def test_wrong_options_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "has no collections" in mahala_serve(code=2)
+    assert "either ITEMS or --demo" in mahala_serve("x.parquet", "--demo", code=2)
+    assert "must be a .parquet file, or" in mahala_serve("x.csv", code=2)
+    assert "needs API keys" in mahala_serve("--host", "0.0.0.0", code=2)
+    assert "role must be one of" in mahala_serve("key", "create", "--role", "king", code=2)
+    assert "no key nobody" in mahala_serve("key", "revoke", "nobody", code=2)
+    assert "--demo" in mahala_serve("--help")
+
+
+def test_keys_and_transfer(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    token = mahala_serve("key", "create", "--role", "feedback", "--one-user").strip()
+    listed = mahala_serve("key", "list")
+    assert listed.split()[:2] == [token.split("_")[1], "feedback"]
+    assert "one user" in listed
+    assert token.split("_")[2] not in listed
+    mahala_serve("key", "revoke", token.split("_")[1])
+    assert mahala_serve("key", "list") == ""
+    from mahala.serve.service import Service
+
+    with Service("mahala-data/mahala.db", learn=False) as service:
+        service.create("c", width=2)
+        service.put_items("c", [{"id": "a", "vector": [1, 0]}, {"id": "b", "vector": [0, 1]}])
+        entry = service.entry("c", "impression", service.resolve("c", {"item": "a"}), ["a", "b"], [0.0, 1.0])
+        service.append("c", [entry]).result()
+    assert "1 entries" in mahala_serve("export", "c", "folder")
+    assert "1 entries" in mahala_serve("import", "copy", "folder")
+    streamed = ["stream", "--learner", "adapter", "--model", "m.safetensors", "--input", "folder/log.jsonl"]
+    assert CliRunner().invoke(app, [*streamed, "--items", "folder/items.npy"]).exit_code == 0

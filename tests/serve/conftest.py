@@ -1,0 +1,43 @@
+"""A small collection and entries of its log, which the tests of the service share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed: pip install 'mahala[serve]'")
+
+from mahala.serve.records import Entry, NewItem
+from mahala.serve.store import Store
+
+WIDTH, N_ITEMS = 6, 40
+
+
+def new_items(n=N_ITEMS, seed=0):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(n, WIDTH)).astype(np.float32)
+    return [NewItem(f"i{at}", vector, {"number": at, "even": at % 2 == 0}) for at, vector in enumerate(vectors)]
+
+
+def entries(n, seed=0):
+    """Return impressions of all forms: by row and by vector, with and without ids and users, graded or not."""
+    rng = np.random.default_rng(seed)
+    result = []
+    for at in range(n):
+        shown = rng.permutation(N_ITEMS)[:5].tolist()
+        clicked = [float(value) for value in rng.integers(0, 2 + at % 2, size=5)]
+        own = {"query": int(rng.integers(N_ITEMS))}
+        if at % 3 == 0:
+            own = {"vector": rng.normal(size=WIDTH).astype(np.float32).astype(np.float64)}
+        own |= {"query_id": f"q{at % 7}"} if at % 4 else {}
+        result.append(Entry("impression", shown, clicked, user=f"u{at % 3}" if at % 5 else None, key=f"k{at}", **own))
+    return result
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "mahala.db")
+    store.create("c", width=WIDTH, settings={})
+    store.put_items("c", new_items())
+    yield store
+    store.close()

@@ -1,0 +1,193 @@
+"""Learning from the log: exactly once, whatever happens between."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from mahala.serve import learning as module
+from mahala.serve.checkpoints import Checkpoints, LeaseLost
+from mahala.serve.database import lease
+from mahala.serve.learning import Learning
+from mahala.serve.records import Entry
+from mahala.serve.searching import Index
+from mahala.serve.store import Store
+from mahala.stream.stream import Learned, Stream
+
+from .conftest import WIDTH, entries, new_items
+
+SHADOWS = {
+    "adapter": {"user_cap": 20, "random_state": 0},
+    "cautious": {"cap": 0.5, "random_state": 0},
+    "aroma": {"learner": {"name": "AROMA"}, "random_state": 0},
+}
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_TIMES", 0.0)
+
+
+def process(store, seconds=3.0):
+    """Return what learns in another process of the service."""
+    index = Index("c", WIDTH)
+
+    def vectors(name, rows):
+        index.refresh(store)
+        return index.vectors(rows)
+
+    return Learning(store, Checkpoints(store.database, seconds), vectors)
+
+
+def learn_all(own):
+    while own.step():
+        pass
+
+
+def states(store):
+    version, parts = Checkpoints(store.database).newest("c", store.collections()["c"].generation)
+    return version.place, version.told, parts
+
+
+@pytest.fixture
+def whole(store, tmp_path):
+    """What is learned without a stop."""
+    store.configure("c", {"learners": SHADOWS})
+    store.append("c", entries(90))
+    learn_all(process(store))
+    return states(store)
+
+
+def test_learning_does_not_depend_on_where_it_was_stopped(whole, tmp_path, monkeypatch):
+    """Every process dies after some steps, with what it learned since its last checkpoint; the last one is equal."""
+    monkeypatch.setattr(module, "_BLOCK", 7)
+    other = Store(tmp_path / "other.db")
+    other.create("c", width=WIDTH, settings={"learners": SHADOWS})
+    other.put_items("c", new_items())
+    rng = np.random.default_rng(1)
+    given = entries(90)
+    while given:
+        n = int(rng.integers(1, 30))
+        other.append("c", given[:n])
+        given = given[n:]
+        own = process(other, seconds=0.0)
+        if rng.random() < 0.5:  # learned, and lost before the checkpoint
+            monkeypatch.setattr(own.checkpoints, "write", lambda *_, **__: 0)
+        own.step()
+    learn_all(process(other, seconds=0.0))
+    assert states(other) == whole
+    other.close()
+
+
+def test_the_model_is_that_of_mahala_stream_over_the_same_log(store, whole, tmp_path):
+    index = Index("c", WIDTH)
+    index.refresh(store)
+    items = index.vectors(range(40)).astype(np.float32)
+    lines = []
+    for entry in store.read_log("c"):
+        query = entry.query if entry.vector is None else entry.vector.tolist()
+        line = {"query": query, "shown": entry.shown, "clicked": entry.clicked}
+        lines.append(json.dumps(line | {"query_id": entry.query_id, "user": entry.user}).encode() + b"\n")
+    stream = Stream(tmp_path / "m.safetensors", module.new_learner(SHADOWS["adapter"]), items=items, n_features=WIDTH)
+    assert all(isinstance(result, Learned) for result in stream.learn(lines))
+    assert stream.learner.to_bytes() == whole[2]["adapter"]
+
+
+def test_learners_are_compared_on_the_same_entries(whole):
+    place, told, parts = whole
+    assert place == 90
+    assert set(parts) == set(told["learners"]) == set(SHADOWS)
+    assert [(one["of"], one["over"]) for one in told["differences"]] == [
+        ("adapter", "cautious"),
+        ("adapter", "aroma"),
+        ("cautious", "aroma"),
+    ]
+    first = told["differences"][0]
+    assert first["low"] <= first["mean"] <= first["high"]
+    assert told["refused"] > 0  # AROMA has no steps for grades
+
+
+def test_one_process_learns_and_another_takes_over(store):
+    one, other = process(store), process(store)
+    store.append("c", entries(5))
+    learn_all(one)
+    assert one.lease is not None
+    assert not other.step()
+    assert other.lease is None
+    one.checkpoints.give_up_lease()
+    store.append("c", entries(9)[5:])
+    while other.lease is None:  # it asks again after a third of the time for which a lease holds
+        other.step()
+        time.sleep(0.05)
+    learn_all(other)
+    assert other.lease.fence == one.lease.fence + 1
+    assert states(store)[0] == 9
+
+
+def test_a_process_that_lost_the_lease_without_noticing_writes_nothing(store):
+    """Its clock stood still, or it was suspended: the number of the lease tells."""
+    one, other = process(store, seconds=0.0), process(store, seconds=0.0)
+    store.append("c", entries(5))
+    learn_all(one)
+    learn_all(other)
+    before = states(store)
+    with pytest.raises(LeaseLost):
+        one.checkpoints.write("c", one.lease, place=1, generation=0, ready=True, told={}, parts={})
+    assert states(store) == before
+
+
+def test_a_lease_from_the_future_has_expired(store):
+    """The clock of the database was set back."""
+    one, other = process(store), process(store)
+    assert one.checkpoints.take_lease() is not None
+    with store.database.writing() as connection:
+        connection.execute(lease.update().values(expires=lease.c.expires + 3600.0))
+    assert other.checkpoints.take_lease() is not None
+
+
+def test_a_forgotten_user_leaves_no_trace(store, tmp_path):
+    store.append("c", entries(60))
+    learn_all(process(store, seconds=0.0))
+    served = Checkpoints(store.database).served("c", "adapter")
+    assert store.forget_user("c", "u1") > 0
+    assert Checkpoints(store.database).served("c", "adapter")[0] == served[0]  # until it is learned again
+    own = process(store, seconds=0.0)
+    learn_all(own)
+    without = [entry for entry in entries(60) if entry.user != "u1"]
+    fresh = module.Learners(module.DEFAULT, None)
+    for entry in without:
+        fresh.learn(entry, lambda rows: own.vectors("c", rows))
+    assert states(store)[2]["adapter"] == fresh.adapters["adapter"].to_bytes()
+    versions = Checkpoints(store.database).versions("c")
+    assert {version.generation for version in versions} == {1}
+
+
+def test_when_the_only_user_is_forgotten_the_plain_ranking_is_served(store):
+    store.append("c", [Entry("impression", [0, 1], [1.0, 0.0], query=2, user="u")])
+    learn_all(process(store, seconds=0.0))
+    assert Checkpoints(store.database).served("c", "adapter")[1] is not None
+    store.forget_user("c", "u")
+    learn_all(process(store, seconds=0.0))
+    assert Checkpoints(store.database).served("c", "adapter")[1] is None
+
+
+def test_versions_are_pinned_and_pruned(store):
+    checkpoints = Checkpoints(store.database)
+    for at in range(20):
+        store.append("c", entries(20)[at : at + 1])
+        learn_all(process(store, seconds=0.0))
+        if at == 2:
+            checkpoints.pin("c", 3)
+    kept = [version.version for version in checkpoints.versions("c")]
+    assert kept[0] == 20
+    assert 3 in kept
+    assert len(kept) < 15
+    assert checkpoints.served("c", "adapter")[0].version == 3
+    checkpoints.pin("c", None)
+    assert checkpoints.served("c", "adapter")[0].version == 20
+    with pytest.raises(KeyError, match="no version 99"):
+        checkpoints.pin("c", 99)

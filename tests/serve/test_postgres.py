@@ -1,0 +1,142 @@
+"""The same store and the same learning in a Postgres server, which the tests start in a folder for temporary files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mahala.serve.database import Unavailable
+from mahala.serve.keys import Keys
+from mahala.serve.service import Service
+from mahala.serve.store import KeyReused, Store
+
+from .conftest import WIDTH, entries, new_items
+
+pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'mahala[postgres]'")
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+INITDB = str(PROGRAMS[-1]) if PROGRAMS else shutil.which("initdb")
+pytestmark = pytest.mark.skipif(INITDB is None, reason="Postgres is not installed: its package is postgresql")
+
+
+class Server:
+    """A Postgres server on a socket in a folder of its own; root starts it as nobody, since Postgres refuses root."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.data = folder, folder / "data"
+        self.user = {"user": "nobody"} if os.geteuid() == 0 else {}
+        if self.user:
+            shutil.chown(folder, "nobody")
+        command = [INITDB, "-D", self.data, "-U", "mahala", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        subprocess.run(command, check=True, capture_output=True, cwd=folder, **self.user)
+        self.address = f"postgresql://mahala@/postgres?host={folder}"
+        self.start()
+
+    def start(self):
+        program = Path(INITDB).with_name("postgres")
+        command = [program, "-D", self.data, "-k", self.folder, "-c", "listen_addresses="]
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.user
+        )
+        for _ in range(200):
+            if (self.folder / ".s.PGSQL.5432").exists() and self.answers():
+                return
+            time.sleep(0.05)
+        raise RuntimeError("Postgres does not start")
+
+    def answers(self):
+        import psycopg
+
+        try:
+            psycopg.connect(self.address).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def server():
+    # A short path: that of a socket may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
+        server = Server(Path(folder))
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def store(server):
+    store = Store(server.address)
+    for name in store.collections():
+        store.drop(name)
+    store.create("c", width=WIDTH, settings={})
+    store.put_items("c", new_items())
+    yield store
+    store.close()
+
+
+def wait_for(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_items_and_log(store):
+    given = entries(30)
+    assert store.append("c", given) == list(range(1, 31))
+    assert store.append("c", given[5:7]) == [6, 7]
+    with pytest.raises(KeyReused):
+        store.append("c", [given[1].__class__("impression", [1, 2], [1.0, 0.0], query=1, key="k0")])
+    read = list(store.read_log("c"))
+    assert [(one.key, one.shown, one.clicked) for one in read] == [(one.key, one.shown, one.clicked) for one in given]
+    store.put_items("c", [new_items()[3]])
+    assert store.delete_items("c", ["i4"]) == 1
+    assert [item.row for item in store.changed_items("c", 41)] == [3, 40, 4]
+    token = Keys(store.database).create("read")
+    assert Keys(store.database).find(token).role == "read"
+
+
+def test_writers_at_once_get_places_without_gaps(server, store):
+    places = []
+
+    def write(seed):
+        own = Store(server.address)
+        for entry in entries(10, seed):
+            places.extend(own.append("c", [type(entry)(entry.kind, entry.shown, entry.clicked, query=0)]))
+        own.close()
+
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(places) == list(range(1, 41))
+
+
+def test_two_processes_serve_one_learns_and_the_server_goes_and_comes_back(server, store):
+    with Service(server.address, lease_seconds=1.0) as one, Service(server.address, lease_seconds=1.0) as other:
+        last = other.append("c", entries(20)).result()[-1]
+        wait_for(lambda: one.told("c")["learned"] == other.told("c")["learned"] == last)
+        assert [own.learns for own in (one, other)].count(True) == 1
+        server.stop()
+        with pytest.raises(Unavailable, match="the database cannot be used"):
+            one.append("c", entries(21)[20:]).result()
+        assert one.search("c", {"item": "i0"})[1]  # from memory
+        wait_for(lambda: one.problem is not None)
+        server.start()
+        wait_for(lambda: one.problem is None)
+        (place,) = one.append("c", entries(21)[20:]).result()
+        assert place == last + 1
+        wait_for(lambda: one.told("c")["learned"] == other.told("c")["learned"] == place)
+        assert one.search("c", {"item": "i0"}) == other.search("c", {"item": "i0"})

@@ -1,0 +1,147 @@
+"""The store: items, an append-only log, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mahala.serve.database import Unavailable, about
+from mahala.serve.group_commit import GroupCommit
+from mahala.serve.records import Entry, NewItem
+from mahala.serve.store import BLOCK, KeyReused, Store
+
+from .conftest import WIDTH, entries, new_items
+
+
+def plain(entry):
+    return entry.kind, entry.query, list(entry.shown), list(entry.clicked), entry.query_id, entry.user, entry.key
+
+
+def test_entries_are_read_as_they_were_written(store):
+    given = entries(30)
+    assert store.append("c", given) == list(range(1, 31))
+    read = list(store.read_log("c"))
+    assert [plain(entry) for entry in read] == [plain(entry) for entry in given]
+    assert [entry.place for entry in store.read_log("c", after=28)] == [29, 30]
+    for one, other in zip(read, given, strict=True):
+        assert (one.vector is None) == (other.vector is None)
+        assert one.vector is None or (one.vector == other.vector).all()
+
+
+def test_a_key_is_counted_once(store):
+    one, two = entries(2)
+    assert store.append("c", [one, two, one]) == [1, 2, 1]
+    assert store.append("c", [two, entries(3)[2]]) == [2, 3]
+    other = Entry("impression", [1, 2], [1.0, 0.0], query=1, key="k0")
+    with pytest.raises(KeyReused, match="'k0' was used before"):
+        store.append("c", [other])
+    assert store.collections()["c"].n_logged == 3
+
+
+def test_a_group_is_written_whole_or_not_at_all(store):
+    store.append("c", entries(1))
+    other = Entry("impression", [1, 2], [1.0, 0.0], query=1, key="k0")
+    with pytest.raises(KeyReused):
+        store.append("c", [entries(5)[4], other])
+    assert [entry.key for entry in store.read_log("c")] == ["k0"]
+
+
+def test_items_change_and_the_rows_of_the_log_stay(store):
+    n = len(new_items())
+    store.put_items("c", [NewItem("i3", np.ones(WIDTH), {"new": True}), NewItem("z", np.zeros(WIDTH), {})])
+    assert store.delete_items("c", ["i4", "nobody"]) == 1
+    rows = {item.row: item for item in store.changed_items("c", 0)}
+    assert len(rows) == n + 2
+    assert {row for row, item in rows.items() if not item.live} == {3, 4}
+    assert rows[n].id == "i3"
+    assert rows[3].vector == pytest.approx(new_items()[3].vector, abs=0.0)
+    with pytest.raises(ValueError, match="different ids"):
+        store.put_items("c", [new_items(1)[0]] * 2)
+
+
+def test_changes_are_read_in_blocks(store):
+    many = [NewItem(f"m{at}", np.zeros(WIDTH), {}) for at in range(BLOCK + 5)]
+    before = store.collections()["c"].change
+    store.put_items("c", many)
+    assert [item.id for item in store.changed_items("c", before)] == [item.id for item in many]
+
+
+def test_threads_that_write_at_once_get_places_without_gaps(store):
+    writer = GroupCommit(store)
+    places = []
+
+    def write(seed):
+        for entry in entries(20, seed):
+            own = Entry(entry.kind, entry.shown, entry.clicked, query=0, key=f"{seed}/{entry.key}")
+            places.extend(writer.append("c", [own]).result())
+
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.close()
+    assert sorted(places) == list(range(1, 81))
+    with pytest.raises(Unavailable, match="stopping"):
+        writer.append("c", entries(1)).result()
+
+
+def test_a_full_disk_is_told_in_words_and_acknowledges_nothing(store):
+    writer = GroupCommit(store)
+    store.append("c", entries(1))
+
+    def limit(connection, record, proxy):
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count={pages}")
+
+    sa.event.listen(store.database.engine, "checkout", limit)
+    long = [Entry("impression", [1] * 1000, [0.0] * 1000, query=1) for _ in range(200)]
+    with pytest.raises(Unavailable, match="the disk is full"):
+        writer.append("c", long).result()
+    sa.event.remove(store.database.engine, "checkout", limit)
+    sa.event.listen(
+        store.database.engine, "checkout", lambda connection, *_: connection.execute("PRAGMA max_page_count=1000000")
+    )
+    assert writer.append("c", entries(2)[1:]).result() == [2]
+    assert store.collections()["c"].n_logged == 2
+    writer.close()
+
+
+def test_an_unknown_collection_and_a_newer_database_are_refused(store, tmp_path):
+    with pytest.raises(KeyError, match="no collection 'x'"):
+        store.append("x", entries(1))
+    with pytest.raises(ValueError, match="already"):
+        store.create("c", width=2, settings={})
+    with store.database.writing() as connection:
+        connection.execute(about.update().values(schema=99))
+    with pytest.raises(ValueError, match="version 99"):
+        Store(tmp_path / "mahala.db")
+
+
+def test_a_dropped_collection_is_gone(store):
+    store.append("c", entries(3))
+    store.drop("c")
+    assert store.collections() == {}
+    assert list(store.read_log("c")) == list(store.changed_items("c", 0)) == []
+
+
+def test_the_log_is_that_of_a_list_without_repeated_keys(store):
+    names = (f"h{number}" for number in itertools.count())
+
+    @given(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=6))
+    def check(batches):
+        name, expected = next(names), []
+        store.create(name, width=WIDTH, settings={})
+        for batch in batches:
+            expected += [key for key in dict.fromkeys(f"k{at}" for at in batch) if key not in expected]
+            places = store.append(name, [entries(7)[at] for at in batch])
+            assert places == [expected.index(f"k{at}") + 1 for at in batch]
+        assert [entry.key for entry in store.read_log(name)] == expected
+
+    check()
