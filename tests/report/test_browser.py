@@ -1,69 +1,336 @@
-"""A browser opens the report: everything is there, nothing else is asked for."""
+"""A browser opens the report: everything is there and answers, and nothing else is asked for."""
 
 from __future__ import annotations
 
+import re
 import shutil
-import subprocess
+from contextlib import contextmanager
+from string import ascii_uppercase
 
-import matplotlib.image
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from mahala.cli.main import app
+from mahala import LDA, RCA
+from mahala.report.adaptation import adaptation
+from report.cases import EVIL, fitted, make, table
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
 
-# It keeps to itself: no updates, no accounts, no services of its maker.
-QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-)  # fmt: skip
+DOTS = "g[aria-label=dot] :is(path, circle)"
+# Names of classes: letters, and what could do harm if it were not text.
+CLASSES = [*ascii_uppercase[:24], EVIL, "red"]
 
 
-def browse(folder, *options):
-    command = [BROWSER, *QUIET, f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+class Broken(LDA):
+    """A learner that fails."""
+
+    def fit(self, X, y=None):
+        raise ValueError("not here")
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report")
-    arguments = ["wine", "--output", str(folder), "--folds", "3", "--repeats", "1", "--learners", "LDA,GML"]
-    assert CliRunner().invoke(app, ["compare", *arguments]).exit_code == 0
-    return folder / "report.html"
+def rows():
+    X, y = table(len(CLASSES), 40, spread=2.5, n=390)
+    return X[:, :31], np.array(CLASSES)[y]
 
 
-def complaints(errors):
-    """What the page itself, not the browser about its surroundings, has to say."""
-    return [line for line in errors.splitlines() if "CONSOLE" in line or "Refused" in line or "ERR_" in line]
+@pytest.fixture(scope="module")
+def path(rows, tmp_path_factory):
+    learners = {"LDA": LDA(), "RCA": RCA(), "broken": Broken()}
+    columns = [("size", "as it is"), (EVIL, "filled with the median")]
+    commands = ["mahala search a", "import mahala\nx = 1"]
+    _, text = make(*rows, learners=learners, columns=columns, commands=commands, scaling="none")
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    file.write_text(text, encoding="utf-8")
+    return file
 
 
-def test_the_page_is_whole(page, tmp_path):
-    result = browse(tmp_path, "--dump-dom", page.as_uri())
-    assert "Euclidean" in result.stdout.split("<h1>")[1].split("</h1>")[0]
-    assert result.stdout.count("<svg") == 6
-    assert result.stdout.rstrip().endswith("</html>")
-    assert complaints(result.stderr) == []
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
 
 
-def test_a_page_that_asks_for_more_would_be_noticed(page, tmp_path):
-    worse = tmp_path / "worse.html"
-    text = page.read_text(encoding="utf-8")
-    worse.write_text(text.replace("</main>", "<img src='nowhere.png'><script>1</script></main>"), encoding="utf-8")
-    assert complaints(browse(tmp_path, "--dump-dom", worse.as_uri()).stderr)
+@contextmanager
+def opened(browser, path, width=1400, scheme="light", complaints=None, n_charts=9):
+    """Open the page, and afterwards raise if it asked for anything or the console has a message."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    heard = [] if complaints is None else complaints
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("request", lambda request: request.url == path.as_uri() or heard.append(request.url))
+    page.goto(path.as_uri())
+    page.locator(".plot > svg").nth(n_charts - 1).wait_for()
+    yield page
+    context.close()
+    assert complaints is not None or heard == []
 
 
-@pytest.mark.parametrize("width", [1200, 400])
-def test_it_is_drawn(page, tmp_path, width):
-    picture = tmp_path / "page.png"
-    browse(tmp_path, f"--window-size={width},2000", f"--screenshot={picture}", page.as_uri())
-    pixels = matplotlib.image.imread(picture)[..., :3]
-    assert pixels.shape[:2] == (2000, width)
-    # The margin at the right is bare, as nothing flows over, and the rest is not.
-    assert np.ptp(pixels[:, -8:], axis=(0, 1)).max() == 0.0
-    for part in np.array_split(pixels[:, 20:-20], 4):
-        assert np.ptp(part) > 0.5
+@pytest.fixture
+def page(browser, path):
+    with opened(browser, path) as page:
+        yield page
+
+
+def card(page, title):
+    return page.locator("figure.card").filter(has=page.locator(f"svg[aria-label^={title!r}]"))
+
+
+def hover(page, figure, x=0.5, y=0.5):
+    """Move the mouse to a place of a chart, in shares of its size, and return the tip."""
+    svg = figure.locator(".plot > svg")
+    svg.scroll_into_view_if_needed()
+    box = svg.bounding_box()
+    page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+    return tip(figure)
+
+
+def tip(figure):
+    lines = figure.locator("g[aria-label=tip] text > tspan")
+    lines.first.wait_for()
+    return [text.replace("\u200b", "") for text in lines.all_text_contents()]
+
+
+def places(figure, selector):
+    """Return the middles of the elements, in the window."""
+    return figure.locator(selector).evaluate_all(
+        "all => all.map(e => e.getBoundingClientRect()).map(b => [b.x + b.width / 2, b.y + b.height / 2])"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 420])
+def test_the_page_is_whole_and_nothing_flows_over(browser, path, width, scheme):
+    with opened(browser, path, width, scheme) as page:
+        assert "Euclidean" in page.locator("h1").inner_text()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for box in page.locator(".plot > svg").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())"):
+            assert 0 <= box["left"] < box["right"] <= width
+            assert box["width"] > 250
+            assert box["height"] > 90
+        for link in page.locator("nav a").all():
+            assert page.locator(link.get_attribute("href")).count() == 1
+
+
+@pytest.mark.parametrize("width", [1400, 420])
+@pytest.mark.parametrize(
+    ("kind", "n_charts"), [("one feature", 9), ("no learner", 4), ("60 classes", 9), ("301 classes", 7), ("adapter", 1)]
+)
+def test_odd_pages_are_whole_too(browser, tmp_path, kind, n_charts, width):
+    rng = np.random.default_rng(0)
+    if kind == "adapter":
+        text = adaptation(fitted([0.9, 0.3, 0.5, 0.6]), list("abcde"), title="t", commands=["a"], measured={})
+    elif kind == "301 classes":
+        y = np.repeat(np.arange(301), 4)
+        text = make(y[:, None] + rng.normal(size=(1204, 2)), y, learners={"RCA": RCA()}, folds=2)[1]
+    elif kind == "60 classes":
+        names = np.array([f"a long name, as in a column of text, {code}" for code in range(60)])
+        text = make(rng.normal(size=(180, 50)), names[np.arange(180) % 60], learners={"RCA": RCA()})[1]
+    else:
+        text = make(*table(2, 1), learners={"learner": Broken() if kind == "no learner" else RCA()}, folds=2)[1]
+    file = tmp_path / "odd.html"
+    file.write_text(text, encoding="utf-8")
+    with opened(browser, file, width, n_charts=n_charts) as page:
+        assert page.locator(".plot > svg").count() == n_charts
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_page_that_asks_for_more_would_be_noticed(browser, path, tmp_path):
+    text = path.read_text(encoding="utf-8")
+    for worse in ("<img src='nowhere.png'>", "<script>1</script>", "<p onclick='1'></p>"):
+        file = tmp_path / "worse.html"
+        file.write_text(text.replace("</main>", f"{worse}</main>"), encoding="utf-8")
+        complaints = []
+        with opened(browser, file, complaints=complaints) as page:
+            if "onclick" in worse:
+                page.evaluate("document.querySelector('[onclick]').click()")
+        assert complaints, worse
+
+
+def test_charts_follow_the_colours_of_the_page(page):
+    colours = """() => [document.querySelector('.card'), document.querySelector('.plot svg text')].map(
+        (e, at) => getComputedStyle(e)[at ? 'fill' : 'backgroundColor'].match(/[0-9.]+/g).slice(0, 3).map(Number))"""
+    for scheme, dark in (("light", False), ("dark", True)):
+        page.emulate_media(color_scheme=scheme)
+        background, text = page.evaluate(colours)
+        assert (sum(background) < sum(text)) == dark
+        assert contrast(background, text) > 4.5
+
+
+def contrast(first, second):
+    """Return the ratio of luminances of WCAG 2."""
+
+    def luminance(colour):
+        parts = np.array(colour) / 255.0
+        return np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_leaderboard_is_sorted_by_a_click(page):
+    board = page.locator("table.board")
+    column = board.locator("th").evaluate_all("all => all.findIndex(e => e.textContent.startsWith('to Euclidean'))")
+
+    def values(at):
+        cells = board.locator("tbody tr:not(.failed)").evaluate_all(f"all => all.map(e => e.cells[{at}].dataset.value)")
+        return cells if at == 0 else [float(cell) for cell in cells]
+
+    for at, title in ((0, "metric"), (column, "to Euclidean")):
+        board.get_by_role("button", name=title).click()
+        up = values(at)
+        assert up == sorted(up)
+        assert board.locator("th[aria-sort=ascending]").inner_text().startswith(title)
+        board.get_by_role("button", name=title).click()
+        assert values(at) == up[::-1]
+        assert board.locator("th[aria-sort]").count() == 1
+    assert "could not be fitted" in board.locator("tbody tr").last.inner_text()
+    columns = page.locator("table.sortable").last
+    columns.get_by_role("button", name="what was done").click()
+    columns.get_by_role("button", name="what was done").click()
+    assert columns.locator("tbody td").first.inner_text() == EVIL
+
+
+def test_a_line_says_its_values_and_can_be_switched_off(page):
+    figure = card(page, "k-NN error")
+    name, value = hover(page, figure)
+    assert name in ("LDA", "RCA", "Euclidean")
+    assert re.fullmatch(r"\d+ neighbours: \d+\.\d %", value)
+    lines = figure.locator("g[aria-label=line] path")
+    before = lines.count()
+    button = page.locator(".legend").first.get_by_role("button", name="RCA")
+    assert button.get_attribute("aria-pressed") == "true"
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert lines.count() == before - 1
+    button.click()
+    assert lines.count() == before
+
+
+def test_rows_say_their_numbers_and_classes(page, rows):
+    labels = rows[1]
+    figure = card(page, "after:").last
+    figure.scroll_into_view_if_needed()
+    for x, y in places(figure, DOTS)[:40:8]:
+        page.mouse.move(x, y)
+        number, label, kind = tip(figure)
+        assert label == f"class {labels[int(number.removeprefix('row '))]}"
+        assert kind in ("held out", "fitted to")
+
+
+def test_neighbours_of_a_row_before_and_after(page, rows):
+    X, labels = rows
+    page.get_by_label("Row", exact=True).fill("25")
+    assert f"row 25, {labels[25]}" in " ".join(page.locator("h3").inner_text().split())
+    lists = page.locator(".neighbours table")
+    found = lists.first.locator("tbody tr").evaluate_all("all => all.map(e => [+e.cells[0].textContent, e.className])")
+    far = np.linalg.norm(X - X[25], axis=1)
+    far[25] = np.inf
+    assert [row for row, _ in found] == np.argsort(far)[:10].tolist()
+    assert [kind == "same" for _, kind in found] == [labels[row] == labels[25] for row, _ in found]
+    n_same = sum(kind == "same" for _, kind in found)
+    assert lists.first.locator("caption").inner_text() == f"before: Euclidean: {n_same} of 10 are of its class"
+    assert card(page, "before:").last.locator("g.chosen, .chosen").count() >= 1
+    other = lists.last.locator("tbody button").first
+    number = other.inner_text()
+    other.click()
+    assert page.get_by_label("Row", exact=True).input_value() == number
+    page.get_by_label("Row", exact=True).fill("390")
+    assert page.locator("output").inner_text() == "Row 390 is not among the 390 rows shown."
+
+
+def test_a_click_on_a_point_chooses_its_row(page):
+    figure = card(page, "before:").last
+    figure.scroll_into_view_if_needed()
+    x, y = places(figure, DOTS)[100]
+    page.mouse.move(x, y)
+    number = tip(figure)[0].removeprefix("row ")
+    page.mouse.click(x, y)
+    assert page.get_by_label("Row", exact=True).input_value() == number
+
+
+def test_26_classes_can_be_told_apart_and_switched_off(page):
+    legend = page.locator("[data-chart=plane] .legend")
+    buttons = legend.locator("button[aria-pressed]")
+    assert buttons.evaluate_all("all => all.map(e => e.title)") == sorted(CLASSES)
+    looks = legend.locator("path").evaluate_all("all => all.map(e => e.getAttribute('d') + e.getAttribute('fill'))")
+    assert len(set(looks)) == 26
+    dots = card(page, "after:").last.locator(DOTS)
+    before = dots.count()
+    legend.get_by_role("button", name="none").click()
+    assert dots.count() < before / 10
+    buttons.first.click()
+    assert 15 <= dots.count() <= 30  # the rows of one class, and rings
+    legend.get_by_role("button", name="all").click()
+    assert dots.count() == before
+
+
+def test_names_of_classes_are_text(page):
+    assert page.locator("script").count() == 4
+    assert page.locator("[data-chart=classes]").get_by_text("<script>al…script>").count() > 0
+    page.locator("[data-chart=plane]").get_by_role("button", name=EVIL).click()
+
+
+def test_confusions_of_each_metric(page):
+    figure = card(page, "rows: the class")
+    select = page.get_by_label("Metric", exact=True)
+    assert sorted(select.locator("option").all_text_contents()) == ["Euclidean", "LDA", "RCA"]
+    counts = []
+    for option in ("LDA", "Euclidean"):
+        select.select_option(option)
+        figure.scroll_into_view_if_needed()
+        (x, y), *_ = places(figure, "g[aria-label=cell] rect")
+        page.mouse.move(x, y)
+        what, number = tip(figure)
+        assert what == "<script>alert(1)</script> recognised" or " taken for " in what
+        assert re.fullmatch(r"\d+ of 15, \d+\.\d %", number)
+        counts.append(figure.locator("g[aria-label=cell] rect").count())
+    assert counts[0] != counts[1]
+
+
+def test_class_sizes_errors_histograms_and_the_spectrum_have_tips(page):
+    assert hover(page, card(page, "rows of each class"), 0.3)[1] == "15 rows, 3.8 %"
+    assert re.fullmatch(r".*: \d+\.\d % wrong", hover(page, card(page, "error in each class"), 0.5)[1])
+    assert hover(page, card(page, "before:").first)[0].startswith("distance ")
+    figure = card(page, "share of each eigenvalue")
+    assert re.fullmatch(r"direction \d+", hover(page, figure)[0])
+    assert figure.locator("rect").count() == 30
+    page.get_by_role("button", name="all, log axes").click()
+    # The rank of LDA with 26 classes, or of RCA.
+    assert hover(page, figure, 0.97)[0] in ("direction 25", "direction 30")
+
+
+def test_commands_are_copied(browser, path):
+    with opened(browser, path) as page:
+        page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }")
+        buttons = page.locator(".copy")
+        assert buttons.count() == 2
+        for at, command in enumerate(["mahala search a", "import mahala\nx = 1"]):
+            buttons.nth(at).click()
+            sync_api.expect(buttons.nth(at)).to_have_text("Copied")
+            assert page.evaluate("window.copied") == command
+        page.evaluate("() => { navigator.clipboard.writeText = async () => { throw new Error(); }; }")
+        sync_api.expect(buttons.first).to_have_text("Copy")
+        buttons.first.click()
+        sync_api.expect(buttons.first).to_have_text("Copied")
+        assert page.evaluate("getSelection().toString()") == "mahala search a"
+
+
+def test_a_chart_is_saved_for_a_paper(page, tmp_path):
+    figure = card(page, "share of each eigenvalue")
+    for kind, start in (("svg", b"<svg"), ("png", b"\x89PNG")):
+        with page.expect_download() as download:
+            figure.get_by_role("button", name=kind).click()
+        download.value.save_as(tmp_path / kind)
+        content = (tmp_path / kind).read_bytes()
+        assert download.value.suggested_filename == f"spectrum.{kind}"
+        assert content.startswith(start)
+        assert b"var(--" not in content

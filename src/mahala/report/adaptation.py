@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+import numpy as np
+
 from mahala.feedback.gains import CrossValidation
 from mahala.feedback.query_adapter import QueryAdapter
-from mahala.report import plots
-from mahala.report.page import card, code, facts, page, section
-from mahala.support.arrays import IndexArray
+from mahala.report.page import Section, chart, code, facts, page
+from mahala.support.arrays import FloatArray, IndexArray
 
 _MOST_QUERIES = 10
+# More would not be visible in the chart.
+_MOST_GAINS = 1000
 
 
 def adaptation(
@@ -25,20 +28,29 @@ def adaptation(
     values = adapter.cross_validation_
     gains, measure = values.gains, f"nDCG@{adapter.k}"
     counts = f"{(gains > 0.0).sum():,} gain, {(gains < 0.0).sum():,} lose, {(gains == 0.0).sum():,} stay"
-    parts = [
-        _headline(adapter.verdict_, f"{title} · {len(gains):,} judged queries"),
-        section(f"{measure}, raw and learned", _means(adapter)),
-        section(
+    sections = [
+        Section(f"{measure}, raw and learned", _means(adapter)),
+        Section(
             "The gain of each query",
-            card(plots.gains_of_queries(gains, measure), "gains"),
+            chart("gains"),
             f"Of {len(gains):,} queries, {counts}. Each was ranked by a map that was not learned from it.",
         ),
-        section("Queries that lose the most", _queries(values, values.losers(_MOST_QUERIES), names)),
-        section("Queries that gain the most", _queries(values, values.winners(_MOST_QUERIES), names)),
-        section("What next", code(commands)),
-        section("How this was measured", _how(adapter, measured)),
+        Section("Queries that lose the most", _queries(values, values.losers(_MOST_QUERIES), names)),
+        Section("Queries that gain the most", _queries(values, values.winners(_MOST_QUERIES), names)),
+        Section("What next", code(commands)),
+        Section("How this was measured", _how(adapter, measured)),
     ]
-    return page(f"{title} · mahala adapt", parts)
+    headline = _headline(adapter.verdict_, f"{title} · {len(gains):,} judged queries")
+    data = {"gains": {"values": _thinned(gains), "n": len(gains), "measure": measure}}
+    return page(f"{title} · mahala adapt", headline, sections, data)
+
+
+def _thinned(gains: FloatArray) -> list[float]:
+    """Return gains from the largest to the smallest, with both, at most as many as can be seen."""
+    n = len(gains)
+    chosen = np.linspace(0, n - 1, min(n, _MOST_GAINS)).round().astype(int)
+    thinned: list[float] = np.sort(gains)[::-1][chosen].round(4).tolist()
+    return thinned
 
 
 def _headline(verdict: str, eyebrow: str) -> str:

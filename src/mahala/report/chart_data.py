@@ -1,0 +1,236 @@
+"""The numbers of a report's charts, as they are written to its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.data.scaling import divided, feature_scales
+from mahala.engine import current_engine
+from mahala.evaluation.leaderboard import EUCLIDEAN_SCALED, Entry, Leaderboard
+from mahala.metric import MahalanobisMetric
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from mahala.support.validation import is_sparse
+
+# More points would overlap too much, and pairs of more rows would not change the histograms.
+_MOST_POINTS = 2000
+_MOST_ROWS_OF_PAIRS = 600
+_MOST_LINES = 5
+_MOST_CLASSES = 40
+_NEIGHBOURS = 10
+_BINS = 40
+# Of the spectrum: the first directions are all drawn, of the others as many as can be told apart.
+_HEAD = 30
+_MOST_DIRECTIONS = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """The learned metric that the figures show, and the rows, some of which were held out when it was fitted."""
+
+    name: str
+    metric: MahalanobisMetric
+    """Fitted to the rows that are not held out."""
+    final: MahalanobisMetric
+    """Fitted to all rows, for the spectrum and the features."""
+    X: Any
+    codes: IndexArray
+    held_out: BoolArray
+    numbers: IndexArray | None = None
+    """Of the rows in their file, if some of its rows were left out; else those that the leaderboard has."""
+
+
+def errors_by_k(board: Leaderboard) -> dict[str, object]:
+    """Return the errors by number of neighbours; the leading learners and the Euclidean distances are on at first."""
+    framed = [*[entry for entry in board.ranked if entry.learned][:_MOST_LINES], board.euclidean]
+    # A line far above the others would compress them.
+    top = 1.5 * max(float(entry.errors.mean(axis=0).max()) for entry in framed)
+    series = []
+    for entry in board.ranked:
+        errors = entry.errors.mean(axis=0)
+        on = entry in framed or (not entry.learned and float(errors.min()) <= top)
+        series.append({"name": entry.name, "plain": not entry.learned, "on": on, "errors": _rounded(errors)})
+    return {
+        "counts": board.neighbor_counts.tolist(),
+        "at": board.winner.n_neighbors,
+        "series": series,
+        "measure": board.measure,
+    }
+
+
+def drawn_classes(board: Leaderboard) -> IndexArray:
+    """Return the classes that are drawn, in their order: all, or those with the most errors or else the most rows."""
+    confusion = board.euclidean.confusion
+    key = np.array(board.class_counts) if confusion is None else confusion.sum(axis=1) - confusion.diagonal()
+    return np.sort(np.argsort(-key, kind="stable")[:_MOST_CLASSES])
+
+
+def errors_by_class(board: Leaderboard, drawn: IndexArray, name: str) -> dict[str, object]:
+    """Return the sizes of classes and their errors; the reference and the learner `name` are on at first."""
+    entries = []
+    for entry, matrix in _confusions(board):
+        errors = 1.0 - matrix.diagonal()[drawn] / np.maximum(matrix.sum(axis=1)[drawn], 1)
+        on = entry.name == name or entry is board.euclidean
+        entries.append({"name": entry.name, "plain": not entry.learned, "on": on, "errors": _rounded(errors)})
+    names = [board.classes[code] for code in drawn]
+    counts = board.class_counts
+    return {"names": names, "counts": [counts[code] for code in drawn], "total": sum(counts), "entries": entries}
+
+
+def confusions(board: Leaderboard, drawn: IndexArray, name: str) -> dict[str, object]:
+    """Return the confusion matrices of all entries; that of the learner `name` is the first to be seen."""
+    entries = [
+        {
+            "name": entry.name,
+            "cells": matrix[np.ix_(drawn, drawn)].ravel().tolist(),
+            "totals": matrix.sum(axis=1)[drawn].tolist(),
+        }
+        for entry, matrix in _confusions(board)
+    ]
+    first = next((at for at, entry in enumerate(entries) if entry["name"] == name), 0)
+    return {"names": [board.classes[code] for code in drawn], "first": first, "entries": entries}
+
+
+def _confusions(board: Leaderboard) -> list[tuple[Entry, IntArray]]:
+    return [(entry, entry.confusion) for entry in board.ranked if entry.confusion is not None]
+
+
+@dataclass(frozen=True, eq=False)
+class BeforeAfter:
+    """Distances, places and neighbours of rows under the Euclidean distance and under the learned one."""
+
+    pairs: list[dict[str, object]]
+    plane: dict[str, object]
+    n_held_out: int
+    """Rows whose pairs are in the histograms."""
+    n_points: int
+    spread: bool
+    """Whether rows were spread because they overlap."""
+
+
+def before_and_after(board: Leaderboard, shown: Shown) -> BeforeAfter:
+    """Compare the best Euclidean distance with the learned one."""
+    scales = feature_scales(shown.X[np.flatnonzero(~shown.held_out)], board.euclidean.scaling)
+    before = divided(shown.X, scales) if board.euclidean.name == EUCLIDEAN_SCALED else shown.X
+    before = before.toarray() if is_sparse(before) else np.asarray(before, dtype=np.float64)
+    after = shown.metric.transform(shown.X)
+    rng = np.random.default_rng(board.random_state)
+    rows = _some(np.flatnonzero(shown.held_out), _MOST_ROWS_OF_PAIRS, rng)
+    points = _some(np.arange(len(before)), _MOST_POINTS, rng)
+    pairs: list[dict[str, object]] = []
+    panels, spreads = [], []
+    for title, mapped in ((f"before: {board.euclidean.name}", before), (f"after: {shown.name}", after)):
+        similar, dissimilar = _distances(mapped[rows], shown.codes[rows])
+        median = float(np.median(np.concatenate([similar, dissimilar]))) or 1.0
+        pairs.append({"title": title, **_histograms(similar / median, dissimilar / median)})
+        places, spread = _spread(_leading(mapped)[points], rng)
+        spreads.append(spread)
+        places = (places - places.min(axis=0)) / (float(np.ptp(places, axis=0).max()) or 1.0)
+        neighbours, distances = _neighbours(mapped, points)
+        panels.append(
+            {
+                "title": title,
+                "x": places[:, 0].round(4).tolist(),
+                "y": places[:, 1].round(4).tolist(),
+                "neighbours": neighbours.ravel().tolist(),
+                "distances": (distances.ravel() / median).round(3).tolist(),
+            }
+        )
+    numbers = board.rows if shown.numbers is None else shown.numbers
+    plane = {
+        "classes": board.classes,
+        "rows": None if np.array_equal(numbers, np.arange(len(numbers))) else numbers.tolist(),
+        "codes": shown.codes.tolist(),
+        "points": points.tolist(),
+        "held_out": shown.held_out[points].astype(int).tolist(),
+        "panels": panels,
+    }
+    return BeforeAfter(pairs, plane, len(rows), len(points), any(spreads))
+
+
+def spectrum(values: FloatArray) -> dict[str, object]:
+    """Return the share of each eigenvalue in their sum, largest first, and the cumulative shares."""
+    shares = np.maximum(values, 0.0) / (float(np.maximum(values, 0.0).sum()) or 1.0)
+    thinned = np.geomspace(1, len(shares), _MOST_DIRECTIONS).round().astype(int)
+    numbers = np.unique(np.concatenate([np.arange(1, min(len(shares), _HEAD) + 1), thinned]))
+    sums = np.cumsum(shares)
+    return {
+        "numbers": numbers.tolist(),
+        "head": _HEAD,
+        "shares": _rounded(shares[numbers - 1]),
+        "cumulative": _rounded(sums[numbers - 1]),
+    }
+
+
+def feature_shares(shown: Shown, names: Sequence[str], most: int) -> list[tuple[str, float]]:
+    """Return the largest shares of features in the mean squared distance, each by its own term."""
+    scales = np.ones(len(names)) if shown.final.scales is None else shown.final.scales
+    # A constant feature has a scale of 1, but no share.
+    constant = np.ptp(shown.X.toarray() if is_sparse(shown.X) else shown.X, axis=0) == 0.0
+    variances = np.where(constant, 0.0, feature_scales(shown.X, "standard") ** 2)
+    terms = shown.final.matrix.diagonal() * variances / scales**2
+    shares = terms / (terms.sum() or 1.0)
+    return [(names[j], float(shares[j])) for j in np.argsort(-shares, kind="stable")[:most]]
+
+
+def _some(rows: IndexArray, most: int, rng: np.random.Generator) -> IndexArray:
+    return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))
+
+
+def _rounded(values: FloatArray) -> list[float]:
+    """Return numbers of four digits, which take less room."""
+    return [float(f"{value:.4g}") for value in values]
+
+
+def _distances(rows: NDArray[Any], codes: IndexArray) -> tuple[FloatArray, FloatArray]:
+    """Return the distances of all pairs within a class, and of all other pairs."""
+    from scipy.spatial.distance import pdist
+
+    i, j = np.triu_indices(len(rows), 1)
+    distances = pdist(rows) if rows.shape[1] else np.zeros(len(i))
+    same = codes[i] == codes[j]
+    return distances[same], distances[~same]
+
+
+def _histograms(similar: FloatArray, dissimilar: FloatArray) -> dict[str, list[float]]:
+    """Return shares of the pairs of each kind in bins; the last bin has those beyond it as well."""
+    both = np.concatenate([similar, dissimilar])
+    edges = np.linspace(0.0, max(float(np.quantile(both, 0.995)), 1e-9), _BINS + 1)
+    shares = {
+        kind: np.histogram(np.minimum(own, edges[-1]), edges)[0] / max(len(own), 1)
+        for kind, own in (("same", similar), ("other", dissimilar))
+    }
+    return {"edges": _rounded(edges), **{kind: _rounded(own) for kind, own in shares.items()}}
+
+
+def _neighbours(mapped: NDArray[Any], points: IndexArray) -> tuple[IndexArray, FloatArray]:
+    """Return the nearest other rows of each point, and their distances."""
+    k = min(_NEIGHBOURS, len(mapped) - 1)
+    found, squared = current_engine().nearest(mapped, mapped[points], k + 1)
+    own = found == points[:, None]
+    own[~own.any(axis=1), -1] = True  # so many copies of a row that it is not among its nearest itself
+    return found[~own].reshape(-1, k), np.sqrt(np.maximum(squared[~own], 0.0)).reshape(-1, k)
+
+
+def _leading(rows: NDArray[Any]) -> NDArray[Any]:
+    """Project rows to the two directions of largest variance; the second is zero if there is only one."""
+    centred = rows - rows.mean(axis=0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    flat = centred @ vectors[:, :-3:-1]
+    return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
+
+
+def _spread(points: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], bool]:
+    """Return the points, spread if they lie on a line or most of them coincide, and whether they were spread."""
+    extent = float(np.ptp(points, axis=0).max()) or 1.0
+    if np.ptp(points[:, 1]) <= 1e-9 * extent:  # only one direction, as for LDA with two classes
+        return points + np.array([0.0, 0.1 * extent]) * rng.uniform(-1.0, 1.0, (len(points), 1)), True
+    distinct = len(np.unique((points / extent).round(6), axis=0))
+    if 2 * distinct >= len(points):
+        return points, False
+    reach = 0.2 * extent / distinct**0.5  # less than half a cell of a grid, so that the grid stays visible
+    return points + rng.uniform(-reach, reach, points.shape), True

@@ -1,0 +1,655 @@
+"use strict";
+// Sorts tables, copies commands, and draws the charts from the JSON in #data. Names come from the user's table, so they
+// are set as text only, and colours and shapes are given, not derived from values: a class may be called "red".
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const COLOURS = [
+    "#4269d0",
+    "#ff725c",
+    "#3ca951",
+    "#efb118",
+    "#a463f2",
+    "#6cc5b0",
+    "#ff8ab7",
+    "#97bbf5",
+    "#9c6b4e",
+    "#9498a0",
+  ];
+  // Ten colours and seven shapes give 70 pairs, and neighbours differ in both.
+  const SHAPES = ["circle", "square", "triangle", "diamond", "cross", "star", "wye"];
+  const D3_SHAPES = {
+    circle: d3.symbolCircle,
+    square: d3.symbolSquare,
+    triangle: d3.symbolTriangle,
+    diamond: d3.symbolDiamond,
+    cross: d3.symbolCross,
+    star: d3.symbolStar,
+    wye: d3.symbolWye,
+  };
+  const colour = (at) => COLOURS[at % COLOURS.length];
+  const shape = (at) => SHAPES[at % SHAPES.length];
+  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  const tick = (share) => `${+(100 * share).toPrecision(3)} %`;
+  const count = (number) => number.toLocaleString("en");
+  // Long names often differ at their end.
+  const short = (name, most = 18) => (name.length > most ? `${name.slice(0, most - 8)}…${name.slice(-7)}` : name);
+  // Room at the left for names.
+  const room = (names) => 14 + 6.4 * Math.max(...names.map((name) => short(name).length));
+
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+  }
+
+  function swatch(item) {
+    const svg = d3.create("svg").attr("viewBox", "-8 -8 16 16").attr("class", "swatch").attr("aria-hidden", "true");
+    if (item.shape) svg.append("path").attr("d", d3.symbol(D3_SHAPES[item.shape], 90)()).attr("fill", item.colour);
+    else
+      svg
+        .append("path")
+        .attr("d", "M-8,0H8")
+        .attr("stroke", item.colour)
+        .attr("stroke-width", 4)
+        .attr("stroke-dasharray", item.dashes && "3.2");
+    return svg.node();
+  }
+
+  /** Buttons that switch items (name, colour, shape or dashes, on) on and off. */
+  function legend(items, changed) {
+    const box = element("div", { class: "legend" });
+    const buttons = items.map((item) => {
+      const button = element("button", { type: "button", title: item.name }, swatch(item), short(item.name, 28));
+      button.addEventListener("click", () => set([item], !item.on));
+      return button;
+    });
+    function set(chosen, on) {
+      for (const item of chosen) item.on = on;
+      items.forEach((item, at) => buttons[at].setAttribute("aria-pressed", item.on));
+      changed();
+    }
+    box.append(...buttons);
+    if (items.length > 5)
+      for (const on of [true, false]) {
+        const button = element("button", { type: "button", class: "every" }, on ? "all" : "none");
+        button.addEventListener("click", () => set(items, on));
+        box.append(button);
+      }
+    items.forEach((item, at) => buttons[at].setAttribute("aria-pressed", item.on));
+    return box;
+  }
+
+  // Charts are drawn one by one, so that the page can be read and scrolled meanwhile.
+  const waiting = [];
+  function later(task) {
+    if (waiting.push(task) === 1) setTimeout(next);
+  }
+  function next() {
+    const task = waiting.shift();
+    if (waiting.length) setTimeout(next);
+    task();
+  }
+
+  /** A card whose chart is drawn for its width, and again when that changes; returns it with `redraw`. */
+  function card(name, title, draw) {
+    const place = element("div", { class: "plot" });
+    const figure = element("figure", { class: "card" }, place);
+    let drawn = 0;
+    const redraw = () => {
+      if (!drawn) return;
+      const svg = draw(drawn);
+      svg.setAttribute("role", "img");
+      svg.setAttribute("aria-label", title);
+      place.replaceChildren(svg);
+    };
+    new ResizeObserver(() => {
+      const width = Math.floor(place.clientWidth);
+      if (!width || width === drawn) return;
+      drawn = width;
+      later(redraw);
+    }).observe(place);
+    const saves = ["svg", "png"].map((kind) => {
+      const button = element("button", { type: "button", title: `Save this chart as ${kind.toUpperCase()}` }, kind);
+      button.addEventListener("click", () => save(place.firstChild, `${name}.${kind}`, kind));
+      return button;
+    });
+    figure.prepend(element("figcaption", {}, element("span", {}, title), element("span", { class: "save" }, ...saves)));
+    return { figure, redraw };
+  }
+
+  /** Save a chart as it is seen, with its colours in place of the page's variables. */
+  function save(svg, name, kind) {
+    const style = getComputedStyle(svg);
+    const copy = svg.cloneNode(true);
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.style.color = style.color;
+    copy.style.background = style.getPropertyValue("--card");
+    copy.style.fontFamily = "system-ui, sans-serif";
+    const text = new XMLSerializer()
+      .serializeToString(copy)
+      .replace(/var\((--[\w-]+)\)/g, (_, variable) => style.getPropertyValue(variable).trim());
+    const address = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+    const download = (href) => element("a", { href, download: name }).click();
+    if (kind === "svg") return download(address);
+    const image = new Image();
+    image.onload = () => {
+      const canvas = element("canvas", { width: 2 * image.width, height: 2 * image.height });
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      download(canvas.toDataURL("image/png"));
+    };
+    image.src = address;
+  }
+
+  function plot(width, options) {
+    return Plot.plot({
+      width,
+      marginTop: 24,
+      marginBottom: 42,
+      style: { fontSize: "12px", overflow: "visible" },
+      ...options,
+    });
+  }
+
+  /** A box with text at the nearest point, or where a pointer like Plot.pointerX says. */
+  function tip(points, { pointer = Plot.pointer, ...options }) {
+    return Plot.tip(points, pointer({ stroke: "var(--grey)", lineHeight: 1.3, lineWidth: 24, ...options }));
+  }
+
+  /** The same at any distance, and a ring around the point. */
+  function tips(points, { title, ...place }) {
+    const { pointer = Plot.pointer, ...ring } = { maxRadius: Infinity, ...place };
+    return [
+      Plot.dot(points, pointer({ ...ring, r: 6, stroke: "currentColor", strokeWidth: 1.5 })),
+      tip(points, { ...ring, pointer, title }),
+    ];
+  }
+
+  /** Series with their looks: plain distances are grey. */
+  function painted(series) {
+    const [learned, plain] = [false, true].map((kind) => series.filter((own) => own.plain === kind));
+    return series.map((own) => {
+      const at = (own.plain ? plain : learned).indexOf(own);
+      const dashes = own.plain ? ["7 4", "2 3"][at % 2] : at < COLOURS.length ? null : "7 4";
+      return { ...own, colour: own.plain ? "var(--grey)" : colour(at), shape: shape(own.plain ? at + 3 : at), dashes };
+    });
+  }
+
+  const charts = {};
+
+  charts.by_k = ({ counts, at, series, measure }) => {
+    const items = painted(series).map((item) => ({ ...item, shape: null }));
+    const chart = card("error-by-k", `${measure}, by number of neighbours`, (width) => {
+      const shown = items.filter((item) => item.on);
+      const points = shown.flatMap((item) => item.errors.map((error, j) => ({ item, k: counts[j], error })));
+      return plot(width, {
+        height: Math.min(380, 0.6 * width + 80),
+        marginLeft: 52,
+        x: {
+          label: "number of neighbours →",
+          ticks: Math.min(counts.length, width / 40),
+          tickFormat: (k) => (k % 1 ? "" : k),
+        },
+        y: { label: null, grid: true, tickFormat: tick, domain: [0, 1.05 * d3.max(points, (p) => p.error) || 0.01] },
+        marks: [
+          Plot.ruleX([at], { strokeWidth: 8, strokeOpacity: 0.1 }),
+          ...shown.map((item) =>
+            Plot.lineY(item.errors, {
+              x: counts,
+              y: item.errors,
+              stroke: item.colour,
+              strokeWidth: 2.2,
+              strokeDasharray: item.dashes,
+            }),
+          ),
+          ...tips(points, { x: "k", y: "error", title: (p) => `${p.item.name}\n${p.k} neighbours: ${percent(p.error)}` }),
+        ],
+      });
+    });
+    return [legend(items, chart.redraw), chart.figure];
+  };
+
+  charts.pairs = (panels) => {
+    const items = [
+      { name: "same class", key: "same", colour: COLOURS[0], on: true },
+      { name: "other class", key: "other", colour: COLOURS[1], on: true },
+    ];
+    const cards = panels.map((panel, number) =>
+      card(`distances-${number}`, panel.title, (width) => {
+        const bins = panel.same.map((same, j) => ({
+          same,
+          other: panel.other[j],
+          low: panel.edges[j],
+          high: panel.edges[j + 1],
+        }));
+        const shown = items.filter((item) => item.on);
+        const told = (bin) =>
+          [
+            `distance ${bin.low.toFixed(2)} to ${bin.high.toFixed(2)}`,
+            ...items.map(({ key, name }) => `${name}: ${percent(bin[key])} of its pairs`),
+          ].join("\n");
+        return plot(width, {
+          height: Math.min(260, 0.5 * width + 80),
+          x: { label: "distance / median →" },
+          y: { axis: null, domain: [0, Math.max(...panel.same, ...panel.other) * 1.05 || 1] },
+          marks: [
+            Plot.ruleY([0], { strokeOpacity: 0.3 }),
+            ...shown.map(({ key, colour }) =>
+              Plot.rectY(bins, { x1: "low", x2: "high", y: key, fill: colour, fillOpacity: 0.45, inset: 0 }),
+            ),
+            tip(bins, {
+              pointer: Plot.pointerX,
+              x: (bin) => (bin.low + bin.high) / 2,
+              y: (bin) => Math.max(bin.same, bin.other),
+              title: told,
+            }),
+          ],
+        });
+      }),
+    );
+    const both = element("div", { class: "pair" }, ...cards.map((one) => one.figure));
+    return [legend(items, () => cards.forEach((one) => one.redraw())), both];
+  };
+
+  charts.plane = ({ classes, rows, codes, points, held_out, panels }) => {
+    const items = classes.map((name, code) => ({ name, colour: colour(code), shape: shape(code), on: true }));
+    const n = panels[0].neighbours.length / points.length;
+    const where = new Map(points.map((row, at) => [row, at]));
+    const number = (row) => (rows ? rows[row] : row);
+    const told = (row, at) =>
+      `row ${count(number(row))}\nclass ${items[codes[row]].name}\n${held_out[at] ? "held out" : "fitted to"}`;
+    const own = (panel, at) => panel.neighbours.slice(at * n, (at + 1) * n);
+    const alike = (panel, at) => own(panel, at).filter((row) => codes[row] === codes[points[at]]).length;
+    // At first the held-out row whose neighbours changed most for the better.
+    let chosen = d3.maxIndex(points, (_, at) => (held_out[at] ? alike(panels[1], at) - alike(panels[0], at) : -n));
+    // One unit is as long in both directions, and both charts are as high as the higher one needs.
+    const extents = panels.map(({ x, y }) => [d3.extent(x), d3.extent(y)]);
+    const ratio = Math.min(1, Math.max(0.4, ...extents.map(([x, y]) => (y[1] - y[0]) / (x[1] - x[0] || 1))));
+    const cards = panels.map((panel, side) => {
+      const place = points.map((row, at) => ({ row, at, x: panel.x[at], y: panel.y[at] }));
+      const [middle, level] = extents[side].map((ends) => d3.mean(ends));
+      const [wide, high] = extents[side].map(([from, to]) => to - from);
+      const reach = 0.54 * Math.max(wide, high / ratio) || 1;
+      const chart = card(`rows-${side}`, panel.title, (width) => {
+        const shown = place.filter(({ row }) => items[codes[row]].on);
+        const near = own(panel, chosen)
+          .map((row) => place[where.get(row)])
+          .filter(Boolean);
+        const svg = plot(width, {
+          height: ratio * width,
+          margin: 0,
+          marginTop: 0,
+          marginBottom: 0,
+          x: { axis: null, domain: [middle - reach, middle + reach] },
+          y: { axis: null, domain: [level - ratio * reach, level + ratio * reach] },
+          marks: [
+            ...[false, true].flatMap((held) =>
+              items.map((item, code) =>
+                Plot.dot(
+                  shown.filter(({ row, at }) => codes[row] === code && !!held_out[at] === held),
+                  {
+                    x: "x",
+                    y: "y",
+                    symbol: item.shape,
+                    fill: item.colour,
+                    fillOpacity: held ? 0.95 : 0.35,
+                    r: points.length > 800 ? 3 : 4,
+                  },
+                ),
+              ),
+            ),
+            Plot.dot(near, { x: "x", y: "y", r: 6, stroke: "currentColor", strokeWidth: 1.3, className: "near" }),
+            Plot.dot([place[chosen]], {
+              x: "x",
+              y: "y",
+              r: 10,
+              stroke: "currentColor",
+              strokeWidth: 2.5,
+              className: "chosen",
+            }),
+            ...tips(shown, { x: "x", y: "y", maxRadius: 40, title: ({ row, at }) => told(row, at) }),
+          ],
+        });
+        svg.addEventListener("click", () => svg.value && choose(svg.value.at));
+        return svg;
+      });
+      return chart;
+    });
+    const redraw = () => cards.forEach((chart) => chart.redraw());
+    const lists = element("div", { class: "pair neighbours" });
+    const title = element("h3");
+    const input = element("input", { type: "number", min: 0, inputmode: "numeric", "aria-label": "Row" });
+    const answer = element("output");
+    input.addEventListener("input", () => {
+      const row = rows ? rows.indexOf(+input.value) : +input.value;
+      if (input.value !== "" && where.has(row)) return choose(where.get(row));
+      answer.textContent =
+        input.value === "" ? "" : `Row ${input.value} is not among the ${count(points.length)} rows shown.`;
+    });
+    function choose(at) {
+      chosen = at;
+      answer.textContent = "";
+      const row = points[at],
+        item = items[codes[row]];
+      input.value = number(row);
+      title.replaceChildren(`The ${n} nearest rows of row ${count(number(row))}, `, swatch(item), ` ${item.name}`);
+      lists.replaceChildren(
+        ...panels.map((panel) => {
+          const lines = own(panel, at).map((other, j) => {
+            const link = element("button", { type: "button", class: "row" }, count(number(other)));
+            if (where.has(other)) link.addEventListener("click", () => choose(where.get(other)));
+            else link.disabled = true;
+            const same = codes[other] === codes[row];
+            return element(
+              "tr",
+              { class: same ? "same" : "other" },
+              element("td", {}, link),
+              element("td", {}, swatch(items[codes[other]]), ` ${items[codes[other]].name}`),
+              element("td", {}, same ? "✓" : ""),
+              element("td", { class: "n" }, panel.distances[at * n + j].toFixed(3)),
+            );
+          });
+          const head = element(
+            "tr",
+            {},
+            ...["row", "class", "same", "distance"].map((text) => element("th", {}, text)),
+          );
+          const caption = element("caption", {}, `${panel.title}: ${alike(panel, at)} of ${n} are of its class`);
+          return element("table", {}, caption, element("thead", {}, head), element("tbody", {}, ...lines));
+        }),
+      );
+      redraw();
+    }
+    choose(chosen);
+    return [
+      element("div", { class: "tools" }, element("label", {}, "Row ", input), answer),
+      legend(items, redraw),
+      element("div", { class: "pair" }, ...cards.map((chart) => chart.figure)),
+      title,
+      lists,
+    ];
+  };
+
+  charts.classes = ({ names, counts, total, entries }) => {
+    const most = Math.max(...counts),
+      height = 22 * names.length + 60;
+    const y = { type: "band", label: null, domain: d3.range(names.length), tickFormat: (at) => short(names[at]) };
+    const sizes = card("classes", "rows of each class", (width) =>
+      plot(width, {
+        height,
+        marginLeft: room(names),
+        marginTop: 4,
+        marginRight: 44,
+        y,
+        x: { label: "rows →", ticks: width / 90, tickFormat: "s" },
+        marks: [
+          Plot.barX(counts, {
+            x: counts,
+            y: d3.range(names.length),
+            fill: (value) => (value === most ? "var(--accent)" : "var(--grey)"),
+            insetTop: 3,
+            insetBottom: 3,
+          }),
+          Plot.text(counts, {
+            x: counts,
+            y: d3.range(names.length),
+            text: (value) => tick(+(value / total).toFixed(3)),
+            textAnchor: "start",
+            dx: 5,
+          }),
+          tip(counts, {
+            pointer: Plot.pointerY,
+            x: counts,
+            y: d3.range(names.length),
+            title: (value, at) => `${names[at]}\n${count(value)} rows, ${percent(value / total)}`,
+          }),
+        ],
+        color: { type: "identity" },
+      }),
+    );
+    const items = painted(entries);
+    const errors = card("errors-by-class", "error in each class", (width) => {
+      const points = items
+        .filter((item) => item.on)
+        .flatMap((item) => item.errors.map((error, at) => ({ item, at, error })).filter(({ error }) => error !== null));
+      return plot(width, {
+        height,
+        marginLeft: room(names),
+        marginTop: 4,
+        y: { ...y, grid: true },
+        x: {
+          label: "misclassified →",
+          tickFormat: tick,
+          ticks: width / 80,
+          domain: [0, 1.05 * d3.max(points, (p) => p.error) || 0.01],
+        },
+        marks: [
+          ...items.map((item) =>
+            Plot.dot(
+              points.filter((point) => point.item === item),
+              { x: "error", y: "at", fill: item.colour, symbol: item.shape, r: 4.5 },
+            ),
+          ),
+          ...tips(points, {
+            x: "error",
+            y: "at",
+            title: ({ item, at, error }) => `${item.name}\n${names[at]}: ${percent(error)} wrong`,
+          }),
+        ],
+      });
+    });
+    if (!items.length) return [sizes.figure];
+    return [legend(items, errors.redraw), element("div", { class: "pair" }, sizes.figure, errors.figure)];
+  };
+
+  charts.confusion = ({ names, entries, first }) => {
+    const n = names.length;
+    const select = element(
+      "select",
+      { "aria-label": "Metric" },
+      ...entries.map(({ name }) => element("option", {}, name)),
+    );
+    select.selectedIndex = first;
+    const chart = card(
+      "confusion",
+      "rows: the class of a test row; columns: the class that its neighbours vote for",
+      (width) => {
+        const { cells, totals } = entries[select.selectedIndex];
+        const points = cells
+          .map((value, at) => {
+            const i = Math.floor(at / n);
+            return { i, j: at % n, value, share: value / (totals[i] || 1) };
+          })
+          .filter(({ value }) => value);
+        const left = room(names);
+        const turned = (width - left - 12) / n < left - 8; // names that are wider than a cell
+        const [top, right] = turned ? [0.75 * left + 12, 0.6 * left] : [26, 12];
+        const size = Math.min((width - left - right) / n, 64);
+        return plot(left + n * size + right, {
+          height: top + n * size + 8,
+          marginLeft: left,
+          marginTop: top,
+          marginRight: right,
+          marginBottom: 8,
+          x: {
+            type: "band",
+            axis: "top",
+            label: null,
+            domain: d3.range(n),
+            tickFormat: (at) => short(names[at]),
+            tickRotate: turned ? -50 : 0,
+            tickSize: 0,
+          },
+          y: { type: "band", label: null, domain: d3.range(n), tickFormat: (at) => short(names[at]), tickSize: 0 },
+          color: { type: "identity" },
+          opacity: { type: "linear", domain: [0, 1], range: [0.12, 1] },
+          marks: [
+            Plot.cell(points, {
+              x: "j",
+              y: "i",
+              fill: ({ i, j }) => (i === j ? "var(--accent)" : "var(--wrong)"),
+              fillOpacity: ({ share }) => Math.sqrt(share),
+              inset: 0.5,
+              rx: 2,
+            }),
+            size >= 26
+              ? Plot.text(points, {
+                  x: "j",
+                  y: "i",
+                  text: ({ value }) => count(value),
+                  fontSize: size < 36 ? 9 : 12,
+                  fill: ({ share }) => (share > 0.4 ? "var(--card)" : "currentColor"),
+                })
+              : null,
+            tip(points, {
+              x: "j",
+              y: "i",
+              maxRadius: size,
+              title: ({ i, j, value, share }) => {
+                const what = i === j ? "recognised" : `taken for ${names[j]}`;
+                return `${names[i]} ${what}\n${count(value)} of ${count(totals[i])}, ${percent(share)}`;
+              },
+            }),
+          ],
+        });
+      },
+    );
+    select.addEventListener("change", chart.redraw);
+    return [element("div", { class: "tools" }, element("label", {}, "Metric ", select)), chart.figure];
+  };
+
+  charts.spectrum = ({ numbers, shares, cumulative, head }) => {
+    const points = numbers.map((number, at) => ({ number, share: shares[at], sum: cumulative[at] }));
+    const told = (point) =>
+      `direction ${count(point.number)}\n${tick(point.share)} of the sum\n${percent(point.sum)} up to here`;
+    let log = false;
+    const chart = card("spectrum", "share of each eigenvalue in their sum, and the cumulative shares", (width) => {
+      const last = numbers.at(-1);
+      if (log) {
+        const drawn = points.filter((point) => point.share > 1e-12);
+        return plot(width, {
+          height: Math.min(340, 0.6 * width + 60),
+          marginLeft: 60,
+          x: {
+            type: last > head ? "log" : "linear",
+            label: "direction →",
+            domain: [1, Math.max(last, 2)],
+            ticks: Math.min(width / 60, last),
+            tickFormat: "~s",
+          },
+          y: { type: "log", label: null, grid: true, ticks: 5, tickFormat: tick },
+          marks: [
+            Plot.lineY(drawn, { x: "number", y: "share", stroke: "var(--accent)", strokeOpacity: 0.5 }),
+            Plot.dot(drawn, { x: "number", y: "share", fill: "var(--accent)", r: drawn.length > 60 ? 2 : 3.5 }),
+            ...tips(drawn, { x: "number", y: "share", title: told, pointer: Plot.pointerX }),
+          ],
+        });
+      }
+      const first = points.filter((point) => point.number <= head);
+      return plot(width, {
+        height: Math.min(340, 0.6 * width + 60),
+        marginLeft: 52,
+        x: {
+          label: "direction →",
+          domain: [0.4, Math.min(head, last) + 0.6],
+          ticks: Math.min(width / 50, last),
+          tickFormat: (at) => (at % 1 ? "" : at),
+        },
+        y: { label: null, domain: [0, 1], grid: true, tickFormat: tick },
+        marks: [
+          Plot.rectY(first, {
+            x1: (p) => p.number - 0.4,
+            x2: (p) => p.number + 0.4,
+            y: "share",
+            fill: "var(--accent)",
+          }),
+          Plot.lineY(first, { x: "number", y: "sum", stroke: "var(--wrong)", strokeWidth: 2, marker: "dot" }),
+          tip(first, { pointer: Plot.pointerX, x: "number", y: "sum", title: told }),
+        ],
+      });
+    });
+    const many = numbers.at(-1) > head;
+    const choices = [many ? `the first ${head}` : "linear", many ? "all, log axes" : "log axis"].map((text, at) => {
+      const button = element("button", { type: "button", "aria-pressed": at === 0 }, text);
+      button.addEventListener("click", () => {
+        log = at === 1;
+        choices.forEach((other) => other.setAttribute("aria-pressed", other === button));
+        chart.redraw();
+      });
+      return button;
+    });
+    return [element("div", { class: "legend choice" }, ...choices), chart.figure];
+  };
+
+  charts.gains = ({ values, n, measure }) => {
+    const points = values.map((value, at) => ({
+      value,
+      from: (at * n) / values.length,
+      to: ((at + 1) * n) / values.length,
+    }));
+    const chart = card("gains", `gain of each query in ${measure}, largest first`, (width) =>
+      plot(width, {
+        height: Math.min(320, 0.5 * width + 80),
+        marginLeft: 52,
+        x: { label: "queries, by gain →", domain: [0, n], ticks: Math.min(width / 70, n) },
+        y: { label: null, grid: true },
+        color: { type: "identity" },
+        marks: [
+          Plot.rectY(points, {
+            x1: "from",
+            x2: "to",
+            y: "value",
+            fill: ({ value }) => (value < 0 ? "var(--wrong)" : "var(--accent)"),
+            inset: 0,
+          }),
+          Plot.ruleY([0]),
+          tip(points, {
+            pointer: Plot.pointerX,
+            x: ({ from, to }) => (from + to) / 2,
+            y: "value",
+            title: ({ value }) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`,
+          }),
+        ],
+      }),
+    );
+    return [chart.figure];
+  };
+
+  function sortable(table) {
+    const body = table.tBodies[0];
+    const value = (line, at) => line.cells[at]?.dataset.value ?? "";
+    for (const button of table.querySelectorAll("th button")) {
+      const head = button.parentElement,
+        at = head.cellIndex;
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") === "ascending";
+        for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const sign = down ? -1 : 1;
+        const order = (a, b) => {
+          const [x, y] = [value(a, at), value(b, at)];
+          if (x === "" || y === "") return (x === "") - (y === ""); // without a value: last, in both directions
+          return sign * (head.dataset.kind === "text" ? x.localeCompare(y) : x - y);
+        };
+        body.append(...[...body.rows].sort(order));
+      });
+    }
+  }
+
+  for (const place of document.querySelectorAll("[data-chart]"))
+    place.append(...charts[place.dataset.chart](data[place.dataset.chart]));
+  document.querySelectorAll("table.sortable").forEach(sortable);
+  for (const button of document.querySelectorAll(".copy"))
+    button.addEventListener("click", async () => {
+      const code = button.parentElement.querySelector("code");
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+      } catch {
+        // Where the clipboard is closed to scripts, the selected text can be copied by hand.
+        getSelection().selectAllChildren(code);
+        document.execCommand("copy");
+      }
+      button.textContent = "Copied";
+      setTimeout(() => (button.textContent = "Copy"), 1500);
+    });
+})();

@@ -1,0 +1,70 @@
+"""Reports for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+
+from mahala import LDA, RCA, QueryAdapter
+from mahala.evaluation.cross_validation import compare, held_out
+from mahala.evaluation.fitting import refit
+from mahala.feedback.gains import CrossValidation, Gain
+from mahala.report.chart_data import Shown
+from mahala.report.html import report
+
+EVIL = "<script>alert(1)</script>"
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, and the text outside of styles and scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.words, self.inside = [], [], []
+        self.feed(text)
+        self.text = " ".join(" ".join(self.words).split()).replace("\u00a0", " ")
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.inside.append(tag)
+
+    def handle_endtag(self, tag):
+        while self.inside and self.inside.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if not {"style", "script"} & set(self.inside):
+            self.words.append(data)
+
+
+def table(classes=2, d=4, spread=1.5, n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    return rng.normal(size=(n, d)) + spread * np.eye(classes, d)[y], y
+
+
+def make(X, y, names=None, learners=None, title="tea", columns=(), commands=("mahala search x",), **arguments):
+    """Compare learners and return the leaderboard and the page."""
+    learners = learners or {"LDA": LDA(), "RCA": RCA()}
+    board = compare(X, y, learners, **({"folds": 3, "repeats": 1, "baselines": False} | arguments))
+    board = replace(board, columns=columns)
+    entry = board.best_learner
+    shown = None
+    if entry is not None:
+        metric, mask = held_out(X, y, learners[entry.name], board)
+        final = refit(X, y, learners[entry.name], feature_names=names)
+        shown = Shown(entry.name, metric, final, X, np.unique(y, return_inverse=True)[1], mask)
+    facts = {"Command": f"mahala compare {title}"}
+    return board, report(board, shown, title=title, saved="saved", commands=commands, measured=facts)
+
+
+def fitted(learned, gain=(0.1, 0.05, 0.15)):
+    """An adapter whose cross-validation had these values, over the raw 0.5."""
+    adapter = QueryAdapter(random_state=0)
+    adapter.learn_one([1.0, 0.0], np.eye(2), [False, False])
+    n = len(learned)
+    adapter.cross_validation_ = CrossValidation(np.arange(n) + 1, np.full(n, 0.5), np.array(learned))
+    adapter._judged, adapter._tested = None if gain is None else Gain("nDCG@10", *gain, n), n
+    return adapter
