@@ -24,7 +24,7 @@ def test_npy(tmp_path):
         table = read_table(path, n_features=2)
         np.testing.assert_array_equal(table.X, X)
         assert table.X.dtype == kept
-        assert table[1:] == (None, None)
+        assert table[1:] == (None, None, None, (), None)
     assert read_table(path, features=("a", "b")).X.shape == (3, 2)
     for options, words in (
         ({"n_features": 3}, "rows of 2 features, but the model compares rows of 3"),
@@ -180,6 +180,8 @@ def test_indices_count_from_one_unless_said_otherwise(tmp_path):
         read_table(path)
     with pytest.raises(ValueError, match="first_index must be 0 or 1, got 2"):
         read_table(path, first_index=2)
+    with pytest.raises(ValueError, match=r"decimal must be '.', ',' or None, got ';'"):
+        read_table(path, decimal=";")
     assert read_table(path, first_index=0, n_features=4).X.shape == (2, 4)
     with pytest.raises(
         ValueError, match="line 2 has index 3, but the model compares rows of 3 features, up to index 2"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mahala import PA, MahalanobisMetric, Metric
-from mahala.data.scaling import divided, feature_scales
+from mahala.data.scaling import divided, feature_scales, in_one_unit
 
 
 @given(st.integers(1, 20), st.integers(1, 6), st.integers(0, 2**32 - 1), st.booleans())
@@ -63,7 +63,7 @@ def test_float32_stays():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="scaling must be 'none' or 'standard'"):
+    with pytest.raises(ValueError, match="scaling must be 'none', 'standard', 'minmax' or 'robust'"):
         feature_scales(np.array([[1.0]]), "huge")
     for wrong, message in (([1.0], "scales must be 2 numbers"), ([1.0, 0.0], "positive"), ([1.0, np.inf], "finite")):
         with pytest.raises(ValueError, match=message):
@@ -72,3 +72,37 @@ def test_refusals():
 
 def test_none_changes_nothing():
     assert (feature_scales(np.array([[1.0, 2.0], [3.0, 9.0]]), "none") == 1.0).all()
+
+
+@given(st.integers(2, 20), st.integers(1, 6), st.integers(0, 2**32 - 1), st.booleans())
+def test_ranges_and_quartiles(n, d, seed, sparse):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, size=(n, d)) * 10.0 ** rng.integers(-8, 9, size=d)
+    rows = sp.csr_array(X) if sparse else X
+    spread = np.ptp(X, axis=0)
+    np.testing.assert_allclose(feature_scales(rows, "minmax"), np.where(spread > 0, spread, 1.0))
+    between = np.quantile(X, 0.75, axis=0) - np.quantile(X, 0.25, axis=0)
+    deviations = np.where(spread > 0, X.std(axis=0), 1.0)
+    np.testing.assert_allclose(feature_scales(rows, "robust"), np.where(between > 0, between, deviations), rtol=1e-6)
+
+
+def test_quartiles_of_many_sparse_columns():
+    X = np.random.default_rng(0).normal(size=(30, 600)) * (np.arange(600) % 2)
+    np.testing.assert_allclose(feature_scales(sp.csr_array(X), "robust"), feature_scales(X, "robust"))
+
+
+def test_a_few_values_outside_of_the_quartiles_count_by_their_deviation():
+    X = np.zeros((100, 1))
+    X[:3] = 5.0
+    np.testing.assert_allclose(feature_scales(X, "robust"), X.std())
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_one_unit_keeps_proportions(seed, sparse):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(9, 4)) * 10.0 ** rng.integers(-9, 9, size=4)
+    X[:, 3] = 1.0
+    scales = in_one_unit(sp.csr_array(X) if sparse else X, np.array([1.0, 2.0, 1.0, 1.0]))
+    np.testing.assert_allclose(scales / scales[0], [1.0, 2.0, 1.0, 1.0])
+    assert np.mean((X / scales).var(axis=0)[:3]) == pytest.approx(1.0)
+    assert (in_one_unit(np.ones((3, 2)), np.ones(2)) == 1.0).all()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
@@ -115,19 +114,6 @@ def test_vectors_of_parquet_files(tmp_path: Path) -> None:
     assert ids.tolist() == ["t", "u"]
     pl.DataFrame({"weights": X.tolist()}).write_parquet(path)
     assert read_vectors(path)[1] is None
-
-
-def test_parquet_through_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without polars the columns are those of pandas, whose lists are arrays in an object array."""
-    path = tmp_path / "x.parquet"
-    path.write_bytes(b"")
-    frame = pd.DataFrame({"_id": [7, 8], "embedding": [np.array([1.0, 2.0]), np.array([3.0, 4.0])]})
-    monkeypatch.setitem(__import__("sys").modules, "polars", None)
-    monkeypatch.setattr(pd, "read_parquet", lambda path: frame)
-    read, ids = read_vectors(path)
-    assert read.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert ids is not None
-    assert ids.tolist() == [7, 8]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.data.tables import _from_array, read_table
+from mahala.data.tables import read_table
 
 WINE = "alcohol,colour,old,maker\n12.5,red,true,A\n11,white,False,B\n13,red,TRUE,A\n"
 NAMES = ("alcohol", "colour=red", "colour=white", "old")
@@ -54,7 +54,12 @@ def test_drop(tmp_path):
     path = written(tmp_path, WINE)
     table = read_table(path, drop=["colour", "maker"])
     assert table.feature_names == ("alcohol", "old")
-    assert read_table(written(tmp_path, ",a\n0,5\n1,6\n"), drop=[""]).X.tolist() == [[5], [6]]
+    assert read_table(path, drop=["colour,maker"]).feature_names == ("alcohol", "old")
+    assert read_table(path, drop=["colour, old", "maker"]).feature_names == ("alcohol",)
+    assert read_table(path, keep=["old, alcohol"], label="maker").feature_names == ("alcohol", "old")
+    assert read_table(written(tmp_path, 'a,"b,c"\n0,5\n1,6\n'), drop=["b,c"]).feature_names == ("a",)
+    with pytest.raises(TypeError, match="drop must be a list of column names"):
+        read_table(path, drop="old")
 
 
 @pytest.mark.parametrize(
@@ -78,22 +83,23 @@ def test_labels_of_any_kind(tmp_path, cells, labels):
 
 def test_features_of_a_model(tmp_path):
     path = written(tmp_path, "extra,maker,old,alcohol,colour\n?,A,false,10,1\n,B,true,11,red\n")
-    table = read_table(path, label="maker", features=NAMES)
-    assert table.X.tolist() == [[10, 0, 0, 0], [11, 1, 0, 1]]  # "1" is a colour that fitting did not see
+    with pytest.warns(UserWarning, match="'colour' has 1 value not seen in fit, such as '1'"):
+        table = read_table(path, label="maker", features=NAMES)
+    assert table.X.tolist() == [[10, 0, 0, 0], [11, 1, 0, 1]]
     assert table.feature_names == NAMES
     only_numbers = written(tmp_path, "alcohol,colour,old\n10,1,0\n")
     assert read_table(only_numbers, features=("colour=1", "alcohol")).X.tolist() == [[1, 10]]
-    odd = written(tmp_path, "a=b,a\n1,c=d\n2,b\n")
-    assert read_table(odd, features=("a=c=d", "a=b")).X.tolist() == [[1, 1], [0, 2]]
+    odd = written(tmp_path, "a=b,a\n1,c=d\n2,e\n")
+    assert read_table(odd, features=("a=c=d", "a=b", "a=e")).X.tolist() == [[1, 1, 0], [0, 2, 1]]
 
 
 def test_a_label_may_be_a_feature_of_the_model(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("size,colour\n1,red\n2,blue\n")
     for label, labels in (("size", [1, 2]), ("colour", ["red", "blue"])):
-        table = read_table(path, label=label, features=["size", "colour=red"])
+        table = read_table(path, label=label, features=["size", "colour=red", "colour=blue"])
         assert table.labels.tolist() == labels
-        assert table.X.tolist() == [[1.0, 1.0], [2.0, 0.0]]
+        assert table.X.tolist() == [[1.0, 1.0, 0.0], [2.0, 0.0, 1.0]]
 
 
 def test_features_round_trip(tmp_path):
@@ -108,12 +114,14 @@ def test_features_round_trip(tmp_path):
         ("", {}, r"t\.csv is empty: it must have a line of column names"),
         ("\n\n", {}, "is empty"),
         ("a,b\n", {}, "has column names, but no rows"),
-        ("1,2.5\n3,4\n", {}, r"must begin with a line of column names, but its first line holds only numbers: 1,2\.5"),
-        ("a,b,a\n1,2,3\n", {}, "2 columns named 'a'"),
         ("a,b\n1,2\n3\n", {}, "line 3 has 1 fields, but there are 2 columns"),
         ('a,b\n"1\n",2\n3,4,5\n', {}, "line 4 has 3 fields"),
         ('a,b\n1,"2\n3,4\n', {}, "cannot be read beyond line 2: unexpected end of data"),
-        (",b\n1,2\n", {}, r"column 1 has no name: name it, or leave it out with drop=\[''\]"),
+        ("a,b\n1\n3,4,5\n6,7\n8\n", {}, "line 2 has 1 fields, line 3 has 3 fields, line 5 has 1 fields, but"),
+        ("a,b\n" + "1\n" * 9, {}, "line 6 has 1 fields and 4 more lines differ, but there are 2 columns"),
+        (WINE, {"label": "Maker", "drop": ["colur"]}, "label names the column 'Maker'.*; drop names .* 'colur'"),
+        ("x,y\n1,\n2,\n", {"label": "y"}, "the label column 'y' is empty"),
+        ("x,y\n3,1\n3,2\n", {"label": "y"}, "no columns are left to be features: 'x' left out: the same value"),
         (
             WINE,
             {"label": "Maker"},
@@ -121,27 +129,11 @@ def test_features_round_trip(tmp_path):
         ),
         (WINE, {"drop": ["zzz"]}, "drop names the column 'zzz', which .* does not have; its columns are alcohol, colo"),
         (WINE, {"drop": ["alcohol", "colour", "old"], "label": "maker"}, "no columns left"),
-        (WINE, {"features": ("alcohol", "sugar")}, "the model needs the feature 'sugar', which .* does not have"),
-        (WINE, {"features": ("colour",)}, "column 'colour' is text, but the model was fitted with numbers"),
+        (WINE, {"features": ("alcohol", "sugar", "fat")}, "the table lacks sugar, fat, which the model needs; its c"),
+        (WINE, {"features": ("colour",)}, "column 'colour' is text, such as 'red', but in fit it held numbers"),
+        ("a\n1\nNA\n3\n?\n", {"features": ("a",)}, r"column 'a' has 2 missing or infinite values \(rows 1, 3\)"),
         (WINE, {"label": "maker", "n_features": 9}, "rows of 4 features, but the model compares rows of 9"),
-        ("a,a=x\nx,1\nx,2\n", {}, "two features named 'a=x'"),
-        (
-            "a\n1\nNA\n3\n?\nnull\n4\ninf\n\nNaN\n",
-            {},
-            r"column 'a' has 5 \(lines 3, 5, 6 and 2 more\)\. Fill them in or",
-        ),
-        ("a,b\n1,x\n2,\n3,x\n", {}, r"column 'b' has 1 \(line 3\)"),
-        ("a,b\n1,x\n2,\n3,x\n", {"label": "b"}, r"column 'b' has 1 \(line 3\)"),
-        ("a,b\n1,1e999\n2,3\n", {}, r"column 'b' has 1 \(line 2\)"),
-        ("a,b,c,d\n,,,\n1,1,1,1\n", {}, "'a' .*'b' .*'c' .*so do 1 more columns"),
-        (
-            "a\n" + "".join(f"id{i}\n" for i in range(51)) * 2,
-            {},
-            "'a' is text with 51 different values in 102 rows, prob",
-        ),
-        ("a\nx\ny\n", {}, r"'a' is text with 2 different values in 2 rows.*drop=\['a'\]"),
-        ("a;b\n1,5;2\n2;3\n1,5;2\n", {}, r"'a' has numbers with a comma \('1,5'\): write a decimal point"),
-        ("a\n1\n2\n3x\n4\n", {}, r"'a' has 1 values that are not numbers \(line 4\), such as '3x'"),
+        ("a,a=x\nx,1\ny,2\n", {}, "two features named 'a=x'"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, text, options, words):
@@ -152,18 +144,15 @@ def test_what_is_wrong_is_said(tmp_path, text, options, words):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_table(tmp_path / "no.csv")
-    for name in ("t.xlsx", "t", "t.npy.gz"):
+    for name in ("t.doc", "t", "t.npy.gz"):
         with pytest.raises(ValueError, match=r"supported are \.csv, \.tsv"):
             read_table(written(tmp_path, "x", name))
-    (tmp_path / "latin.csv").write_bytes("a,b\nMünchen,2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="not text in UTF-8"):
-        read_table(tmp_path / "latin.csv")
     whole = gzip.compress(WINE.encode())
     for damaged in (WINE.encode(), whole[:-10], whole[:15] + b"????" + whole[19:]):
         (tmp_path / "t.csv.gz").write_bytes(damaged)
         with pytest.raises(ValueError, match="not a complete gzip file"):
             read_table(tmp_path / "t.csv.gz")
-    for name in ("t.npy", "t.npz", "t.svm", "t.parquet"):
+    for name in ("t.npy", "t.npz", "t.svm", "t.parquet", "t.feather"):
         for content in ("", "nonsense", "PK\3\4nonsense"):
             with pytest.raises(ValueError, match=rf"{name} (is|has) no"):
                 read_table(written(tmp_path, content, name))
@@ -178,7 +167,8 @@ cells = st.one_of(
 
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=8), st.sampled_from([",", ";", "\t", "|"]))
 def test_csv_against_pandas(tmp_path_factory, rows, delimiter):
-    rows = rows * 2  # so that text is not taken for an identifier
+    # Text must not be taken for an identifier, nor anything for a constant.
+    rows = [*rows * 2, ("1.5", "2.5"), ("red", "red"), ("green", "green")]
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     pandas.DataFrame(rows, columns=["first", "second"]).to_csv(path, sep=delimiter, index=False)
     is_old = int(pandas.__version__.split(".")[0]) < 3  # from 3 on all digits count by default
@@ -223,46 +213,67 @@ def test_parquet(tmp_path):
     assert read_table(path, features=NAMES[::-1]).X.tolist() == [row[::-1] for row in ROWS]
 
 
-def test_parquet_refusals(tmp_path):
+def test_parquet_with_gaps_dates_and_lists(tmp_path):
     path = tmp_path / "t.parquet"
-    gaps = {"i": [1, None, 3], "f": [1.0, float("nan"), 2.0], "s": ["a", None, "a"], "b": [True, None, False]}
-    for name, values in gaps.items():
-        polars.DataFrame({"x": [1, 2, 3], name: values}).write_parquet(path)
-        for options in ({}, {"label": name}):
-            with pytest.raises(ValueError, match=rf"column '{name}' has 1 \(row 1\)"):
-                read_table(path, **options)
-    polars.DataFrame({"x": [1, 2], "when": ["2024-01-01", "2024-02-01"]}).with_columns(
-        polars.col("when").str.to_date()
-    ).write_parquet(path)
-    with pytest.raises(ValueError, match=r"column 'when' holds values of type datetime64.*drop=\['when'\]"):
-        read_table(path)
-    assert read_table(path, drop=["when"]).X.tolist() == [[1], [2]]
+    frame = polars.DataFrame(
+        {
+            "i": [1, None, 3],
+            "f": [1.0, float("nan"), 2.0],
+            "s": ["a", None, "a"],
+            "b": [True, None, False],
+            "d": ["2024-01-01", None, "2024-01-03"],
+            "l": [[1], [2], [3]],
+        }
+    ).with_columns(polars.col("d").str.to_date())
+    frame.write_parquet(path)
+    table = read_table(path)
+    assert table.feature_names == (
+        *("i", "i missing", "f", "f missing", "s=a", "s=(missing)", "b", "b missing", "d", "d missing"),
+    )
+    assert table.X[1].tolist() == [2, 1, 1.5, 1, 0, 1, 0.5, 1, 19724, 1]
+    assert dict(table.columns)["l"] == "left out: it holds List(Int64)"
+    assert read_table(path, label="s", drop=["l"]).labels.tolist() == ["a", "a"]
+    assert read_table(path, label="i", drop=["l"]).labels.tolist() == [1, 3]
+    assert read_table(path, label="i", preprocessor=table.preprocessor).labels.tolist() == ["1", "", "3"]
+    frame.write_ipc(tmp_path / "t.feather")
+    np.testing.assert_array_equal(read_table(tmp_path / "t.feather").X, table.X)
     polars.DataFrame({"x": []}).write_parquet(path)
     with pytest.raises(ValueError, match="no rows"):
         read_table(path)
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (pandas.array([1, None, 3], dtype="Int64"), [1.0, None, 3.0]),
-        (pandas.array([True, None, False], dtype="boolean"), [True, None, False]),
-        (pandas.array(["a", None, "b"], dtype="string"), ["a", None, "b"]),
-        (pandas.Series(["a", None, "b"], dtype="category"), ["a", None, "b"]),
-    ],
-)
-def test_columns_of_pandas(values, expected):
-    column = _from_array("t.parquet", "c", pandas.Series(values).to_numpy())
-    assert [
-        None if gap else value for value, gap in zip(column.values.tolist(), column.missing, strict=True)
-    ] == expected
+def test_the_preprocessor_of_a_table_reads_further_tables(tmp_path):
+    text = "price;city;when\n1.019,5;Rome;31.01.2024\n12,5;Bonn;01.02.2024\n;Rome;\n3;Bonn;05.02.2024\n"
+    table = read_table(written(tmp_path, text))
+    assert table.columns == (
+        ("price", "number with decimal comma, 1.019,5 read as 1019.5; 1 missing, set to the median 12.5 and marked"),
+        ("city", "category of 2 values, a 0/1 feature for each"),
+        (
+            "when",
+            "date as %d.%m.%Y, 2024-01-31 to 2024-02-05 → days; 1 missing, set to the median 2024-02-01 and marked",
+        ),
+    )
+    # What a single row does not show is known: 1.019 has the thousands mark of the first table.
+    other = read_table(written(tmp_path, "city,when,price\nBonn,02.02.2024,1.019\n"), preprocessor=table.preprocessor)
+    assert other.X.tolist() == [[1019, 0, 1, 0, 19755, 0]]
+    assert other.feature_names == table.feature_names
+
+
+def test_rows_without_a_label_are_left_out(tmp_path):
+    path = written(tmp_path, "a,b\n1,x\n2,\n3,x\n4,-\n5,NA\n")
+    table = read_table(path, label="b")
+    assert table.labels.tolist() == ["x", "x", "-"]  # a class, as in the data of credit approvals
+    assert table.X.tolist() == [[1], [3], [4]]
+    assert ("b", "label; 2 rows without it left out") in table.columns
+    assert table.rows.tolist() == [0, 2, 3]
+    assert read_table(path, label="b", drop=["b"], features=["a"]).rows is None
 
 
 def test_long_fields(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
-    path.write_text("a,text\n1," + "x" * 200_000 + "\n2,y\n")
+    path.write_text("a, text\n1, " + "x" * 200_000 + "\n2, y\n")
     assert read_table(path, drop=["text"]).X.tolist() == [[1], [2]]
-    monkeypatch.setattr("mahala.data.tables._LONGEST_FIELD", 0)
+    monkeypatch.setattr("mahala.data.frames._LONGEST_FIELD", 0)
     before = csv.field_size_limit(1000)
     try:
         with pytest.raises(
@@ -275,7 +286,7 @@ def test_long_fields(tmp_path, monkeypatch):
 
 def test_parquet_files_that_declare_more_than_memory_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "t[1].parquet"
-    polars.DataFrame({"a": polars.zeros(1_000_000, dtype=polars.Float64, eager=True)}).write_parquet(path)
+    polars.DataFrame({"a": np.arange(1_000_000) % 7 / 2}).write_parquet(path)
     assert read_table(path).X.shape == (1_000_000, 1)
     monkeypatch.setattr("mahala.support.memory.memory_limit", lambda _: 2.0**20)
     with pytest.raises(MemoryError, match=r"takes 0\.00745 GiB, more than this machine's"):

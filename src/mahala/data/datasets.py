@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.array_files import read_npz
+from mahala.data.cells import Decimal
+from mahala.data.preprocessing import TablePreprocessor
 from mahala.data.tables import Table, read_table
 from mahala.support.arrays import IndexArray
 from mahala.support.validation import class_codes
@@ -74,8 +77,12 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
     if path is not None and path.exists():
         return _read(path)
     if name in _BUNDLED:
-        table = read_data(name)
-        return Dataset(table.X, class_codes(table.labels, len(table.X)))
+        # They are simple enough to be read without Polars.
+        text = (files("mahala") / "data" / f"{name}.csv").read_text(encoding="utf-8")
+        lines = list(csv.DictReader(text.splitlines()))
+        labels = np.array([line.pop(_BUNDLED[name]) for line in lines], dtype=object)
+        X = np.array([list(line.values()) for line in lines], dtype=np.float64)
+        return Dataset(X, class_codes(labels, len(X)))
     if name in _SKLEARN:
         import sklearn.datasets
 
@@ -93,6 +100,10 @@ def read_data(
     *,
     label: str | None = None,
     drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    identifiers: bool = False,
+    decimal: Decimal | None = None,
+    preprocessor: TablePreprocessor | None = None,
     features: Sequence[str] | None = None,
     n_features: int | None = None,
     first_index: int = 1,
@@ -103,13 +114,23 @@ def read_data(
     folder because they have named columns, of which one is the label.
     """
     name = os.fspath(source)
-    read = partial(read_table, drop=drop, features=features, n_features=n_features, first_index=first_index)
-    if Path(name).exists() or Path(name).suffix:
+    read = partial(
+        read_table,
+        drop=drop,
+        keep=keep,
+        identifiers=identifiers,
+        decimal=decimal,
+        preprocessor=preprocessor,
+        features=features,
+        n_features=n_features,
+        first_index=first_index,
+    )
+    if name == "-" or Path(name).exists() or Path(name).suffix:
         return read(name, label=label)
     if name in _BUNDLED:
         with as_file(files("mahala") / "data" / f"{name}.csv") as path:
             return read(path, label=label or _BUNDLED[name])
-    if label is not None or drop:
+    if label is not None or drop or keep:
         raise ValueError(f"label and drop name columns of a file, but {name!r} is the name of a data set")
     X, y, _ = load(name)
     n_features = n_features if features is None else len(features)

@@ -1,30 +1,73 @@
-"""Scale features to unit standard deviation."""
+"""Scale features to a unit of their own, or to one unit for all."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from mahala.support.arrays import FloatArray
+from mahala.support.dask_rows import in_memory
+from mahala.support.lazily import sp
+from mahala.support.rows import slices
 from mahala.support.validation import is_sparse
 
-Scaling = Literal["none", "standard"]
+Scaling = Literal["none", "standard", "minmax", "robust"]
+SCALINGS: tuple[Scaling, ...] = ("standard", "none", "minmax", "robust")
+
+# Columns of a sparse table whose quartiles are computed at a time.
+_COLUMNS = 256
+# A feature with a smaller share of its deviation between the quartiles is nearly constant there.
+_NARROW = 0.01
 
 
 def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
-    """Return the divisor of each feature of valid rows: its standard deviation, or 1 if the feature is constant.
+    """Return the divisor of each feature of valid rows: 1 for "none" and for constant features, else its spread.
 
-    Features are not centred, which would not change distances, so sparse rows stay sparse.
+    The spread is the standard deviation ("standard"), the largest value minus the smallest ("minmax"), or the distance
+    between the quartiles ("robust"; where that is below 1 % of the standard deviation, as for a feature that is mostly
+    zero, the standard deviation). Features are not centred, which would not change distances, so sparse rows stay
+    sparse.
 
-    >>> feature_scales(np.array([[1.0, 5.0], [3.0, 5.0]]), "standard").tolist()
-    [1.0, 1.0]
+    >>> X = np.array([[1.0, 5.0], [3.0, 5.0], [7.0, 5.0]])
+    >>> feature_scales(X, "minmax").tolist(), feature_scales(X, "robust").tolist()
+    ([6.0, 1.0], [3.0, 1.0])
     """
-    if scaling not in ("none", "standard"):
-        raise ValueError(f"scaling must be 'none' or 'standard', got {scaling!r}")
+    if scaling not in SCALINGS:
+        raise ValueError(f"scaling must be 'none', 'standard', 'minmax' or 'robust', got {scaling!r}")
     if scaling == "none":
         return np.ones(X.shape[1])
+    if scaling == "minmax":
+        scales = _range(X)
+    else:
+        scales = _deviation(X)
+        if scaling == "robust":
+            between = _between_quartiles(X)
+            scales = np.where(between > _NARROW * scales, between, scales)
+    scales[scales == 0.0] = 1.0
+    return scales
+
+
+def in_one_unit(X: Any, scales: FloatArray) -> FloatArray:
+    """Return the scales times a number, after which the features that vary have a mean variance of 1.
+
+    Distances between scaled rows keep their proportions. Learners that start from them, such as NCA, need distances of
+    about the size that standardised features give.
+
+    >>> in_one_unit(np.array([[0.0, 0.0], [2.0, 14.0]]), np.ones(2)).tolist()
+    [5.0, 5.0]
+    """
+    deviations = _deviation(X) / scales
+    varies = deviations > 0.0
+    if not varies.any():
+        return scales
+    largest = deviations.max()
+    unit: FloatArray = scales * (largest * np.sqrt(np.mean((deviations[varies] / largest) ** 2)))
+    return unit
+
+
+def _deviation(X: Any) -> FloatArray:
+    """Return the standard deviation of each feature, 0 if the feature is constant."""
     if is_sparse(X):
         X = X.astype(np.float64, copy=False)  # in which squares of float32 numbers do not overflow
         means = np.asarray(X.mean(axis=0)).ravel()
@@ -32,12 +75,30 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
         variances = np.maximum(squares - means**2, 0.0)
         # What is left of a constant feature is rounding error.
         variances[variances <= 1e-12 * squares] = 0.0
-        scales: FloatArray = np.sqrt(variances)
+        deviations: FloatArray = np.sqrt(variances)
     else:
-        scales = X.std(axis=0, dtype=np.float64)
-        scales[X.min(axis=0) == X.max(axis=0)] = 0.0
-    scales[scales == 0.0] = 1.0
-    return scales
+        deviations, low, high = in_memory(X.std(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))
+        deviations[low == high] = 0.0
+    return deviations
+
+
+def _range(X: Any) -> FloatArray:
+    """Return the largest value of each feature minus the smallest."""
+    ends = in_memory(X.max(axis=0), X.min(axis=0))
+    high, low = (np.asarray(end.todense() if is_sparse(X) else end, dtype=np.float64).ravel() for end in ends)
+    spread: FloatArray = high - low
+    return spread
+
+
+def _between_quartiles(X: Any) -> FloatArray:
+    """Return the upper quartile of each feature minus the lower one."""
+    columns = X.tocsc() if is_sparse(X) else X
+    parts = []
+    for block in slices(X.shape[1], _COLUMNS):
+        dense = columns[:, block].toarray() if is_sparse(X) else columns[:, block]
+        low, high = np.percentile(dense.astype(np.float64, copy=False), [25.0, 75.0], axis=0)
+        parts.append(high - low)
+    return np.concatenate(parts)
 
 
 def divided(X: Any, scales: FloatArray) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import finite_rows, listed, load_numpy, places, read_arrays
-from mahala.data.tables import read_parquet, text_file, unknown_column
+from mahala.data.frames import read_frame, text_file
+from mahala.data.tables import unknown_column
 
 # Column names that are taken for the vectors and for the ids of a Parquet file.
 _VECTORS = ("vector", "embedding", "emb", "dense")
@@ -115,7 +116,8 @@ def _shown(line: str) -> str:
 
 
 def _from_parquet(path: str, vector: str | None, id: str | None) -> tuple[Any, NDArray[Any] | None]:
-    columns = read_parquet(path)
+    frame = read_frame(path, ".parquet").data
+    columns = {name: frame[name].to_numpy() for name in frame.columns}
     for name, argument in ((vector, "vector"), (id, "id")):
         if name is not None and name not in columns:
             raise ValueError(f"{argument} names the column {name!r}, {unknown_column(name, path, columns)}")

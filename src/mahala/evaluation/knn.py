@@ -13,6 +13,9 @@ from mahala.compiled.neighbors import vote
 from mahala.engine import current_engine
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.config import config_context, get_config
+from mahala.support.dask_rows import any_rows, lazily_mapped
+from mahala.support.tensors import engine_of, is_dask
 from mahala.support.validation import check_counts, check_labels, check_rows
 
 DEFAULT_NEIGHBORS = range(1, 26)
@@ -63,7 +66,7 @@ def knn_error(
     Parameters
     ----------
     metric : a positive semi-definite :class:`~mahala.MahalanobisMetric`, or None for the Euclidean distance
-    X_train, y_train : rows (dense or CSR) and their labels, numbers or strings
+    X_train, y_train : rows (dense, CSR or of Dask) and their labels, numbers or strings
     X_test, y_test : rows to classify and their labels. If omitted, each training row is classified by the others
         (leave-one-out). A label that does not occur in ``y_train`` always counts as an error.
     n_neighbors : one or several numbers of neighbours; the default is 1 to 25, or fewer if there are fewer rows
@@ -82,12 +85,12 @@ def knn_error(
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be given together, or neither for leave-one-out")
     leave_one_out = X_test is None
-    X_train = check_rows(X_train, "X_train")
+    X_train = any_rows(X_train, "X_train")
     y_train = check_labels(y_train, X_train.shape[0], "y_train")
     if leave_one_out:
         X_test, y_test = X_train, y_train
     else:
-        X_test = check_rows(X_test, "X_test")
+        X_test = any_rows(X_test, "X_test")
         y_test = check_labels(y_test, X_test.shape[0], "y_test")
         if X_test.shape[1] != X_train.shape[1]:
             raise ValueError(f"X_test must have the {X_train.shape[1]} columns of X_train, got {X_test.shape[1]}")
@@ -98,7 +101,9 @@ def knn_error(
     counts = check_counts(n_neighbors, DEFAULT_NEIGHBORS, available, "n_neighbors", what)
     codes, test_codes = _class_codes(y_train, y_test)
     train = _embed(metric, X_train)
-    wrong = misclassified(train, codes, None if leave_one_out else _embed(metric, X_test), test_codes, counts)
+    engine = engine_of(X_test, engine_of(X_train, get_config()["engine"]))
+    with config_context(engine=engine):
+        wrong = misclassified(train, codes, None if leave_one_out else _embed(metric, X_test), test_codes, counts)
     if average == "sample":
         error = wrong.mean(axis=0)
     else:
@@ -113,11 +118,18 @@ def misclassified(
 
     The rows are valid and embedded, so that the Euclidean distance is the metric's.
     """
-    neighbors, _ = current_engine().nearest(
-        train, train if test is None else test, int(n_neighbors[-1]), exclude_self=test is None
-    )
+    neighbors = neighbor_codes(train, codes, test, int(n_neighbors[-1]))
     n_classes = 1 + max(int(codes.max()), int(test_codes.max()))
-    result: BoolArray = vote(codes[neighbors], n_classes)[:, n_neighbors - 1] != test_codes[:, None]
+    result: BoolArray = vote(neighbors, n_classes)[:, n_neighbors - 1] != test_codes[:, None]
+    return result
+
+
+def neighbor_codes(train: Any, codes: IndexArray, test: Any, n_neighbors: int) -> IndexArray:
+    """Return the classes of the nearest training rows of each test row (None: of each training row), nearest first."""
+    neighbors, _ = current_engine().nearest(
+        train, train if test is None else test, n_neighbors, exclude_self=test is None
+    )
+    result: IndexArray = codes[neighbors]
     return result
 
 
@@ -133,7 +145,7 @@ def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[IndexArra
 def _embed(metric: Metric | None, X: Any) -> Any:
     """Return rows whose Euclidean distances are the metric's."""
     if metric is None:
-        return X
+        return lazily_mapped(X, check_rows, X.shape[1], X.dtype) if is_dask(X) else X
     if not isinstance(metric, Metric):
         raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; pass the learner's metric_")
     if not isinstance(metric, MahalanobisMetric):

@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.data.scaling import Scaling
+from mahala.support.arrays import FloatArray, IndexArray, IntArray
+from mahala.support.notebook import as_table, paragraph
 
 # Differences with an adjusted p-value above this count as chance.
 ALPHA = 0.05
 EUCLIDEAN = "Euclidean"
 EUCLIDEAN_SCALED = "Euclidean, scaled"
+# Neighbours that vote unless another number is given or chosen.
+USUAL_NEIGHBORS = 3
+# Of entries in the printed form.
+_MOST_LINES = 20
+
+
+# What the loss of nearest neighbours is called, by the measure that ranks.
+_CALLED = {
+    "error": "{}-NN error",
+    "balanced": "balanced {}-NN error",
+    "f1": "1 - F1 of {}-NN",
+    "roc_auc": "1 - ROC AUC of {}-NN",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
     """Result of one learner, or of a Euclidean distance (`learned` is False).
 
-    If the learner could not be fitted, `failure` is the error message and the numbers are NaN.
+    If the learner could not be fitted, `failure` is the error message and the numbers are NaN. "Error" is the loss by
+    which the leaderboard ranks (`metric` of the leaderboard).
 
     Attributes
     ----------
     errors : k-NN errors, test parts × numbers of neighbours (`neighbor_counts` of the leaderboard)
-    error, low, high : mean error with `n_neighbors` neighbours, and the ends of its 95 % interval
+    error, low, high : mean error, and the ends of its 95 % interval
     difference, difference_low, difference_high : mean error minus that of the best Euclidean distance (negative is
         better), and the ends of its 95 % interval
     p_value : p-value of no difference, adjusted for the number of learners (Holm); NaN for Euclidean distances
     seconds : CPU seconds of a fit, the median over training parts
+    plain_error, balanced_error : mean share of rows misclassified, and mean over classes of that share
+    n_neighbors : number of neighbours: the one given, or the choice of all test parts. The error itself is measured
+        with numbers of neighbours that were chosen without the test part.
+    scaling : scaling of the features, the most frequent one if it was chosen for each training part
+    detectable : the smallest difference that the test of this learner could have shown: its standard error times the
+        quantile of Student's t at Holm's threshold for the first of all learners; NaN for Euclidean distances
+    stopped : number of training parts on which the time limit stopped the fit
+    confusion : how many test rows of each class (a row of the matrix) were taken for each class (a column) with
+        `Leaderboard.usual_neighbors` neighbours, in all test parts; None if there are more than 300 classes
     """
 
     name: str
@@ -41,6 +69,13 @@ class Entry:
     p_value: float
     seconds: float
     failure: str | None = None
+    plain_error: float = math.nan
+    balanced_error: float = math.nan
+    n_neighbors: int = 3
+    scaling: Scaling = "standard"
+    detectable: float = math.nan
+    stopped: int = 0
+    confusion: IntArray | None = None
 
     @property
     def spoken(self) -> str:
@@ -54,20 +89,51 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
+class Baseline:
+    """Errors of a method that users might try instead; it is measured on three test parts, and not a candidate.
+
+    Attributes
+    ----------
+    error, plain_error, balanced_error : mean error as it ranks the entries, mean share of rows misclassified, and mean
+        over classes of that share; NaN if it failed
+    seconds : CPU seconds of a fit, the median over training parts
+    failure : the error message, if it failed
+    stopped : number of training parts on which the time limit stopped the fit
+    """
+
+    name: str
+    error: float
+    plain_error: float
+    balanced_error: float
+    seconds: float = 0.0
+    failure: str | None = None
+    stopped: int = 0
+
+
+@dataclass(frozen=True, eq=False)
 class Leaderboard:
     """Result of :func:`mahala.compare`: entries from the lowest error to the highest, then those that failed.
 
     Attributes
     ----------
     neighbor_counts : numbers of neighbours for which errors were measured
-    n_neighbors : the number of neighbours whose error ranks the entries
+    n_neighbors : the number of neighbours, or None if it was chosen for each test part
+    scaling : the scaling of the features, or "auto" if it was chosen for each training part
     rows : the rows that were compared: all of them, or a sample of a large table
     notes : sentences about what was done differently than requested
+    class_counts : how many of these rows are of each class
+    columns : pairs of the name of each column of a table, or of its file, and what was done to it; empty for an array
+    metric : the measure by which entries are ranked: "error", "balanced", "f1" or "roc_auc"
+    majority : the most frequent class
+    majority_error : plain error of always answering with it
+    baselines : errors of other methods, as context
+    left_out : reasons why members of the default panel were left out, by name
+    parts : number of test parts that were measured, fewer than folds × repeats if the comparison is partial
     """
 
     entries: tuple[Entry, ...]
     neighbor_counts: IndexArray
-    n_neighbors: int
+    n_neighbors: int | None
     folds: int
     repeats: int
     scaling: str
@@ -77,6 +143,29 @@ class Leaderboard:
     classes: tuple[str, ...]
     rows: IndexArray
     notes: tuple[str, ...]
+    class_counts: tuple[int, ...] = ()
+    columns: Sequence[tuple[str, str]] = ()
+    metric: str = "error"
+    majority: str = ""
+    majority_error: float = math.nan
+    baselines: tuple[Baseline, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    parts: int | None = None
+
+    @property
+    def measure(self) -> str:
+        """What the errors are, such as "3-NN error"."""
+        return _CALLED[self.metric].format(self.n_neighbors or "k")
+
+    @property
+    def usual_neighbors(self) -> int:
+        """The number of neighbours that is given, or 3: with so many, scalings are tried and confusions counted."""
+        return self.n_neighbors or USUAL_NEIGHBORS
+
+    @property
+    def partial(self) -> bool:
+        """Whether the comparison ended before all test parts were measured."""
+        return self.parts is not None and self.parts < self.folds * self.repeats
 
     @property
     def ranked(self) -> tuple[Entry, ...]:
@@ -102,9 +191,9 @@ class Leaderboard:
     def winner(self) -> Entry:
         """The learner with the lowest error among those that beat the Euclidean distance.
 
-        If none does, the entry with the lowest error; ties go to the Euclidean distance.
+        If none does, the better of the Euclidean distances.
         """
-        return next((entry for entry in self.ranked if entry.beats_euclidean), self.ranked[0])
+        return next((entry for entry in self.ranked if entry.beats_euclidean), self.euclidean)
 
     @property
     def axis_end(self) -> float:
@@ -112,13 +201,19 @@ class Leaderboard:
 
         Entries far behind would otherwise leave little room for the others.
         """
-        highs = sorted(entry.high for entry in self.ranked)
+        highs = sorted(entry.error if math.isnan(entry.high) else entry.high for entry in self.ranked)
         return max(min(highs[-1], 2.0 * highs[len(highs) // 2]), 1e-9)
 
+    @property
+    def headline(self) -> str:
+        """The outcome in a few words."""
+        who = self.winner.name if self.beats_euclidean else None
+        return "No learner is shown to beat Euclidean" if who is None else f"{who} beats Euclidean"
+
     def verdict(self) -> str:
-        """Return the outcome in one to three sentences."""
+        """Return the outcome in one to four sentences."""
         base, best = self.euclidean, self.best_learner
-        what = f"{self.n_neighbors}-NN error"
+        what = self.measure
         if self.beats_euclidean:
             winner = self.winner
             first = (
@@ -129,16 +224,54 @@ class Leaderboard:
             first = f"No learner could be fitted here; {base.spoken} has a {what} of {percent(base.error)}."
         else:
             first = (
-                f"No learner beats Euclidean here: the best, {best.name}, has a {what} of {percent(best.error)} "
-                f"against {percent(base.error)} for {base.spoken} ({self._test(best)})."
+                f"The best learner, {best.name}, is not shown to beat Euclidean on these {len(self.rows):,} rows: its "
+                f"{what} is {percent(best.error)} against {percent(base.error)} for {base.spoken} ({self._test(best)})."
             )
-            if best.difference < 0.0:
-                first += " That may be chance: only more rows could tell."
+            first += f" {self._smallest(best)}"
         return " ".join([first, *self._about_scaling()])
+
+    def _smallest(self, best: Entry) -> str:
+        """Return a sentence on the smallest difference that could have been shown."""
+        if math.isnan(best.p_value):
+            return "One test part is too few for a test."
+        points = f"{100.0 * best.detectable:.1f} points"
+        if best.detectable > self.euclidean.error:
+            return (
+                f"This comparison could not have shown any gain, because it would have to be {points}, more than the "
+                "whole error: more rows or repeats are needed."
+            )
+        return f"The smallest difference that this comparison could have shown is {points}."
+
+    def remarks(self) -> list[str]:
+        """Return sentences on learners that the time limit stopped or that were left out."""
+        told = []
+        stopped = [f"{own.name} ({own.stopped} of {self.parts})" for own in self.ranked if own.stopped]
+        if stopped:
+            told.append(
+                f"Stopped by their share of the budget, on so many training parts: {', '.join(stopped)}. A larger "
+                "budget lets them finish."
+            )
+        for why in dict.fromkeys(self.left_out.values()):
+            names = [name for name, own in self.left_out.items() if own == why]
+            told.append(f"Not compared: {', '.join(names)} ({why}). Name them as learners to include them.")
+        return told
+
+    def context(self) -> str | None:
+        """Return a sentence with what other methods have by the same measure, or None if nothing is known."""
+        known = {own.name: own.error for own in self.baselines if own.failure is None}
+        always = {"error": self.majority_error, "balanced": 1.0 - 1.0 / len(self.classes)}
+        if self.metric in always and self.majority:
+            known[f"always {self.majority!r}"] = always[self.metric]
+        if not known:
+            return None
+        told = {f"k-NN with {self.winner.spoken}": self.winner.error} | known
+        return f"For context: {', '.join(f'{name} {percent(error)}' for name, error in told.items())}."
 
     def _test(self, entry: Entry) -> str:
         # Gains and losses are both shown as positive numbers, followed by "less" or "more".
         better = entry.difference <= 0.0
+        if math.isnan(entry.p_value):
+            return f"{abs(100.0 * entry.difference):.1f} points {'less' if better else 'more'}"
         sign = -100.0 if better else 100.0
         ends = sorted((sign * entry.difference_low, sign * entry.difference_high))
         n = sum(other.learned for other in self.ranked)
@@ -160,8 +293,45 @@ class Leaderboard:
 
     def table(self) -> list[dict[str, Any]]:
         """Return one dictionary per entry, with errors as shares from 0 to 1."""
-        names = [field.name for field in fields(Entry) if field.name != "errors"]
+        names = [own.name for own in fields(Entry) if own.name not in ("errors", "confusion")]
         return [{name: getattr(entry, name) for name in names} for entry in self.entries]
+
+    def __repr__(self) -> str:
+        """Return a short table and the verdict, at most 30 lines."""
+        lines = [self._heading(), *(" ".join(line) for line in self._aligned())]
+        return "\n".join([*lines, *textwrap.wrap(self.verdict(), 100, max_lines=6)])
+
+    def _repr_html_(self) -> str:
+        lines = self._lines(len(self.entries))
+        return paragraph(self.verdict(), bold=True) + as_table(lines[0], lines[1:]) + paragraph(self._heading())
+
+    def _heading(self) -> str:
+        return (
+            f"{len(self.rows):,} rows, {self.n_features:,} features, {len(self.classes):,} classes, "
+            f"{self.folds} folds × {self.repeats}"
+        )
+
+    def _lines(self, most: int) -> list[list[str]]:
+        """Return the heading and the cells of the first entries."""
+        lines = [["metric", self.measure, "95 % interval", "to Euclidean", "p", "fit"]]
+        for entry in self.entries[:most]:
+            name = textwrap.shorten(entry.name, 40, placeholder="…")
+            if entry.failure is not None:
+                lines.append([name, "failed", "", "", "", ""])
+                continue
+            p = "" if math.isnan(entry.p_value) else p_text(entry.p_value).removeprefix("p ").removeprefix("= ")
+            difference = "reference" if entry is self.euclidean else f"{_plus_zero(100.0 * entry.difference):+.1f}"
+            ends = "" if math.isnan(entry.low) else f"{100.0 * entry.low:.1f} to {100.0 * entry.high:.1f}"
+            lines.append([name, percent(entry.error), ends, difference, p, f"{entry.seconds:.2f} s"])
+        return lines
+
+    def _aligned(self) -> Iterator[list[str]]:
+        lines = self._lines(_MOST_LINES)
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for first, *others in lines:
+            yield [first.ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(others, widths[1:], strict=True))]
+        if len(self.entries) > _MOST_LINES:
+            yield [f"… and {len(self.entries) - _MOST_LINES} more"]
 
 
 def percent(share: float) -> str:

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from mahala.compiled.ranking import retrieval
-from mahala.metric import Metric, scores_in_blocks
+from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
+from mahala.metric.matrices import score_blocks
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
-from mahala.support.validation import check_counts, check_labels, check_rows, class_codes
+from mahala.support.dask_rows import any_rows, computed, kept, parts
+from mahala.support.tensors import is_dask
+from mahala.support.validation import check_counts, check_labels, class_codes
 
 DEFAULT_K = range(1, 51)
 
@@ -47,7 +50,7 @@ def mean_average_precision(metric: Metric | None, X: Any, y: Any, X_items: Any =
     Parameters
     ----------
     metric : a :class:`~mahala.Metric`, or None for the Euclidean distance
-    X, y : queries (dense or CSR rows) and their labels, numbers or strings
+    X, y : queries (rows that are dense, CSR or, under a Mahalanobis metric, of Dask) and their labels
     X_items, y_items : the items to rank and their labels. If omitted, every row of X is a query for the other rows
         (leave-one-out). Queries without items of their class are left out.
 
@@ -55,9 +58,8 @@ def mean_average_precision(metric: Metric | None, X: Any, y: Any, X_items: Any =
     >>> round(mean_average_precision(None, X, y), 4)
     0.6
     """
-    leave_one_out = X_items is None
     X, codes, X_items, item_codes = _check(X, y, X_items, y_items)
-    average, _ = retrieval(scores_in_blocks(metric, X, X_items), codes, item_codes, exclude_self=leave_one_out)
+    average, _ = _retrieval(metric, X, codes, X_items, item_codes)
     return float(average[_answerable(average)].mean())
 
 
@@ -83,8 +85,7 @@ def precision_at_k(
     leave_one_out = X_items is None
     X, codes, X_items, item_codes = _check(X, y, X_items, y_items)
     ks = check_counts(k, DEFAULT_K, len(item_codes) - leave_one_out, "k", "the number of items of a query")
-    blocks = scores_in_blocks(metric, X, X_items)
-    average, found = retrieval(blocks, codes, item_codes, int(ks[-1]), exclude_self=leave_one_out)
+    average, found = _retrieval(metric, X, codes, X_items, item_codes, int(ks[-1]))
     return PrecisionAtK(ks, found[ks - 1] / ks / _answerable(average).sum())
 
 
@@ -92,17 +93,47 @@ def _check(X: Any, y: Any, X_items: Any, y_items: Any) -> tuple[Any, IndexArray,
     """Return queries and items (None if those are the queries), each followed by their class codes."""
     if (X_items is None) != (y_items is None):
         raise ValueError("X_items and y_items must be given together, or neither for leave-one-out")
-    X = check_rows(X)
+    X = any_rows(X)
     n = X.shape[0]
     if X_items is None:
         if n < 2:
             raise ValueError("X must have at least 2 rows for leave-one-out, got 1")
         codes = class_codes(y, n)
         return X, codes, None, codes
-    X_items = check_rows(X_items, "X_items")
+    X_items = any_rows(X_items, "X_items")
     labels = np.concatenate([check_labels(y, n), check_labels(y_items, X_items.shape[0], "y_items")])
     codes = class_codes(labels, len(labels), "y and y_items")
     return X, codes[:n], X_items, codes[n:]
+
+
+def _retrieval(
+    metric: Metric | None, X: Any, codes: IndexArray, X_items: Any, item_codes: IndexArray, n_top: int = 0
+) -> tuple[FloatArray, FloatArray]:
+    """Return what `retrieval` does; of Dask, each chunk of queries is ranked where the images of all items come."""
+    exclude_self = X_items is None
+    if not (is_dask(X) or is_dask(X_items)):
+        blocks = scores_in_blocks(metric, X, X_items)
+        return retrieval(blocks, codes, item_codes, n_top, exclude_self=exclude_self)
+    if not isinstance(metric, MahalanobisMetric):
+        raise ValueError("metric must be a Mahalanobis metric if rows are of Dask, because only their images travel")
+    import dask
+
+    Z = metric.transform(X)
+    items = Z if exclude_self else metric.transform(X_items)
+    queries = parts(Z) if is_dask(Z) else [(slice(0, len(Z)), Z)]
+    images = kept([part for _, part in parts(items)]) if is_dask(items) else [items]
+    rank = dask.delayed(_retrieval_of_part, pure=False)
+    shares = computed([rank(part, rows, images, codes, item_codes, n_top, exclude_self) for rows, part in queries])
+    return np.concatenate([average for average, _ in shares]), np.sum([found for _, found in shares], axis=0)
+
+
+def _retrieval_of_part(
+    queries: Any, rows: slice, images: list[Any], codes: IndexArray, item_codes: IndexArray, n_top: int, alone: bool
+) -> tuple[FloatArray, FloatArray]:
+    scores = score_blocks(queries, np.concatenate(images), None, distances=True)
+    blocks = ((slice(rows.start + block.start, rows.start + block.stop), own) for block, own in scores)
+    average, found = retrieval(blocks, codes, item_codes, n_top, exclude_self=alone)
+    return average[rows], found
 
 
 def _answerable(average: FloatArray) -> BoolArray:

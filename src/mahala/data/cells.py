@@ -1,0 +1,138 @@
+"""Read numbers, dates and missing values from cells of text, as exports of many programs and countries write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.support.arrays import FloatArray
+
+Decimal = Literal[".", ","]
+
+# Spellings of a missing value. Others may be classes, such as "none", "mild", "severe".
+MISSING = frozenset(
+    ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NaT", "<NA>", "null", "NULL", "None", "?", "-", "--", ".")
+)
+# What separates thousands beside comma and point: spaces, also unbreakable ones, and apostrophes.
+_SPACES = re.compile("(?<=[0-9])[ \u00a0\u2009\u202f'\u2019](?=[0-9]{3}(?![0-9]))")
+_WHOLE = {
+    mark: re.compile(rf"[+-]?[0-9]{{1,3}}(?:{re.escape(other)}[0-9]{{3}})+(?:{re.escape(mark)}[0-9]*)?")
+    for mark, other in ((".", ","), (",", "."))
+}
+# One group of three digits after a mark: 1,019 is a thousand in one country and about one in another.
+_EITHER = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}")
+_DAYS = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y", "%d.%m.%y")
+_TIMES = ("", " %H:%M", " %H:%M:%S")
+ISO = "ISO 8601"
+_DATE_FORMATS = (ISO, *(f"{day}{time}" for day, time in product(_DAYS, _TIMES)))
+
+
+def missing_cells(texts: Sequence[str | None]) -> NDArray[np.bool_]:
+    """Return which cells are missing; a minus sign is not where a plus sign is a value as well.
+
+    >>> missing_cells(["1", "NA", "-"]).tolist(), missing_cells(["+", "?", "-"]).tolist()
+    ([False, True, True], [False, True, False])
+    """
+    spellings = MISSING - {"-"} if "+" in texts else MISSING
+    return np.fromiter((text is None or text in spellings for text in texts), dtype=bool, count=len(texts))
+
+
+def decimal_marks(texts: Iterable[str]) -> set[Decimal]:
+    """Return the decimal marks that numbers in text must have; none if they could have either.
+
+    >>> decimal_marks(["1,019"]), decimal_marks(["1,019", "12,5"]), decimal_marks(["1,019.5"])
+    (set(), {','}, {'.'})
+    """
+    found: set[Decimal] = set()
+    for text in texts:
+        comma, point = text.count(","), text.count(".")
+        if comma and point:
+            found.add("." if text.rfind(".") > text.rfind(",") else ",")
+        elif comma + point > 1:
+            found.add("." if comma else ",")
+        elif comma + point == 1 and not _EITHER.fullmatch(text):
+            found.add("," if comma else ".")
+    return found
+
+
+def number(text: str, decimal: Decimal = ".") -> float | None:
+    """Return the number that a cell holds, or None if it holds none.
+
+    >>> number("1,019.5"), number("1.019,5", ","), number("1 019", ","), number("12,5"), number("1_0")
+    (1019.5, 1019.5, 1019.0, None, None)
+    """
+    if not text or text[-1] not in "0123456789." + decimal or "_" in text:
+        return None
+    text = _SPACES.sub("", text)
+    other = "," if decimal == "." else "."
+    if other in text:
+        if not _WHOLE[decimal].fullmatch(text):
+            return None
+        text = text.replace(other, "")
+    try:
+        return float(text.replace(decimal, "."))
+    except ValueError:
+        return None
+
+
+def numbers(texts: Sequence[str | None], decimal: Decimal = ".") -> FloatArray:
+    """Return the numbers in cells, NaN where there is none."""
+    found = (None if text is None else number(text, decimal) for text in texts)
+    values = np.fromiter((np.nan if value is None else value for value in found), dtype=np.float64, count=len(texts))
+    values[np.isinf(values)] = np.nan
+    return values
+
+
+def date_format(texts: Iterable[str]) -> str | None:
+    """Return the format of dates in text, or None if they are not all dates of one known format.
+
+    Where days and months could be exchanged, as in 03/04/2024, the month comes first.
+
+    >>> date_format(["2024-01-31", "2024-02-01 12:30"]), date_format(["31/01/2024", "01/02/2024"])
+    ('ISO 8601', '%d/%m/%Y')
+    """
+    texts = list(set(texts))
+    # Most columns are no dates, which the first cells show.
+    for format in _DATE_FORMATS:
+        if (
+            texts
+            and all(day_number(text, format) is not None for text in texts[:3])
+            and not any(day_number(text, format) is None for text in texts[3:])
+        ):
+            return format
+    return None
+
+
+def day_number(text: str, format: str) -> float | None:
+    """Return the number of days from the start of 1970 to a date, or None if the text is no date of this format.
+
+    >>> day_number("1970-01-02 12:00", ISO)
+    1.5
+    """
+    if not 6 <= len(text) <= 40:
+        return None
+    try:
+        if format == ISO:
+            if text.count("-") < 2:  # 20240131 and 2024-031 are numbers, not dates
+                return None
+            date = datetime.fromisoformat(text)
+        else:
+            date = datetime.strptime(text, format)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() / 86400.0
+    except (ValueError, OverflowError):
+        return None
+
+
+def days(texts: Sequence[str | None], format: str) -> FloatArray:
+    """Return dates in text as numbers of days, NaN where there is none."""
+    known: dict[Any, float] = {None: np.nan}
+    for text in set(texts) - {None}:
+        found = day_number(str(text), format)
+        known[text] = np.nan if found is None else found
+    return np.fromiter((known[text] for text in texts), dtype=np.float64, count=len(texts))

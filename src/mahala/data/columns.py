@@ -1,0 +1,213 @@
+"""Columns of pandas and Polars data frames and of arrays, in one form."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.data.cells import MISSING, Decimal, missing_cells
+from mahala.support.lazily import sklearn_checks
+
+# The number of microseconds of a day.
+_DAY = 86_400e6
+_EITHER_POINT = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
+
+
+class Column(NamedTuple):
+    """Values of a column: float64 with NaN for what is missing, or strings with None.
+
+    Dates are numbers of days since 1970, flags 0 or 1. A column of another type has no values; `kind` names the type.
+    """
+
+    values: NDArray[Any]
+    kind: str
+    marks: frozenset[Decimal] = frozenset()  # of numbers that were text
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        if self.values.dtype == object:
+            nothing: Any = None
+            return np.asarray(self.values == nothing)
+        return np.asarray(np.isnan(self.values))
+
+
+def is_frame(X: Any) -> bool:
+    """Return whether X is a data frame of pandas or Polars."""
+    return type(X).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(X, "columns")
+
+
+def names_of(X: Any) -> list[str]:
+    """Return the column names of a data frame, or x0, x1, ... for the columns of an array."""
+    if not is_frame(X):
+        return [f"x{j}" for j in range(X.shape[1])]
+    names = [str(name) for name in X.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"X has {names.count(name)} columns named {name!r}: names must differ")
+    return names
+
+
+def checked_table(X: Any) -> Any:
+    """Return a data frame, or what scikit-learn takes for a 2-D array of values of any kind."""
+    if is_frame(X):
+        X = X.collect() if hasattr(X, "collect") else X
+        if X.shape[0] == 0 or X.shape[1] == 0:
+            raise ValueError(
+                f"X has {X.shape[0]} sample(s) and {X.shape[1]} feature(s) (shape={X.shape}) while a minimum of 1 is "
+                "required of each"
+            )
+        return X
+    X = sklearn_checks.check_array(X, dtype=None, ensure_all_finite=False)
+    if X.dtype.kind == "c":
+        raise ValueError("X must hold real numbers or text. Complex data not supported")
+    return X
+
+
+def column(X: Any, at: int, *, as_text: bool = False, text_stays: bool = False) -> Column:
+    """Return a column of a checked table; with `as_text` its values as text, with `text_stays` text that is one."""
+    if type(X).__module__.startswith("polars"):
+        found = _from_polars(X[:, at], as_text or text_stays)
+    elif is_frame(X):
+        found = _from_pandas(X.iloc[:, at])
+    else:
+        found = _from_array(X[:, at])
+    return _in_text(found) if as_text and found.values.dtype != object else found
+
+
+def _in_text(column: Column) -> Column:
+    """Return numbers as text, whole ones without a point."""
+    texts = [
+        None if gap else str(int(value)) if float(value).is_integer() else repr(float(value))
+        for value, gap in zip(column.values, column.missing, strict=True)
+    ]
+    if column.kind == "flag":
+        texts = [None if text is None else str(text == "1").lower() for text in texts]
+    return Column(_objects(texts), "text")
+
+
+def _from_polars(series: Any, as_text: bool) -> Column:
+    import polars
+
+    dtype = series.dtype
+    if dtype == polars.String or dtype == polars.Null:
+        return _from_polars_text(series.cast(polars.String), as_text)
+    if dtype in (polars.Categorical, polars.Enum):
+        return Column(_objects(series.cast(polars.String).to_list()), "category")
+    if dtype == polars.Boolean:
+        return Column(_numbers(series.cast(polars.Float64)), "flag")
+    if dtype == polars.Date or dtype == polars.Datetime:
+        return Column(_numbers(series.cast(polars.Datetime("us")).dt.epoch("us").cast(polars.Float64)) / _DAY, "date")
+    if dtype == polars.Duration:
+        return Column(_numbers(series.dt.total_microseconds().cast(polars.Float64)), "number")
+    if dtype.is_numeric():
+        return Column(_numbers(series.cast(polars.Float64)), "number")
+    return Column(np.empty(0), str(dtype))
+
+
+def _numbers(series: Any) -> NDArray[np.float64]:
+    """Return Polars' numbers with NaN for what is missing or infinite."""
+    values = np.array(series.fill_null(float("nan")).to_numpy(), dtype=np.float64)
+    values[np.isinf(values)] = np.nan
+    return values
+
+
+def _from_polars_text(series: Any, as_text: bool) -> Column:
+    """Return a column of text; numbers with a decimal point, the usual ones, are read by Polars, which is fast."""
+    import polars
+
+    if not as_text:
+        numbers = series.cast(polars.Float64, strict=False)
+        # Few cells are looked at: those that are no numbers must be missing, and one with a point must be clear.
+        odd = series.filter(numbers.is_null() & series.is_not_null()).unique().str.strip_chars()
+        if odd.is_in(list(MISSING)).all() and numbers.null_count() < len(series):
+            pointed = series.filter(series.str.contains(".", literal=True).fill_null(False))
+            clear = any(not part.str.contains(_EITHER_POINT).all() for part in (pointed.head(1000), pointed))
+            if clear or len(pointed) == 0:
+                return Column(_numbers(numbers), "number", frozenset((".",)) if clear else frozenset())
+    text = series.str.strip_chars()
+    spellings = MISSING - {"-"} if (text == "+").any() else MISSING
+    text = polars.select(polars.when(~text.is_in(list(spellings))).then(text)).to_series()
+    return Column(shared_cells(text), "text")
+
+
+def shared_cells(text: Any) -> NDArray[Any]:
+    """Return text of Polars as strings, of which equal ones share memory: a large table has few different ones."""
+    values, codes = distinct(text)
+    return _objects([None, *values])[codes]
+
+
+def distinct(text: Any) -> tuple[list[str], NDArray[np.intp]]:
+    """Return the different values of a column of Polars, sorted, and for each row the number of its value.
+
+    Numbers count from 1; 0 stands for what is missing.
+    """
+    values = text.drop_nulls().unique().sort().to_list()
+    return values, text.rank("dense").fill_null(0).to_numpy().astype(np.intp)
+
+
+def _from_pandas(series: Any) -> Column:
+    dtype = series.dtype
+    if dtype.name == "category":
+        texts = series.astype(object).where(series.notna(), None).tolist()
+        return Column(_objects([None if text is None else _spelled(text) for text in texts]), "category")
+    kind = getattr(dtype, "kind", "O")
+    if kind == "M":
+        if getattr(dtype, "tz", None) is not None:
+            series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+        return _from_array(series.to_numpy(dtype="datetime64[us]"))
+    if kind == "m":
+        return _from_array(series.to_numpy(dtype="timedelta64[us]"))
+    if kind in "iufb":
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan).copy()
+        values[np.isinf(values)] = np.nan
+        return Column(values, "flag" if kind == "b" else "number")
+    return _from_array(series.astype(object).where(series.notna(), None).to_numpy(dtype=object))
+
+
+def _from_array(array: NDArray[Any]) -> Column:
+    kind = array.dtype.kind
+    if kind in "iufb":
+        values = array.astype(np.float64)
+        values[np.isinf(values)] = np.nan
+        return Column(values, "flag" if kind == "b" else "number")
+    if kind in "Mm":
+        values = array.astype(f"{array.dtype.str[1:2]}8[us]").astype(np.int64).astype(np.float64)
+        values[np.isnat(array)] = np.nan
+        return Column(values / _DAY if kind == "M" else values, "date" if kind == "M" else "number")
+    return _from_objects(array.tolist())
+
+
+def _from_objects(values: list[Any]) -> Column:
+    gaps = [value is None or value != value or str(value) in ("<NA>", "NaT") for value in values]
+    present = [value for value, gap in zip(values, gaps, strict=True) if not gap]
+    if all(isinstance(value, str) for value in present):
+        texts = [None if gap else value.strip() for value, gap in zip(values, gaps, strict=True)]
+        missing = missing_cells(texts)
+        return Column(_objects([None if gap else text for text, gap in zip(texts, missing, strict=True)]), "text")
+    if all(isinstance(value, Real | np.bool_) for value in present):
+        numbers = np.array([np.nan if gap else float(value) for value, gap in zip(values, gaps, strict=True)])
+        numbers[np.isinf(numbers)] = np.nan
+        return Column(numbers, "flag" if all(isinstance(value, bool | np.bool_) for value in present) else "number")
+    if all(isinstance(value, date | datetime) for value in present):
+        return _from_array(
+            np.array([None if gap else v for v, gap in zip(values, gaps, strict=True)], "datetime64[us]")
+        )
+    if all(isinstance(value, str | Real | np.bool_) for value in present):  # text and numbers side by side
+        return Column(_objects([None if gap else _spelled(v) for v, gap in zip(values, gaps, strict=True)]), "text")
+    odd = next(value for value in present if not isinstance(value, str | Real | np.bool_))
+    return Column(np.empty(0), type(odd).__name__)
+
+
+def _spelled(value: Any) -> str:
+    """Return a value as text; whole numbers without a point."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    result = np.empty(len(values), dtype=object)
+    result[:] = values
+    return result

@@ -1,0 +1,96 @@
+"""Read folders of files as tables whose rows are of Dask, so that they need not fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mahala.data.tables import Table
+from mahala.support.dask_rows import row_chunks
+
+
+def read_with_dask(sources: Sequence[str], *, label: str | None = None, drop: Sequence[str] = ()) -> Table:
+    """Return the rows, as a Dask array, and the labels of files or folders of one kind.
+
+    Parquet files have named columns, all of numbers but the label. A Zarr group holds the arrays X and y, or another
+    one that `label` names. A folder of .npy files holds parts of X and of y: X*.npy and y*.npy, in the order of their
+    names.
+    """
+    paths = _found(sources)
+    kinds = {path.suffix.lower() for path in paths}
+    if kinds == {".parquet"}:
+        return _read_parquet(paths, label, drop)
+    if drop:
+        raise ValueError(f"drop names columns, which {sources[0]} does not have")
+    if kinds == {".zarr"} and len(paths) == 1:
+        return _read_zarr(paths[0], label or "y")
+    if kinds == {".npy"} and label is None:
+        return _read_npy(paths)
+    raise ValueError(
+        f"the data must be Parquet files, a .zarr group, or a folder of X*.npy and y*.npy without --label, "
+        f"got {sources[0]}{' and others' if len(sources) > 1 else ''}"
+    )
+
+
+def _found(sources: Sequence[str]) -> list[Path]:
+    paths: list[Path] = []
+    for source in sources:
+        path = Path(source)
+        if has_magic(source) and not path.exists():
+            paths += sorted(map(Path, glob(source)))
+        elif path.is_dir() and path.suffix.lower() != ".zarr":
+            paths += sorted(path.glob("*.parquet")) or sorted(path.glob("*.npy"))
+        elif path.exists():
+            paths.append(path)
+    if not paths:
+        raise FileNotFoundError(f"there are no Parquet, Zarr or .npy files at {', '.join(sources)}")
+    return paths
+
+
+def _read_parquet(paths: list[Path], label: str | None, drop: Sequence[str]) -> Table:
+    import dask.dataframe as dd
+
+    frame = dd.read_parquet([str(path) for path in paths])
+    for name in (*drop, *([] if label is None else [label])):
+        if name not in frame.columns:
+            raise ValueError(f"{paths[0]} has no column {name!r}; it has {', '.join(map(str, frame.columns))}")
+    rows = frame.drop(columns=[*drop, *([] if label is None else [label])])
+    text = [str(name) for name, kind in rows.dtypes.items() if getattr(kind, "kind", "O") not in "fiub"]
+    if text:
+        raise ValueError(f"{paths[0]} has columns that are not numbers: {', '.join(text)}; leave them out with --drop")
+    labels = None if label is None else np.asarray(frame[label].compute())
+    kind = np.float32 if all(own == np.float32 for own in rows.dtypes) else np.float64
+    return Table(row_chunks(rows.astype(kind)), labels, tuple(map(str, rows.columns)))
+
+
+def _read_zarr(path: Path, label: str) -> Table:
+    import dask.array as da
+
+    arrays: dict[str, Any] = {}
+    for name in ("X", label):
+        try:
+            arrays[name] = da.from_zarr(str(path), component=name)
+        except (KeyError, FileNotFoundError):
+            arrays[name] = None
+    if arrays["X"] is None:
+        raise ValueError(f"{path} must hold an array X")
+    labels = None if arrays[label] is None else np.asarray(arrays[label].compute())
+    return Table(arrays["X"], labels, None)
+
+
+def _read_npy(paths: list[Path]) -> Table:
+    import dask
+    import dask.array as da
+
+    parts = [path for path in paths if path.name.startswith("X")]
+    labels = [np.load(path) for path in paths if path.name.startswith("y")]
+    if not parts:
+        raise ValueError(f"{paths[0].parent} must hold parts of the rows, X*.npy, and of the labels, y*.npy")
+    read = dask.delayed(np.load)
+    shapes = [np.load(path, mmap_mode="r") for path in parts]
+    rows = [da.from_delayed(read(path), own.shape, own.dtype) for path, own in zip(parts, shapes, strict=True)]
+    return Table(da.concatenate(rows), np.concatenate(labels) if labels else None, None)

@@ -1,0 +1,304 @@
+"""Read tables with named columns into Polars data frames: CSV, Parquet, Feather and Excel files, and standard input."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice, zip_longest
+from typing import IO, Any, NamedTuple
+
+from mahala.data.array_files import open_data
+from mahala.data.cells import ISO, MISSING, Decimal, day_number, number
+from mahala.support.memory import check_room
+
+CSV = (".csv", ".tsv", ".txt")
+EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")
+FRAMES = (*CSV, *EXCEL, ".parquet", ".feather", ".arrow")
+# Characters of the longest field; the default of Python's reader is 131,072.
+_LONGEST_FIELD = 2**27
+# Rows that Python's reader turns into columns at a time, and records that show what a file is like.
+_ROWS, _HEAD = 65_536, 100
+# Memory that a byte of a CSV file takes at least, and cells of 16 bytes.
+_BYTES_PER_BYTE = 2.0
+
+
+class Frame(NamedTuple):
+    """A Polars data frame, what had to be done to read it, and the decimal mark of numbers that do not show it.
+
+    Cells of CSV files are text.
+    """
+
+    data: Any
+    notes: tuple[str, ...] = ()
+    decimal: Decimal = "."
+    named: bool = True  # whether the file has column names
+
+
+def read_frame(path: str, suffix: str) -> Frame:
+    """Read a file of one of the formats in `FRAMES`, or standard input if the path is "-"."""
+    try:
+        import polars
+    except ImportError:
+        raise ImportError("tables need polars: pip install 'mahala[tables]'") from None
+    if suffix in CSV:
+        return _read_csv(path)
+    try:
+        if suffix in EXCEL:
+            frame = polars.read_excel(path)
+        elif suffix == ".parquet":
+            scan = polars.scan_parquet(path, glob=False)
+            n_rows, n_columns = scan.select(polars.len()).collect().item(), len(scan.collect_schema())
+            check_room(8.0 * n_rows * n_columns, None, path, "split it")
+            frame = polars.read_parquet(path, glob=False)
+        else:
+            frame = polars.read_ipc(path)
+    except ImportError:
+        raise ImportError(f"{path}: Excel files need fastexcel: pip install 'mahala[excel]'") from None
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # each format has its own exceptions; that of a panic derives from this one
+        raise ValueError(f"{path} is not a readable {_FORMATS.get(suffix, 'Excel')} file ({error})") from error
+    if len(frame) == 0:
+        raise ValueError(f"{path} has no rows")
+    return Frame(frame)
+
+
+_FORMATS = {".parquet": "Parquet", ".feather": "Feather", ".arrow": "Feather"}
+
+
+@contextmanager
+def text_file(path: str) -> Iterator[IO[str]]:
+    """Open a text file in UTF-8, also .gz; raise a ValueError that names it if it cannot be decoded."""
+    try:
+        with io.TextIOWrapper(open_data(path), encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not a complete gzip file ({error})") from None
+
+
+def _read_csv(path: str) -> Frame:
+    source, notes = _in_utf8(path)
+    head, delimiter = _head(path, source)
+    if not head:
+        raise ValueError(f"{path} is empty: it must have a line of column names and lines of values")
+    width, named = len(head[0]), _has_names(head)
+    frame = _with_polars(source, delimiter, width)
+    if frame is None:
+        frame = _with_python(path, source, delimiter, width)
+    if named:
+        frame = frame.slice(1)
+        names = [name.strip() for name in head[0][:width]]
+    else:
+        names = [""] * width
+        notes.append(f"no line of column names: the columns are called column 1 to column {width}")
+    if len(frame) == 0:
+        raise ValueError(f"{path} has column names, but no rows")
+    frame.columns = _different(names, notes if named else [])
+    return Frame(frame, tuple(notes), "," if delimiter == ";" else ".", named)
+
+
+def _in_utf8(path: str) -> tuple[str | bytes, list[str]]:
+    """Return the path of a file, or what it holds in UTF-8 if that is not what is in the file itself."""
+    if path == "-":
+        data = sys.stdin.buffer.read()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+    elif path.lower().endswith(".gz"):
+        try:
+            with open_data(path) as file:
+                data = file.read()
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path} is not a complete gzip file ({error})") from None
+    else:
+        check_room(_BYTES_PER_BYTE * os.path.getsize(path), None, path, "split it")
+        encoding = _encoding(path)
+        if encoding == "utf-8":
+            return path, []
+        with open(path, "rb") as file:
+            data = file.read()
+        return _recoded(path, data, encoding)
+    with io.BytesIO(data) as stream:
+        return _recoded(path, data, _encoding(path, stream))
+
+
+def _encoding(path: str, stream: IO[bytes] | None = None) -> str:
+    """Return the encoding of a text file: UTF-8, UTF-16 if it says so or has zeros, else Windows' Western European."""
+    with open(path, "rb") if stream is None else stream as file:
+        start = file.read(2**20)
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "utf-16"
+        if b"\0" in start:
+            return "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            while start:
+                decoder.decode(start)
+                start = file.read(2**20)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "cp1252"
+    return "utf-8"
+
+
+def _recoded(path: str, data: bytes, encoding: str) -> tuple[bytes, list[str]]:
+    if encoding == "utf-8":
+        return data, []
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        if encoding != "cp1252":
+            raise ValueError(f"{path} is not text: neither UTF-8 nor UTF-16 ({error.reason})") from None
+        text, encoding = data.decode("latin-1"), "latin-1"
+    said = "Latin-1 (Windows-1252)" if encoding == "cp1252" else encoding.upper()
+    return text.encode("utf-8", "replace"), [f"read as {said}"]
+
+
+@contextmanager
+def _opened(source: str | bytes) -> Iterator[IO[str]]:
+    raw: Any = io.FileIO(source) if isinstance(source, str) else io.BytesIO(source)
+    with io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8-sig", newline="") as file:
+        yield file
+
+
+def _records(path: str, file: IO[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records of a CSV file with the number of their first line; blank lines are skipped."""
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
+    line = 1
+    try:
+        for row in reader:
+            if row and (len(row) > 1 or row[0].strip() or delimiter in row[0]):
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        hint = "; a quotation mark may be missing" if "field limit" in str(error) else ""
+        raise ValueError(f"{path} cannot be read beyond line {line}: {error}{hint}") from None
+
+
+def _head(path: str, source: str | bytes) -> tuple[list[list[str]], str]:
+    """Return the first records and the delimiter: one that splits all of them alike, else the first into most fields.
+
+    The comma comes last, because it may be a decimal mark.
+    """
+    order = "\t;|," if ".tsv" in path.lower() else ";\t|,"
+    found: dict[str, list[list[str]]] = {}
+    problem: ValueError | None = None
+    for delimiter in order:
+        with _opened(source) as file:
+            try:
+                found[delimiter] = [row for _, row in islice(_records(path, file, delimiter), _HEAD)]
+            except ValueError as error:  # such as a comma after a quoted field, where commas do not delimit
+                problem = error
+    if not found and problem is not None:
+        raise problem
+
+    def rank(delimiter: str) -> tuple[bool, int]:
+        widths = [len(row) for row in found[delimiter]] or [0]
+        alike = widths[0] > 1 and len(set(widths)) == 1
+        return alike, 0 if alike else widths[0]
+
+    best = max(found, key=rank)
+    if problem is not None and len(found[best][0]) == 1:
+        raise problem
+    # In a table of one column nothing delimits.
+    return found[best], best if found[best] and len(found[best][0]) > 1 else ","
+
+
+def _has_names(head: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first record holds names, not values."""
+    first = [text.strip() for text in head[0]]
+    numeric = [text for text in first if number(text) is not None or number(text, ",") is not None]
+    if not numeric and any(day_number(text, ISO) is not None for text in first):
+        return False
+    if not numeric:
+        # Text alone may be values: then those of the first line are found again below.
+        below = [set() for _ in first] if len(head) < 20 else [set(column) for column in zip_longest(*head[1:])]
+        again = [text in {str(cell).strip() for cell in cells} for text, cells in zip(first, below, strict=False)]
+        return not all(again) and any(text not in MISSING for text in first)
+    if any(text in MISSING for text in first if text):
+        return False
+    whole = [int(text) for text in numeric if text.isdigit()]
+    if len(whole) < len(numeric) or (len(whole) == len(first) and (len(first) < 4 or whole[0] not in (0, 1))):
+        return False
+    # Names that are numbers: 0, 1, 2, ..., or years above what is not a year.
+    in_turn = len(whole) > 2 and whole == list(range(whole[0], whole[0] + len(whole)))
+    years = all(map(_is_year, numeric)) and len(set(whole)) == len(whole) < len(first)
+    places = [place for place, text in enumerate(first) if text in numeric]
+    later = [row[place].strip() for row in head[1:6] if len(row) == len(first) for place in places]
+    return in_turn or (years and bool(later) and not all(map(_is_year, later)))
+
+
+def _is_year(text: str) -> bool:
+    return text.isdigit() and 1900 <= int(text) <= 2100
+
+
+def _different(names: list[str], notes: list[str]) -> list[str]:
+    """Return column names that differ from each other; note what was renamed."""
+    result: list[str] = []
+    for place, name in enumerate(names, start=1):
+        given = new = name or f"column {place}"
+        count = 2
+        while new in result or (new != given and new in names):
+            new, count = f"{given}_{count}", count + 1
+        if new != name:
+            why = f"there is a {name!r} before it" if name else "it has no name"
+            notes.append(f"column {place} is called {new!r}: {why}")
+        result.append(new)
+    return result
+
+
+def _with_polars(source: str | bytes, delimiter: str, width: int) -> Any:
+    """Return the cells of a CSV file as text, or None if its lines are not as simple as Polars takes them to be."""
+    import polars
+
+    names = [f"c{j}" for j in range(width)]
+    try:
+        frame = polars.read_csv(
+            source, separator=delimiter, has_header=False, schema=dict.fromkeys(names, polars.String), glob=False
+        )
+        frame.columns = names
+        # The last cell of a short or blank line is missing, and a quotation mark after a space remains.
+        quoted = polars.any_horizontal(polars.all().str.contains(' "', literal=True).any())
+        if frame[:, -1].null_count() or frame.select(quoted).item():
+            return None
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException:  # Polars derives that of a panic from this one; Python's reader says what is wrong
+        return None
+    return frame
+
+
+def _with_python(path: str, source: str | bytes, delimiter: str, width: int) -> Any:
+    """Return the cells of a CSV file as text; raise a ValueError that lists all lines with another number of fields."""
+    import polars
+
+    names = [f"c{j}" for j in range(width)]
+    parts, odd, n_odd = [], [], 0
+    with _opened(source) as file:
+        records = _records(path, file, delimiter)
+        while chunk := list(islice(records, _ROWS)):
+            rows = []
+            for line, row in chunk:
+                if len(row) == width + 1 and not row[-1].strip():
+                    row = row[:-1]  # a delimiter ends the line
+                if len(row) != width:
+                    n_odd += 1
+                    odd += [(line, len(row))] if n_odd <= 5 else []
+                rows.append(row)
+            if not n_odd:
+                columns = (polars.Series(cells, dtype=polars.String) for cells in zip(*rows, strict=True))
+                parts.append(polars.DataFrame(dict(zip(names, columns, strict=True))))
+    if n_odd:
+        told = ", ".join(f"line {line} has {fields} fields" for line, fields in odd)
+        rest = f" and {n_odd - 5} more lines differ" if n_odd > 5 else ""
+        raise ValueError(f"{path}: {told}{rest}, but there are {width} columns")
+    return polars.concat(parts, rechunk=False)

@@ -1,0 +1,384 @@
+"""TablePreprocessor: columns of numbers, text, categories and dates, with gaps, to features."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from mahala.data.array_files import listed, places
+from mahala.data.cells import Decimal, date_format, days, numbers
+from mahala.data.column_plans import (
+    GAP,
+    NUMERIC,
+    ColumnPlan,
+    Settings,
+    are_flags,
+    checked_plan,
+    choose_plans,
+    counted,
+    flags,
+)
+from mahala.data.columns import Column, checked_table, column, is_frame, names_of
+from mahala.support.arrays import FloatArray
+from mahala.support.model_files import ModelFileError, header_value
+from mahala.support.validation import Count, check_value
+
+# A metric of more features would not fit into memory.
+_MOST_HASHED = 65_536
+
+
+class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turn a table as it is, with text, categories, dates and missing values, into features.
+
+    - Numbers stay as they are. A missing one becomes the median, and a 0/1 feature "NAME missing" marks it.
+    - Text that holds numbers is read as such, 1,019.5 and 1.019,5, whatever the decimal mark. Up to a tenth of the
+      cells may be no numbers; they count as missing.
+    - Dates become numbers of days since 1970.
+    - Categories of up to `max_levels` values become 0/1 features "NAME=VALUE", of which one may be "(missing)". Those
+      of more values are hashed to `n_hashed` features "NAME#0", ..., or left out; so are the words of longer text.
+    - Constant and empty columns, and those that look like identifiers, are left out: whole numbers that differ in all
+      rows and rise or fall from row to row, or fill a range; names that end in id or key, such as customer_id, with
+      hardly any value twice; text that differs in most rows.
+
+    What was done to each column is told by `columns_`. Values that were not seen in `fit` give zeros and a warning.
+
+    Parameters
+    ----------
+    max_levels : number of values up to which a category gets a feature for each
+    beyond : "hash" or "drop" categories of more values and longer text
+    n_hashed : number of features to which a column is hashed
+    identifiers : "drop" or "keep" columns that look like identifiers
+    decimal : "." or ",", the decimal mark of text such as 1,019, which does not show it; "auto" for that of the other
+        columns, or a point if they do not show it either
+
+    Attributes
+    ----------
+    columns_ : a list of pairs, the name of each column and what was done to it
+    n_features_in_, feature_names_in_ : the columns of the table
+
+    Examples
+    --------
+    >>> import pandas
+    >>> table = pandas.DataFrame({"age": [31, None, 46], "plan": ["a", "b", "a"], "paid": ["1,5", "2", "3,25"]})
+    >>> preprocessor = TablePreprocessor()
+    >>> preprocessor.fit_transform(table).tolist()
+    [[31.0, 0.0, 1.0, 0.0, 1.5], [38.5, 1.0, 0.0, 1.0, 2.0], [46.0, 0.0, 1.0, 0.0, 3.25]]
+    >>> preprocessor.get_feature_names_out().tolist()
+    ['age', 'age missing', 'plan=a', 'plan=b', 'paid']
+    >>> for name, done in preprocessor.columns_:
+    ...     print(f"{name}: {done}")
+    age: number; 1 missing, set to the median 38.5 and marked
+    plan: category of 2 values, a 0/1 feature for each
+    paid: number with decimal comma
+    """
+
+    _otherwise: Decimal = "."  # the decimal mark if no column shows it; files with semicolons have a comma
+
+    def __init__(
+        self,
+        *,
+        max_levels: int = 50,
+        beyond: Literal["hash", "drop"] = "hash",
+        n_hashed: int = 16,
+        identifiers: Literal["drop", "keep"] = "drop",
+        decimal: Literal["auto", ".", ","] = "auto",
+    ) -> None:
+        self.max_levels = max_levels
+        self.beyond = beyond
+        self.n_hashed = n_hashed
+        self.identifiers = identifiers
+        self.decimal = decimal
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose what is done to each column of a table: a data frame of pandas or Polars, or a 2-D array."""
+        self._learn(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit to a table and return its features."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what they say is told by columns_
+            return self._features([self._values(plan, found) for plan, found in self._learn(X)])
+
+    def transform(self, X: Any) -> Any:
+        """Return the features of a table, whose columns may be in another order.
+
+        Raise ValueError if columns are missing; warn of categories that were not seen in `fit`, and of cells that are
+        no numbers or dates where others are, which count as missing.
+        """
+        check_is_fitted(self, "_plans")
+        X = checked_table(X)
+        names = names_of(X)
+        if not is_frame(X) and len(names) != self.n_features_in_:
+            raise ValueError(
+                f"X has {len(names)} features, but TablePreprocessor is expecting {self.n_features_in_} features as "
+                "input"
+            )
+        if not is_frame(X):
+            names = [plan.name for plan in self._plans]
+        at = {name: j for j, name in enumerate(names)}
+        used = [plan for plan in self._plans if plan.kind != "out"]
+        lacking = [plan.name for plan in used if plan.name not in at]
+        if lacking:
+            word = "columns" if len(lacking) > 1 else "column"
+            raise ValueError(f"the table lacks the {word} {listed(lacking)}; its columns are {listed(names)}")
+        values, problems = [], []
+        for plan in used:
+            own = column(X, at[plan.name], as_text=plan.kind not in NUMERIC, text_stays=plan.decimal == ",")
+            try:
+                values.append(self._values(plan, own))
+            except ValueError as error:
+                problems.append(str(error))
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self._features(values)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the features."""
+        check_is_fitted(self, "_plans")
+        return np.array(self._names, dtype=object)
+
+    @property
+    def columns_(self) -> list[tuple[str, str]]:
+        """Pairs of the name of each column and what was done to it."""
+        check_is_fitted(self, "_plans")
+        return [(plan.name, plan.done) for plan in self._plans]
+
+    def feature_groups(self) -> dict[str, list[int]]:
+        """Return the numbers of the features that each used column became."""
+        check_is_fitted(self, "_plans")
+        groups, start = {}, 0
+        for plan in self._plans:
+            if plan.kind != "out":
+                width = len(plan.features(self.n_hashed))
+                groups[plan.name] = list(range(start, start + width))
+                start += width
+        return groups
+
+    def refitted(self, train: FloatArray, test: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return features of training and test rows, both of this preprocessor, as if it were fitted to the former.
+
+        Missing numbers become the medians of the training rows; a category, or a mark of what is missing, that only
+        test rows have is left out. What kind of column each is stays as in `fit`.
+        """
+        train, test = train.copy(), test.copy()
+        groups = self.feature_groups()
+        marks = [groups[plan.name] for plan in self._plans if plan.kind in NUMERIC and plan.gaps]
+        for value, mark in marks:
+            present = train[:, mark] == 0.0
+            if present.any():
+                median = np.median(train[present, value])
+                train[~present, value] = median
+                test[test[:, mark] != 0.0, value] = median
+        coded = [j for plan in self._plans if plan.kind == "category" for j in groups[plan.name]]
+        coded += [mark for _, mark in marks]
+        test[:, [j for j in coded if not train[:, j].any()]] = 0.0
+        return train, test
+
+    def with_decimal(self, decimal: Decimal) -> Self:
+        """Return a fitted copy that reads numbers in text with this decimal mark, whatever it was in fit."""
+        check_is_fitted(self, "_plans")
+        made = type(self)(**self.get_params() | {"decimal": decimal})
+        made._check_params()
+        return made._set_plans([replace(plan, decimal=decimal) for plan in self._plans])
+
+    def to_header(self) -> dict[str, object]:
+        """Return what was fitted as a header entry of a model file."""
+        check_is_fitted(self, "_plans")
+        return {"params": self.get_params(), "columns": [asdict(plan) for plan in self._plans]}
+
+    @classmethod
+    def in_header(cls, header: dict[str, object]) -> Self | None:
+        """Return the preprocessor that the header of a model file holds as its entry "preprocessor", or None."""
+        if "preprocessor" not in header:
+            return None
+        return cls.from_header(header_value(header, "preprocessor", dict))
+
+    @classmethod
+    def from_header(cls, header: dict[str, object]) -> Self:
+        """Return the preprocessor from what `to_header` returned; raise ModelFileError if that is damaged."""
+        params, given = header_value(header, "params", dict), header_value(header, "columns", list)
+        try:
+            made = cls(**params)
+            made._check_params()
+            return made._set_plans([checked_plan(plan) for plan in given])
+        except (TypeError, ValueError, KeyError) as error:
+            raise ModelFileError(f"header entry 'preprocessor' is damaged ({error})") from error
+
+    @classmethod
+    def from_feature_names(cls, features: Sequence[str], columns: Iterable[str]) -> tuple[Self, list[int]]:
+        """Return a preprocessor that gives features by name, "NAME" or "NAME=VALUE", and their numbers among its own.
+
+        None of the numbers may be missing. Raise ValueError for features of which a table with these columns has none.
+        """
+        columns, lacking = list(columns), []
+        values: dict[str, list[str]] = {}
+        homes: dict[str, None] = {}
+        for feature in features:
+            ends = [at for at, mark in enumerate(feature) if mark == "=" and feature[:at] in columns]
+            if feature in columns:
+                homes[feature] = None
+            elif ends:
+                values.setdefault(feature[: ends[0]], []).append(feature[ends[0] + 1 :])
+            else:
+                lacking.append(feature)
+        if lacking:
+            raise ValueError(
+                f"the table lacks {listed(lacking)}, which the model needs; its columns are {listed(columns)}"
+            )
+        plans = [ColumnPlan(name, "number", "number") for name in homes]
+        plans += [ColumnPlan(name, "category", "category", levels=tuple(levels)) for name, levels in values.items()]
+        made = cls()._set_plans(plans)
+        return made, [made._names.index(feature) for feature in features]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def _check_params(self) -> None:
+        check_value(self.max_levels, "max_levels", Count)
+        check_value(self.n_hashed, "n_hashed", Count)
+        if self.n_hashed > _MOST_HASHED:
+            raise ValueError(f"n_hashed must be at most {_MOST_HASHED}, got {self.n_hashed}")
+        choices = {"beyond": ("hash", "drop"), "identifiers": ("drop", "keep"), "decimal": ("auto", ".", ",")}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {getattr(self, name)!r}")
+
+    def _learn(self, X: Any) -> list[tuple[ColumnPlan, Column]]:
+        """Choose plans; return those of the columns that are used, with their values."""
+        self._check_params()
+        framed, X = is_frame(X), checked_table(X)
+        names = names_of(X)
+        found = {name: column(X, j) for j, name in enumerate(names)}
+        decimal = None if self.decimal == "auto" else self.decimal
+        settings = Settings(self.max_levels, self.beyond, self.n_hashed, self.identifiers, decimal, self._otherwise)
+        plans = choose_plans(found, settings)
+        self._set_plans(plans)
+        if framed:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if not self._names:
+            told = "; ".join(f"{plan.name!r} {plan.done}" for plan in plans[:5])
+            raise ValueError(f"no columns are left to be features: {told}")
+        return [(plan, found[plan.name]) for plan in plans if plan.kind != "out"]
+
+    def _set_plans(self, plans: list[ColumnPlan]) -> Self:
+        """Set what is done to the columns, and make the parts that do it."""
+        from sklearn.feature_extraction import FeatureHasher
+        from sklearn.impute import SimpleImputer
+        from sklearn.preprocessing import OneHotEncoder
+
+        self._plans = plans
+        self.n_features_in_ = len(plans)
+        self._names = [feature for plan in plans for feature in plan.features(self.n_hashed)]
+        if len(set(self._names)) < len(self._names):
+            twice = next(name for name in self._names if self._names.count(name) > 1)
+            raise ValueError(f"the table gives two features named {twice!r}: rename a column")
+        # Two rows, of which the second lacks what may be missing, have the medians and the gaps of all rows.
+        filled = [plan for plan in plans if plan.kind in NUMERIC]
+        medians = np.array([plan.median or 0.0 for plan in filled])
+        example = np.array([medians, np.where([plan.gaps for plan in filled], np.nan, medians)])
+        self._imputer = SimpleImputer(strategy="median", add_indicator=True) if filled else None
+        if self._imputer is not None:
+            self._imputer.fit(example.reshape(2, -1))
+        coded = [np.array(plan.levels, dtype=object) for plan in plans if plan.kind == "category"]
+        self._encoder = OneHotEncoder(categories=coded, handle_unknown="ignore", sparse_output=False) if coded else None
+        if self._encoder is not None:
+            self._encoder.fit(np.array([[levels[0] for levels in coded]], dtype=object))
+        self._hasher = FeatureHasher(self.n_hashed, input_type="string")
+        return self
+
+    def _features(self, columns: list[Any]) -> FloatArray:
+        """Return the features of the values of the columns that are used."""
+        used = [plan for plan in self._plans if plan.kind != "out"]
+        n_rows = len(columns[0])
+        result = np.empty((n_rows, len(self._names)))
+        groups = self.feature_groups()
+        given = dict(zip((plan.name for plan in used), columns, strict=True))
+        numeric = [plan for plan in used if plan.kind in NUMERIC]
+        if self._imputer is not None:
+            order = [groups[plan.name][0] for plan in numeric]
+            order += [groups[plan.name][1] for plan in numeric if plan.gaps]
+            result[:, order] = self._imputer.transform(np.column_stack([given[plan.name] for plan in numeric]))
+        coded = [plan for plan in used if plan.kind == "category"]
+        if self._encoder is not None:
+            cells = np.column_stack([given[plan.name] for plan in coded])
+            result[:, [j for plan in coded for j in groups[plan.name]]] = self._encoder.transform(cells)
+        for plan in used:
+            if plan.kind in ("hashed", "words"):
+                cells = given[plan.name]
+                tokens = ([] if c is None else c.lower().split() if plan.kind == "words" else [c] for c in cells)
+                result[:, groups[plan.name]] = self._hasher.transform(tokens).toarray()
+        return result
+
+    def _values(self, plan: ColumnPlan, found: Column) -> Any:
+        """Return the values of a column as its plan needs them: numbers with NaN, or text without gaps."""
+        if len(found.values) == 0:
+            raise ValueError(f"column {plan.name!r} holds {found.kind}, but in fit it held {_spoken(plan)}")
+        if plan.kind in NUMERIC:
+            values = self._as_numbers(plan, found) if found.values.dtype == object else found.values
+            if plan.median is None and np.isnan(values).any():
+                gaps = np.flatnonzero(np.isnan(values))
+                raise ValueError(
+                    f"column {plan.name!r} has {len(gaps)} missing or infinite values ({places('row', gaps)}), and the "
+                    "model has no median to set them to: fill them in or drop those rows"
+                )
+            return values
+        cells = found.values.copy()
+        if plan.kind == "category":
+            if GAP in plan.levels:
+                cells[found.missing] = GAP
+            unseen = sorted({cell for cell in cells if cell is not None} - set(plan.levels))
+            if unseen:
+                warnings.warn(
+                    f"column {plan.name!r} has {counted(len(unseen), 'value')} not seen in fit, such as {unseen[0]!r}: "
+                    "its features are 0 there",
+                    stacklevel=4,
+                )
+        return cells
+
+    def _as_numbers(self, plan: ColumnPlan, found: Column) -> FloatArray:
+        texts = found.values.tolist()
+        if plan.kind == "date":
+            values = days(texts, plan.format or "")
+            if np.isnan(values).all():  # in another format than in fit
+                values = days(texts, date_format(text for text in texts if text is not None) or "")
+        elif are_flags([text for text in texts if text is not None]):
+            values = flags(texts)
+        else:
+            values = numbers(texts, plan.decimal)
+        odd = np.flatnonzero(np.isnan(values) & ~found.missing)
+        if len(odd) and len(odd) == len(texts) - found.missing.sum():
+            raise ValueError(
+                f"column {plan.name!r} is text, such as {texts[odd[0]]!r}, but in fit it held {_spoken(plan)}"
+            )
+        if len(odd):
+            warnings.warn(
+                f"column {plan.name!r} has {counted(len(odd), 'cell')} other than {_spoken(plan)}, such as "
+                f"{texts[odd[0]]!r}; {'it counts' if len(odd) == 1 else 'they count'} as missing",
+                stacklevel=5,
+            )
+        return values
+
+
+def rows_of_table(X: Any) -> tuple[Any, TablePreprocessor | None]:
+    """Return the features of a data frame and what made them; anything else as it is, and None."""
+    if not is_frame(X):
+        return X, None
+    preprocessor = TablePreprocessor()
+    return preprocessor.fit_transform(X), preprocessor
+
+
+def _spoken(plan: ColumnPlan) -> str:
+    return {"date": "dates", "number": "numbers", "flag": "true or false"}.get(plan.kind, "text")

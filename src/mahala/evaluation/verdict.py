@@ -1,0 +1,199 @@
+"""Entries of a leaderboard from the cells of a comparison: numbers of neighbours, intervals and tests."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from mahala.data.scaling import Scaling
+from mahala.evaluation.cells import Cell
+from mahala.evaluation.leaderboard import ALPHA, Baseline, Entry
+from mahala.evaluation.statistics import holm
+from mahala.support.arrays import FloatArray, IndexArray, IntArray
+
+
+class CorrectedT(NamedTuple):
+    """A mean over repeated folds, its standard error, the ends of its 95 % interval, and the p-value of a zero mean."""
+
+    mean: float
+    error: float
+    low: float
+    high: float
+    p_value: float
+
+
+def corrected_t(values: FloatArray, folds: int, step: float) -> CorrectedT:
+    """Test whether the values of repeated folds, or of some of them, have a zero mean.
+
+    The variance of the mean is (1/J + n_test/n_train) s² for J folds (Nadeau, Bengio, 2003); the usual s²/J would
+    treat training parts as independent although they share most of their rows. Errors are multiples of `step`, one
+    row, so s is at least the deviation that rounding to such multiples causes, step/√12. One value alone has no
+    interval.
+    """
+    mean, n = float(values.mean()), len(values)
+    mean = 0.0 if abs(mean) < 1e-12 else mean  # a tie, except for rounding
+    if n < 2:
+        return CorrectedT(mean, math.nan, math.nan, math.nan, math.nan)
+    error = max(float(values.std(ddof=1)), step / math.sqrt(12.0)) * math.sqrt(1.0 / n + 1.0 / (folds - 1))
+    reach = float(stats.t.ppf(0.975, n - 1)) * error
+    return CorrectedT(mean, error, mean - reach, mean + reach, float(2.0 * stats.t.sf(abs(mean) / error, n - 1)))
+
+
+def detectable(error: float, n_values: int, n_learners: int) -> float:
+    """Return the smallest mean difference that a comparison could have shown, given its standard error.
+
+    If no difference has been shown yet, Holm's method compares the smallest p-value with α/m for m learners. So a
+    difference is shown if it is at least the standard error times the quantile 1 - α/(2m) of Student's t with J - 1
+    degrees of freedom, for J folds.
+
+    >>> round(detectable(0.01, 10, 9), 4)
+    0.0362
+    """
+    return error * float(stats.t.isf(ALPHA / (2.0 * n_learners), n_values - 1)) if n_values > 1 else math.nan
+
+
+def chosen_neighbors(losses: FloatArray, repetitions: IndexArray, at: int | None) -> IndexArray:
+    """Return the column of each test part, of a matrix of losses of test parts × numbers of neighbours 1, 2, …
+
+    It is `at` if that is given. Otherwise the other test parts of the same repetition of the cross-validation choose
+    it: the errors of a test part have no say in its number of neighbours, though its rows were training rows of the
+    others.
+
+    >>> errors = np.array([[0.1, 0.3, 0.3], [0.2, 0.3, 0.3], [0.1, 0.4, 0.1]])
+    >>> chosen_neighbors(errors, np.zeros(3, dtype=int), None)
+    array([2, 2, 0])
+    """
+    if at is not None:
+        return np.full(len(losses), at)
+    parts = np.arange(len(losses))
+    others = [losses[(repetitions == repetitions[part]) & (parts != part)] for part in parts]
+    return np.array([best_column(own) for own in others])
+
+
+def best_column(losses: FloatArray) -> int:
+    """Return the first column with the lowest mean, if it is clearly lower than that of 3 neighbours, else theirs.
+
+    "Clearly" is by more than one standard error of the difference: without that condition the choice among many
+    similar means is a matter of luck, and does harm on small tables.
+    """
+    usual = min(2, int(losses.shape[1]) - 1)
+    if len(losses) < 2:
+        return usual
+    best = int(np.argmin(losses.mean(axis=0).round(12)))  # means that differ by rounding are equal
+    gains = losses[:, usual] - losses[:, best]
+    clear = float(gains.mean()) - float(gains.std(ddof=1)) / math.sqrt(len(gains))
+    return best if round(clear, 12) > 0.0 else usual
+
+
+def entries(
+    cells: Mapping[str, Sequence[Cell]],
+    learned: set[str],
+    *,
+    repetitions: IndexArray,
+    at: int | None,
+    folds: int,
+    step: float,
+) -> tuple[Entry, ...]:
+    """Return the entries, from the lowest loss to the highest, then those that failed.
+
+    `cells` has the cells of the same test parts for each name, `repetitions` the repetition of each part; the other
+    arguments are those of `chosen_neighbors` and `corrected_t`.
+    """
+    failures = {name: _failure(own) for name, own in cells.items()}
+    found = {name: _Losses.of(own, repetitions, at) for name, own in cells.items() if failures[name] is None}
+    base = min((name for name in found if name not in learned), key=lambda name: round(found[name].values.mean(), 12))
+    tests = {name: corrected_t(own.values - found[base].values, folds, step) for name, own in found.items()}
+    tested = [name for name in tests if name in learned and not math.isnan(tests[name].p_value)]
+    adjusted = dict(zip(tested, holm([tests[name].p_value for name in tested]).tolist(), strict=True))
+    result = []
+    for name, own in cells.items():
+        seconds, stopped = float(np.median([cell.seconds for cell in own])), sum(cell.stopped for cell in own)
+        if name not in found:
+            numbers = (math.nan,) * 7
+            result.append(Entry(name, name in learned, np.empty((0, 0)), *numbers, seconds, failures[name]))
+            continue
+        losses, test = found[name], tests[name]
+        mean, _, low, high, _ = corrected_t(losses.values, folds, step)
+        difference = (0.0, 0.0, 0.0) if name == base else (test.mean, test.low, test.high)
+        result.append(
+            Entry(
+                name,
+                name in learned,
+                losses.all,
+                mean,
+                max(low, 0.0) if low == low else low,
+                min(high, 1.0) if high == high else high,
+                *difference,
+                adjusted.get(name, math.nan),
+                seconds,
+                plain_error=losses.plain,
+                balanced_error=losses.balanced,
+                n_neighbors=losses.n_neighbors,
+                scaling=losses.scaling,
+                detectable=detectable(test.error, len(own), len(tested)) if name in adjusted else math.nan,
+                stopped=stopped,
+                confusion=_total(own),
+            )
+        )
+    # Rounding must not break a tie with the Euclidean distance, which is simpler.
+    return tuple(sorted(result, key=lambda e: (e.failure is not None, round(e.error, 12), e.learned)))
+
+
+def context(cells: Mapping[str, Sequence[Cell]], at: int | None) -> tuple[Baseline, ...]:
+    """Return what was measured of methods that are not candidates, on test parts of one repetition."""
+    result = []
+    for name, own in cells.items():
+        failure = _failure(own)
+        if failure is not None:
+            result.append(Baseline(name, math.nan, math.nan, math.nan, failure=failure))
+            continue
+        losses = _Losses.of(own, np.zeros(len(own), dtype=np.int64), at)
+        result.append(
+            Baseline(
+                name,
+                float(losses.values.mean()),
+                losses.plain,
+                losses.balanced,
+                seconds=float(np.median([cell.seconds for cell in own])),
+                stopped=sum(cell.stopped for cell in own),
+            )
+        )
+    return tuple(result)
+
+
+def _total(cells: Sequence[Cell]) -> IntArray | None:
+    """Add the confusion matrices of all test parts, if each has one."""
+    matrices = [cell.confusion for cell in cells if cell.confusion is not None]
+    return np.sum(matrices, axis=0) if len(matrices) == len(cells) else None
+
+
+def _failure(cells: Sequence[Cell]) -> str | None:
+    return next((cell.failure for cell in cells if cell.failure is not None), None)
+
+
+class _Losses(NamedTuple):
+    """Losses of the test parts with the chosen numbers of neighbours, and what goes with them."""
+
+    all: FloatArray
+    values: FloatArray
+    plain: float
+    balanced: float
+    n_neighbors: int
+    scaling: Scaling
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell], repetitions: IndexArray, at: int | None) -> _Losses:
+        losses, plain, balanced = (
+            np.array([getattr(cell, name) for cell in cells]) for name in ("losses", "errors", "balanced")
+        )
+        columns = chosen_neighbors(losses, repetitions, at)
+        parts = np.arange(len(cells))
+        overall = best_column(losses) if at is None else at
+        scaling = Counter(cell.scaling for cell in cells).most_common(1)[0][0]
+        means = float(plain[parts, columns].mean()), float(balanced[parts, columns].mean())
+        return cls(losses, losses[parts, columns], *means, overall + 1, scaling)
