@@ -10,7 +10,8 @@ from sklearn.datasets import load_digits
 
 import mahala
 from mahala.batch.label_neighbors import target_neighbors
-from mahala.engine import current_engine
+from mahala.compiled import pair_sums
+from mahala.engine import current_engine, torch_device
 from mahala.engine.cores import Cores
 from mahala.support.config import config_context
 from reference import lmnn as reference
@@ -63,23 +64,31 @@ def test_softmax_is_its_definition(engine, case, scale):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@given(case=labelled_rows(max_n=20, max_d=4), scale=SCALES, cutoff=st.sampled_from([1.0, np.inf]))
-def test_sums_over_pairs_are_their_definitions(engine, case, scale, cutoff):
+@pytest.mark.parametrize("share", [1, 10**9], ids=["few", "many"])
+@given(
+    case=labelled_rows(max_n=20, max_d=4), scale=SCALES, cutoff=st.sampled_from([1.0, np.inf]), weighted=st.booleans()
+)
+def test_sums_over_pairs_are_their_definitions(engine, share, case, scale, cutoff, weighted):
     Z, codes = case[0] * scale, case[1]
+    w = np.random.default_rng(0).uniform(0.1, 3.0, size=len(Z)) if weighted else None
+    both = np.ones((len(Z), len(Z))) if w is None else np.outer(w, w)
     own, rows = placed(engine, Z)
     d = np.sqrt(np.square(all_differences(Z)).sum(axis=2))
     other = codes[:, None] != codes
     counted = other & (d < cutoff)
-    weights = np.where(counted & (d > 0.0), -1.0 / np.where(d > 0.0, d, 1.0) + 1.0, 0.0)
-    total, pull = own.between(rows, codes, (1.0, -2.0, 1.0), cutoff)
+    weights = both * np.where(counted & (d > 0.0), -1.0 / np.where(d > 0.0, d, 1.0) + 1.0, 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in filter(None, (pair_sums, torch and torch_device)):
+            patch.setattr(module, "SPARSE_SHARE", share)
+        total, pull = own.between(rows, codes, (1.0, -2.0, 1.0), cutoff, w)
     # Products leave a distance of √eps of their size between rows that coincide.
     rounding = 1e-7 * (1.0 + np.abs(Z).max()) * len(Z) ** 2
-    np.testing.assert_allclose(total, np.square(1.0 - d)[counted].sum() / 2.0, rtol=1e-7, atol=rounding)
+    np.testing.assert_allclose(total, (both * np.square(1.0 - d))[counted].sum() / 2.0, rtol=1e-7, atol=9 * rounding)
     # A distance that is nearly the cutoff may be on either side of it, with a pull of nearly zero for a cutoff of 1.
     near(own.fetch(pull), (weights[:, :, None] * all_differences(Z)).sum(axis=1), Z)
-    total, pull = own.within(rows, codes)
-    near(total, np.square(d)[~other].sum() / 2.0, Z)
-    near(own.fetch(pull), (~other[:, :, None] * all_differences(Z)).sum(axis=1), Z)
+    total, pull = own.within(rows, codes, w)
+    near(total, (both * np.square(d))[~other].sum() / 2.0, Z)
+    near(own.fetch(pull), ((both * ~other)[:, :, None] * all_differences(Z)).sum(axis=1), Z)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

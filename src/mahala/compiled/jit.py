@@ -3,26 +3,36 @@
 Decorated functions keep their static types. They release the global interpreter lock, so that threads run them at the
 same time. Numba's cache does not notice changes in the functions that a kernel calls:
 delete it after such a change, or set NUMBA_CACHE_DIR to another directory, as the Makefile does. Where neither the
-package nor the home folder can be written, the cache is in a private folder for temporary files.
+package nor the home folder can be written, the cache is in a private folder for temporary files. So it is where there
+is a cache that can only be read, as in an image that was warmed up, which Numba would not use: the folder links to it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 from numba import njit
+from numba.core import event
+from numba.core.caching import _CacheLocator
+
+from mahala.support.compiling import COMPILING
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # LLVM's fast-math flags. FAST lets the compiler reorder sums, to vectorise them, and fuse products with sums.
 FAST = frozenset({"reassoc", "contract"})
 EXACT: frozenset[str] = frozenset()
+
+# Where Numba has the kernels of this folder, in a folder that it is given.
+_SUBFOLDER = _CacheLocator.get_suitable_cache_subpath(__file__)
 
 # The τ of a step that is not taken because its numbers would overflow: a zero that its sign tells from others.
 SKIPPED = -0.0
@@ -38,17 +48,65 @@ def kernel_with(fastmath: Set[str]) -> Callable[[Function], Function]:
     compiler: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath=set(fastmath))
 
     def compiled(function: Function) -> Function:
-        try:
-            return compiler(function)  # type: ignore[no-any-return]
-        except RuntimeError:  # neither the package nor the home folder can be written
-            numba.config.CACHE_DIR = _own_folder()
+        if _read_only_cache() is None:
+            try:
+                return compiler(function)  # type: ignore[no-any-return]
+            except RuntimeError:  # neither the package nor the home folder can be written
+                pass
+        with _cache_in(_own_folder()):
             return compiler(function)  # type: ignore[no-any-return]
 
     return compiled
 
 
+class _Told(event.Listener):  # type: ignore[misc]
+    """Hears of what Numba compiles, and not of what it finds in its cache."""
+
+    def on_start(self, event: Any) -> None:
+        COMPILING.start()
+
+    def on_end(self, event: Any) -> None:
+        COMPILING.end()
+
+
+event.register("numba:compile", _Told())
+
+
+@contextlib.contextmanager
+def _cache_in(folder: str) -> Iterator[None]:
+    """Let functions that are decorated in the block have their cache in a folder; those of others keep theirs."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = folder
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+@functools.cache
+def _read_only_cache() -> Path | None:
+    """Return the folder with machine code of these kernels that cannot be written, if there is one."""
+    given = numba.config.CACHE_DIR
+    folder = Path(given, _SUBFOLDER) if given else Path(__file__).parent / "__pycache__"
+    return folder if any(folder.glob("*.nbi")) and not os.access(folder, os.W_OK) else None
+
+
 @functools.cache
 def _own_folder() -> str:
+    """Return the folder for machine code, with links to what is in a cache that can only be read."""
+    folder, baked = _private_folder(), _read_only_cache()
+    if baked is not None:
+        links = Path(folder, _SUBFOLDER)
+        links.mkdir(exist_ok=True)
+        for file in baked.glob("*.nb[ci]"):
+            link = links / file.name
+            # Numba replaces a file by another one, so that what it adds stays here.
+            with contextlib.suppress(FileExistsError):
+                link.symlink_to(file)
+    return folder
+
+
+def _private_folder() -> str:
     """Return a folder for machine code that nobody else can write to, the same in every process if there is one."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     folder = os.path.join(tempfile.gettempdir(), f"mahala-kernels-{user}")

@@ -131,9 +131,9 @@ def vote(labels: NDArray[Any], n_classes: int) -> IndexArray:
     return winners
 
 
-def leave_one_out_errors(embedded: FloatArray, codes: IndexArray, k: int) -> FloatArray:
+def leave_one_out_errors(embedded: Any, codes: IndexArray, k: int, search: Any = nearest) -> FloatArray:
     """Error rates of the votes of the 1, 2, ..., k nearest other rows, for rows with class codes 0..c-1."""
-    neighbors, _ = nearest(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
+    neighbors, _ = search(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
     errors: FloatArray = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
     return errors
 

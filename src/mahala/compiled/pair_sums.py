@@ -14,7 +14,7 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.threads import in_rows, in_threads, n_threads, pairs_of_blocks, scratch, squared_norms
+from mahala.support.threads import in_pairs_of_blocks, in_rows, n_threads, scratch, squared_norms
 
 # The largest size of a block of products.
 BLOCK_BYTES = 8 * 2**20
@@ -24,13 +24,18 @@ SPARSE_SHARE = 32
 
 
 def sum_between(
-    Z: RealArray, codes: IndexArray, coefficients: tuple[float, float, float], cutoff: float
+    Z: RealArray,
+    codes: IndexArray,
+    coefficients: tuple[float, float, float],
+    cutoff: float,
+    weights: FloatArray | None = None,
 ) -> tuple[float, RealArray]:
-    """Σ a + b d_ij + c d_ij² over the unordered pairs of different classes with d_ij < cutoff, and its pull on Z.
+    """Σ w_i w_j (a + b d_ij + c d_ij²) over unordered pairs of different classes with d_ij < cutoff, and its pull on Z.
 
     `coefficients` are (a, b, c) and the d_ij are distances, not squared. Coinciding rows have no pull.
     """
     n = len(Z)
+    w = None if weights is None else weights.astype(Z.dtype)
     norms = squared_norms(Z)
     codes = codes.astype(np.int32)  # as wide as the numbers, so that a loop over both is vectorised
     pull = np.zeros_like(Z)
@@ -40,9 +45,8 @@ def sum_between(
     def add(left: slice, right: slice) -> float:
         x, y = Z[left], Z[right]
         products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
-        value, count = _between(
-            products, norms[left], norms[right], codes[left], codes[right], left == right, coefficients, cutoff
-        )
+        rows, columns = ((norms[part], codes[part], None if w is None else w[part]) for part in (left, right))
+        value, count = _between(products, *rows, *columns, left == right, coefficients, cutoff)
         if count * SPARSE_SHARE < products.size:
             if count:
                 _pull_few(products, x, y, pull[left], pull[right])
@@ -53,17 +57,15 @@ def sum_between(
             pull[right] -= products.T @ x
         return value
 
-    total = 0.0
-    for pairs in pairs_of_blocks(n, max(1, math.isqrt(BLOCK_BYTES // Z.itemsize)), threads):
-        total += sum(in_threads(add, *zip(*pairs, strict=True), threads=threads))
+    total = sum(in_pairs_of_blocks(add, n, max(1, math.isqrt(BLOCK_BYTES // Z.itemsize)), threads))
     add_multiples(Z, sums, pull)
     return total, pull
 
 
-def sum_within(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
-    """Σ ‖z_i - z_j‖² over the unordered pairs of one class, and its pull on Z."""
+def sum_within(Z: RealArray, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, RealArray]:
+    """Σ w_i w_j ‖z_i - z_j‖² over the unordered pairs of one class, and its pull on Z."""
     # The squared distances of all pairs of n points with mean μ sum to n Σ ‖z - μ‖².
-    left, sizes = residuals(Z, codes), np.bincount(codes)[codes].astype(Z.dtype)
+    left, sizes = residuals(Z, codes, weights), within_factors(codes, weights).astype(Z.dtype)
     pull = np.empty_like(Z)
 
     def weigh(rows: slice) -> float:
@@ -73,19 +75,26 @@ def sum_within(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
     return sum(in_rows(weigh, len(Z), n_threads(Z.size))), pull
 
 
-def residuals(Z: RealArray, codes: IndexArray) -> RealArray:
+def within_factors(codes: IndexArray, weights: FloatArray | None) -> FloatArray:
+    """Return for each row its weight times the weight of its class: its factor in the scatter of pairs of one class."""
+    sizes: FloatArray = np.bincount(codes, weights)[codes].astype(np.float64)
+    return sizes if weights is None else sizes * weights
+
+
+def residuals(Z: RealArray, codes: IndexArray, weights: FloatArray | None = None) -> RealArray:
     """Return the rows minus the means of their classes."""
     threads, shape = n_threads(Z.size), (int(codes.max()) + 1, Z.shape[1])
-    parts = in_rows(lambda rows: _class_sums(Z[rows], codes[rows], np.zeros(shape)), len(Z), threads)
-    means = (np.sum(parts, axis=0) / np.bincount(codes)[:, None]).astype(Z.dtype)
+    w = np.ones(len(Z)) if weights is None else weights
+    parts = in_rows(lambda rows: _class_sums(Z[rows], codes[rows], w[rows], np.zeros(shape)), len(Z), threads)
+    means = (np.sum(parts, axis=0) / np.bincount(codes, weights)[:, None]).astype(Z.dtype)
     return np.concatenate(in_rows(lambda rows: Z[rows] - means[codes[rows]], len(Z), threads))
 
 
 @kernel
-def _class_sums(Z: RealArray, codes: IndexArray, sums: FloatArray) -> FloatArray:
+def _class_sums(Z: RealArray, codes: IndexArray, weights: FloatArray, sums: FloatArray) -> FloatArray:
     for i in range(len(Z)):
         for c in range(Z.shape[1]):
-            sums[codes[i], c] += Z[i, c]
+            sums[codes[i], c] += weights[i] * Z[i, c]
     return sums
 
 
@@ -110,39 +119,43 @@ def sum_edges(
 def _between(
     products: RealArray,
     x_norms: RealArray,
-    y_norms: RealArray,
     x_codes: IndexArray,
+    x_weights: RealArray | None,
+    y_norms: RealArray,
     y_codes: IndexArray,
+    y_weights: RealArray | None,
     diagonal: bool,
     coefficients: tuple[float, float, float],
     cutoff: float,
 ) -> tuple[float, int]:
-    """Replace products by the derivatives of a + b√q + cq with respect to q; return the sum and the number of terms."""
+    """Replace products by the derivatives of the terms with respect to d²; return the sum and the number of terms."""
     a, b, c = coefficients
     half, linear = products.dtype.type(0.5 * b), products.dtype.type(c)
     limit = products.dtype.type(cutoff * cutoff)
-    two, zero = products.dtype.type(2.0), products.dtype.type(0.0)
+    two, one, zero = products.dtype.type(2.0), products.dtype.type(1.0), products.dtype.type(0.0)
     # The most that rounding can leave of a squared distance that is zero.
     slack = products.dtype.type(4.0 * np.finfo(products.dtype).eps)
     tiny = np.finfo(products.dtype).tiny
     total, count = 0.0, 0
     for i in range(products.shape[0]):
         row = products[i]
-        norm, code = x_norms[i], x_codes[i]
-        roots, squares, found = zero, zero, 0
+        norm, code, own = x_norms[i], x_codes[i], one if x_weights is None else x_weights[i]
+        ones, roots, squares, found = zero, zero, zero, 0
         for j in range(i + 1 if diagonal else 0, len(row)):
             q = norm + y_norms[j] - two * row[j]
             q = max(q, zero)
             here = (y_codes[j] != code) & (q < limit)
             root = np.sqrt(q)
             apart = q > slack * (norm + y_norms[j]) + tiny
-            row[j] = half / root + linear if here & apart else zero
-            roots += root if here else zero
-            squares += q if here else zero
+            weight = one if y_weights is None else y_weights[j]
+            row[j] = own * weight * (half / root + linear) if here & apart else zero
+            ones += weight if here else zero
+            roots += weight * root if here else zero
+            squares += weight * q if here else zero
             found += here
         if diagonal:
             row[: i + 1] = zero
-        total += a * found + b * roots + c * squares
+        total += own * (a * ones + b * roots + c * squares)
         count += found
     return total, count
 

@@ -1,4 +1,4 @@
-"""Rankings of items by scores: the first items, and how well the order agrees with classes or grades."""
+"""Rankings of items by scores: how well the order agrees with classes or grades."""
 
 from __future__ import annotations
 
@@ -8,24 +8,6 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
-
-
-def leading(scores: FloatArray, k: int) -> IndexArray:
-    """Return the columns of the k largest scores of each row, in descending order of scores; ties in column order.
-
-    >>> leading(np.array([[1.0, 3.0, 2.0, 3.0, 2.0]]), k=3)
-    array([[1, 3, 2]])
-    """
-    costs = -scores
-    n = costs.shape[1]
-    if k == n:
-        return np.argsort(costs, axis=1, kind="stable")
-    result = np.empty((len(costs), k), dtype=np.intp)
-    border = np.partition(costs, k - 1, axis=1)[:, k - 1]
-    for i, row in enumerate(costs):
-        candidates = np.flatnonzero(row <= border[i])  # with all ties at the border, which the stable sort decides
-        result[i] = candidates[np.argsort(row[candidates], kind="stable")[:k]]
-    return result
 
 
 def retrieval(

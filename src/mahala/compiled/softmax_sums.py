@@ -17,7 +17,7 @@ from mahala.compiled.jit import FAST, kernel_with
 from mahala.compiled.pair_sums import BLOCK_BYTES, add_multiples
 from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.rows import slices
-from mahala.support.threads import in_rows, in_threads, n_threads, pairs_of_blocks, product, scratch, squared_norms
+from mahala.support.threads import in_pairs_of_blocks, in_rows, in_threads, n_threads, product, scratch, squared_norms
 
 
 class Lists(NamedTuple):
@@ -77,6 +77,10 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
     sums = np.zeros(n, dtype=Z.dtype)
     step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
 
+    def multiply(x: RealArray, out: RealArray) -> None:
+        """Write the products with all rows, by threads if this is not one of them."""
+        in_rows(lambda part: np.matmul(x, Z[part].T, out=out[:, part]), n, n_threads(len(x) * Z.size))
+
     def add(group: IndexArray, pull: RealArray, sums: RealArray) -> float:
         """Add the pull of a group of rows, from their products with all rows."""
         least_of = np.empty(-(-n // SPAN), dtype=Z.dtype)
@@ -84,7 +88,8 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
         for block in slices(len(group), step):
             rows = group[block]
             own = _empty_lists(len(rows), most + SPAN, Z.dtype)
-            weights = np.matmul(Z[rows], Z.T, out=scratch((len(rows), n), Z.dtype))
+            weights = scratch((len(rows), n), Z.dtype)
+            multiply(Z[rows], weights)
             total += _block(weights, norms, codes, rows, cuts, own, least_of)
             total += _weigh(rows, own, cuts, rounding, codes, most)
             _pull_listed(rows, own, 0, m, Z, pull)
@@ -94,7 +99,7 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
                 sums += weights.sum(axis=0)
                 sums[rows] += weights.sum(axis=1)
                 pull[rows] -= weights @ Z
-                pull -= weights.T @ Z[rows]
+                pull -= product(weights.T, Z[rows])
         return total
 
     # A group adds to all rows, so each but the first has a pull of its own.
@@ -126,17 +131,25 @@ def _lists(Z: RealArray, norms: RealArray, cuts: RealArray, threads: int) -> Lis
     limits = limits.astype(Z.dtype)
     lists = _empty_lists(n, MOST_LISTED, Z.dtype)
 
+    def too_many() -> bool:
+        """Whether most rows have too many neighbours."""
+        return bool(2 * np.count_nonzero(lists.counts < 0) > n)
+
+    in_vain = False
+
     def collect(first: slice, second: slice) -> None:
+        nonlocal in_vain
+        in_vain = in_vain or (first.start == 0 and too_many())  # asked now and then
+        if in_vain:
+            return
         x, y = Z[first], Z[second]
         products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
         _collect(products, norms, first.start, second.start, cuts, limits, lists)
 
     size = max(1, int((BLOCK_BYTES // Z.itemsize) ** 0.5) // 2)
-    for pairs in pairs_of_blocks(n, size, threads):
-        in_threads(collect, *zip(*pairs, strict=True), threads=threads)
-        if 2 * np.count_nonzero(lists.counts < 0) > n:  # too many rows with too many neighbours
-            lists.counts[:] = -1
-            break
+    in_pairs_of_blocks(collect, n, size, threads)
+    if too_many():
+        lists.counts[:] = -1
     return lists
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from mahala.compiled.jit import kernel
 from mahala.compiled.neighbors import square_block
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.dask_rows import in_memory
 from mahala.support.rows import BLOCK_BYTES, slices
 
 # Features that are summed before a distance is compared with the smallest one so far.
@@ -26,8 +27,8 @@ def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
 
     The divisor of a constant feature is infinite, so that the feature becomes 0.
     """
-    low = X.min(axis=0)
-    extent = (X.max(axis=0) - low).astype(np.float64)
+    low, high = in_memory(X.min(axis=0), X.max(axis=0))
+    extent = (high - low).astype(np.float64)
     extent[extent < SMALLEST_RANGE] = np.inf
     scaled = X - low
     scaled /= extent.astype(X.dtype)

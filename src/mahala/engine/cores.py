@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from mahala.compiled.neighbors import nearest, nearest_by_class
 from mahala.compiled.pair_sums import sum_between, sum_within
+from mahala.compiled.row_sums import between_of_rows, softmax_of_rows, softmax_pull_of_rows
 from mahala.compiled.softmax_sums import sum_softmax
 from mahala.engine.edge_graph import EdgeGraph
 from mahala.engine.row_hinges import RowHinges
@@ -22,6 +26,9 @@ class Cores:
     def fetch(self, Z: RealArray) -> RealArray:
         return Z
 
+    def of_images(self, function: Callable[[RealArray], Any], Z: RealArray) -> Any:
+        return function(Z)
+
     def map(self, X: RealArray, L: RealArray) -> RealArray:
         Z: RealArray = X * L if L.ndim == 1 else product(X, L.T)
         return Z
@@ -33,6 +40,9 @@ class Cores:
     softmax = staticmethod(sum_softmax)
     within = staticmethod(sum_within)
     between = staticmethod(sum_between)
+    softmax_of_rows = staticmethod(softmax_of_rows)
+    softmax_pull_of_rows = staticmethod(softmax_pull_of_rows)
+    between_of_rows = staticmethod(between_of_rows)
     hinges = RowHinges
     edge_graph = EdgeGraph
     nearest = staticmethod(nearest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from mahala.engine.cores import Cores
@@ -36,6 +37,9 @@ class Engine(Protocol):
     def fetch(self, Z: Any) -> RealArray:
         """Return an array of the engine as NumPy's."""
 
+    def of_images(self, function: Callable[[RealArray], Any], Z: Any) -> Any:
+        """Return what a function of NumPy images returns, computed where all images may be."""
+
     def map(self, X: Any, L: RealArray) -> Any:
         """Return X Lᵀ, or X diag(L) if L is a vector."""
 
@@ -45,11 +49,13 @@ class Engine(Protocol):
     def softmax(self, Z: Any, codes: IndexArray) -> tuple[float, Any]:
         """Σ_i Σ_{j of the class of i} p_ij with p_ij ∝ exp(-‖z_i - z_j‖²), j ≠ i, and its pull."""
 
-    def within(self, Z: Any, codes: IndexArray) -> tuple[float, Any]:
-        """Σ ‖z_i - z_j‖² over the pairs of one class, and its pull."""
+    def within(self, Z: Any, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Any]:
+        """Σ w_i w_j ‖z_i - z_j‖² over the pairs of one class, and its pull."""
 
-    def between(self, Z: Any, codes: IndexArray, coefficients: Coefficients, cutoff: float) -> tuple[float, Any]:
-        """Σ a + b d_ij + c d_ij² over the pairs of different classes with d_ij < cutoff, and its pull."""
+    def between(
+        self, Z: Any, codes: IndexArray, coefficients: Coefficients, cutoff: float, weights: FloatArray | None = None
+    ) -> tuple[float, Any]:
+        """Σ w_i w_j (a + b d_ij + c d_ij²) over the pairs of different classes with d_ij < cutoff, and its pull."""
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> Hinges:
         """LMNN's objective as a function of Z, given the edges and ends of `target_neighbors`."""
@@ -71,6 +77,21 @@ class Engine(Protocol):
         """
 
 
+class Machine(Engine, Protocol):
+    """An engine of one machine, which has a machine's share of a cluster's sums, too."""
+
+    def softmax_of_rows(self, Z: Any, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray]:
+        """For some rows i: l_i with p_ij = exp(l_i - ‖z_i - z_j‖²), and Σ p_ij over the class of i; both NumPy's."""
+
+    def softmax_pull_of_rows(self, Z: Any, codes: IndexArray, rows: slice, logs: RealArray, hits: RealArray) -> Any:
+        """The pull of `softmax` on some rows, given what `softmax_of_rows` returns for all."""
+
+    def between_of_rows(
+        self, Z: Any, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
+    ) -> tuple[float, Any]:
+        """Half of the terms of `between` with one of the rows, and its pull on these."""
+
+
 _CORES = Cores()
 
 
@@ -79,6 +100,10 @@ def current_engine() -> Engine:
     name = get_config()["engine"]
     if name is None or name == "cpu":
         return _CORES
+    if not isinstance(name, str) or name.startswith("dask:"):
+        from mahala.engine.dask_cluster import DaskCluster
+
+        return DaskCluster(name.removeprefix("dask:") if isinstance(name, str) else "")
     from mahala.engine.torch_device import TorchDevice
 
     return TorchDevice(name, tf32=get_config()["tf32"])

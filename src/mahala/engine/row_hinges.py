@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +14,17 @@ from mahala.compiled.softmax_sums import LEAST_COLUMNS
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.rows import slices
 from mahala.support.threads import (
+    in_pairs_of_blocks,
     in_rows,
     in_threads,
     n_threads,
-    pairs_of_blocks,
     product,
     scratch,
     squared_norms,
     transposed_product,
 )
+
+T = TypeVar("T")
 
 # Bytes of one block of products, which fit into the processor's cache.
 BLOCK_BYTES = 2**21
@@ -57,10 +60,7 @@ class RowHinges:
         def hinges(first: int, ends: IndexArray, rows: NDArray[np.int32]) -> tuple[float, float]:
             return hinges_of_rows(Z, first, self._ends, squared, ends, rows, self._mu, smoothing, weights, out)
 
-        smooth = plain = 0.0
-        for found in self._near(Z, self._radius(squared, smoothing)):
-            for sums in in_threads(hinges, *zip(*found, strict=True), threads=self._near.threads):
-                smooth, plain = smooth + sums[0], plain + sums[1]
+        smooth, plain = np.sum(self._near(Z, self._radius(squared, smoothing), hinges), axis=0).tolist()
         add_pull(Z, anchors, targets, weights, out)
         pull = (1.0 - self._mu) * float(squared.sum())
         return pull + self._mu * smooth, pull + self._mu * plain, out
@@ -94,17 +94,17 @@ class NearPairs:
 
     def __init__(self, codes: IndexArray) -> None:
         self._codes = codes
-        self.threads = 1
-        self._found: list[list[Near]] = []
+        self._found: dict[tuple[int, int], Near] = {}  # by the first rows of two blocks
+        self._threads = 1
         self._at: RealArray = np.empty((0, 0))  # the rows among which they were found, within these radii
         self._radii: RealArray = np.empty(0)
         self._last: RealArray = np.empty((0, 0))  # the rows of the last call
         self._axes: RealArray | None = None
 
-    def __call__(self, Z: RealArray, radius: FloatArray) -> Iterable[list[Near]]:
-        """Return rounds of pairs, which are row first + a with each of rows[ends[a] : ends[a + 1]].
+    def __call__(self, Z: RealArray, radius: FloatArray, use: Callable[..., T]) -> list[T]:
+        """Return what use(first, ends, rows) returns for pairs of row first + a with rows[ends[a] : ends[a + 1]].
 
-        No row is in two blocks of a round. `radius` is squared, and -inf for a row without one.
+        Calls that run at the same time have no row in common. `radius` is squared, and -inf for a row without one.
         """
         radii = np.sqrt(np.maximum(radius, 0.0))
         step = float(_moves(Z, self._last).max()) if self._last.shape == Z.shape else np.inf
@@ -112,36 +112,40 @@ class NearPairs:
         if self._found:
             moves = _moves(Z, self._at) if self._at.shape == Z.shape else np.full(len(Z), np.inf)
             if np.all(radii + moves + moves.max() <= self._radii):
-                return self._found
+                return self._in_blocks(Z, lambda left, right: use(*self._found[left.start, right.start]))
         # Longer by a few moves, if that is not much.
         longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
-        self._found, self._at, self._radii = [], Z, radii + longer
-        return self._search(Z, np.where(radius >= 0.0, np.square(self._radii), -np.inf), keep=longer > 0.0)
+        self._found, self._at, self._radii = {}, Z, radii + longer
+        return self._search(Z, np.where(radius >= 0.0, np.square(self._radii), -np.inf), longer > 0.0, use)
 
-    def _search(self, Z: RealArray, radius: FloatArray, keep: bool) -> Iterator[list[Near]]:
+    def _in_blocks(self, Z: RealArray, function: Callable[[slice, slice], T]) -> list[T]:
+        return in_pairs_of_blocks(function, len(Z), math.isqrt(BLOCK_BYTES // Z.itemsize), self._threads)
+
+    def _search(self, Z: RealArray, radius: FloatArray, keep: bool, use: Callable[..., T]) -> list[T]:
         n, m = Z.shape
         heads = self._heads(Z)
         # The reduction of the norms is more than the rounding error of squared distances between heads.
         norms = squared_norms(heads) * (1 - 8 * (m + 4) * np.finfo(Z.dtype).eps)
         radius, codes = radius.astype(Z.dtype), self._codes
-        self.threads = n_threads(n * n * heads.shape[1] / 2)
+        self._threads = n_threads(n * n * heads.shape[1] / 2)
+        n_found = 0
 
-        def near(left: slice, right: slice) -> Near:
+        def near(left: slice, right: slice) -> T:
+            nonlocal n_found
             x, y = heads[left], heads[right]
             products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
             ends, found = np.zeros(len(x) + 1, dtype=np.intp), np.empty(products.size, dtype=np.int32)
             count = find_near(products, left.start, right.start, norms, radius, codes, ends, found)
-            return left.start, ends, found[:count].copy()
+            own = left.start, ends, found[:count].copy()
+            n_found += count
+            if keep and n_found <= MOST_KEPT:
+                self._found[left.start, right.start] = own
+            return use(*own)
 
-        kept, n_kept = [], 0
-        for pairs in pairs_of_blocks(n, math.isqrt(BLOCK_BYTES // Z.itemsize), self.threads):
-            found = in_threads(near, *zip(*pairs, strict=True), threads=self.threads)
-            n_kept += sum(len(rows) for _, _, rows in found)
-            keep = keep and n_kept <= MOST_KEPT
-            if keep:
-                kept.append(found)
-            yield found
-        self._found = kept if keep else []
+        results = self._in_blocks(Z, near)
+        if len(self._found) < len(results):
+            self._found = {}
+        return results
 
     def _heads(self, Z: RealArray) -> RealArray:
         """Return rows of fewer coordinates, whose distances are at most those of Z, but not much smaller.
@@ -170,7 +174,9 @@ class NearPairs:
 
 def _moves(Z: RealArray, before: RealArray) -> RealArray:
     """Return by how much each row moved."""
-    return np.sqrt(squared_norms(Z - before))
+    parts = in_rows(lambda rows: np.square(Z[rows] - before[rows]).sum(axis=1), len(Z), n_threads(Z.size))
+    moves: RealArray = np.sqrt(np.concatenate(parts))
+    return moves
 
 
 def squared_distances(Z: RealArray, left: IndexArray, right: IndexArray) -> FloatArray:

@@ -59,6 +59,9 @@ class TorchDevice:
         result: RealArray = Z.cpu().numpy()
         return result
 
+    def of_images(self, function: Callable[[RealArray], Any], Z: Tensor) -> Any:
+        return function(self.fetch(Z))
+
     def map(self, X: Tensor, L: RealArray) -> Tensor:
         with self._products():
             placed = self.place(L)
@@ -106,22 +109,28 @@ class TorchDevice:
         pull += sums[:, None] * Z
         return float(total), pull.add_(_pull_of_edges(Z, listed))
 
-    def within(self, Z: Tensor, codes: IndexArray) -> tuple[float, Tensor]:
-        own = self.place(codes)
-        sizes = self.place(np.bincount(codes)).to(torch.float64)
+    def within(self, Z: Tensor, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Tensor]:
+        own, w = self.place(codes), self.place(np.ones(len(codes)) if weights is None else weights)[:, None]
+        sizes = _added(own, w[:, 0], int(codes.max()) + 1)
         means = torch.zeros((len(sizes), Z.shape[1]), dtype=torch.float64, device=self.device)
-        means.index_add_(0, own, Z.to(torch.float64)).div_(sizes[:, None])
+        means.index_add_(0, own, w * Z).div_(sizes[:, None])
         residuals = Z - means.to(Z.dtype)[own]
-        pull = residuals * sizes.to(Z.dtype)[own, None]
+        pull = residuals * (w * sizes[own, None]).to(Z.dtype)
         return float((pull * residuals).sum(dtype=torch.float64)), pull
 
     def between(
-        self, Z: Tensor, codes: IndexArray, coefficients: tuple[float, float, float], cutoff: float
+        self,
+        Z: Tensor,
+        codes: IndexArray,
+        coefficients: tuple[float, float, float],
+        cutoff: float,
+        weights: FloatArray | None = None,
     ) -> tuple[float, Tensor]:
-        return self._within_memory(lambda: self._between(Z, self.place(codes), coefficients, cutoff))
+        w = None if weights is None else self.place(weights).to(Z.dtype)
+        return self._within_memory(lambda: self._between(Z, self.place(codes), coefficients, cutoff, w))
 
     def _between(
-        self, Z: Tensor, codes: Tensor, coefficients: tuple[float, float, float], cutoff: float
+        self, Z: Tensor, codes: Tensor, coefficients: tuple[float, float, float], cutoff: float, w: Tensor | None
     ) -> tuple[float, Tensor]:
         a, b, c = coefficients
         n = len(Z)
@@ -140,20 +149,78 @@ class TorchDevice:
             squared.masked_fill_(~counted, 0.0)
             n_counted = int(torch.count_nonzero(counted))
             roots = squared.sqrt()
-            total += a * n_counted + b * roots.sum(dtype=torch.float64) + c * squared.sum(dtype=torch.float64)
+            both_weights = None if w is None else w[left, None] * w[right]
+            for factor, terms in ((a, counted), (b, roots), (c, squared)):
+                total += factor * (terms if both_weights is None else terms * both_weights).sum(dtype=torch.float64)
             # The most that rounding can leave of a squared distance that is zero has no direction.
             counted &= squared > both.mul_(4.0 * self.rounding(Z)).add_(torch.finfo(Z.dtype).tiny)
             if n_counted * SPARSE_SHARE < squared.numel():
                 row, column = counted.nonzero(as_tuple=True)
-                listed.append((row + left.start, column + right.start, 0.5 * b / roots[row, column] + c))
+                values = 0.5 * b / roots[row, column] + c
+                values *= 1.0 if both_weights is None else both_weights[row, column]
+                listed.append((row + left.start, column + right.start, values))
                 continue
             weights = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~counted, 0.0)
+            weights = weights if both_weights is None else weights.mul_(both_weights)
             sums[left] += weights.sum(1)
             sums[right] += weights.sum(0)
             pull[left] -= weights @ y
             pull[right] -= weights.T @ x
         pull += sums[:, None] * Z
         return float(total), pull.add_(_pull_of_edges(Z, listed))
+
+    def softmax_of_rows(self, Z: Tensor, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray]:
+        def shares() -> tuple[RealArray, RealArray]:
+            logs, hits = [], []
+            for block, squared, same in self._blocks_of_rows(Z, self.place(codes), rows):
+                squared[:, block].fill_diagonal_(torch.inf)
+                logs.append(-torch.logsumexp(-squared, 1))
+                hits.append((torch.exp(logs[-1][:, None] - squared) * same).sum(1))
+            return self.fetch(torch.cat(logs)), self.fetch(torch.cat(hits))
+
+        return self._within_memory(shares)
+
+    def softmax_pull_of_rows(
+        self, Z: Tensor, codes: IndexArray, rows: slice, logs: RealArray, hits: RealArray
+    ) -> Tensor:
+        def pull() -> Tensor:
+            l, p, pulls = self.place(logs), self.place(hits), []
+            for block, squared, same in self._blocks_of_rows(Z, self.place(codes), rows):
+                squared[:, block].fill_diagonal_(torch.inf)
+                weights = torch.exp(l[block, None] - squared) * (p[block, None] - same)
+                weights += torch.exp(l - squared) * (p - same)
+                pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
+            return torch.cat(pulls)
+
+        return self._within_memory(pull)
+
+    def between_of_rows(
+        self, Z: Tensor, codes: IndexArray, rows: slice, coefficients: tuple[float, float, float], cutoff: float
+    ) -> tuple[float, Tensor]:
+        a, b, c = coefficients
+
+        def share() -> tuple[float, Tensor]:
+            norms, total, pulls = Z.square().sum(1), 0.0, []
+            for block, squared, same in self._blocks_of_rows(Z, self.place(codes), rows):
+                counted = (same == 0.0) & (squared < cutoff * cutoff)
+                squared = squared.masked_fill_(~counted, 0.0)
+                roots = squared.sqrt()
+                total += a * int(counted.sum()) + b * float(roots.sum(dtype=torch.float64))
+                total += c * float(squared.sum(dtype=torch.float64))
+                slack = 4.0 * self.rounding(Z) * (norms[block, None] + norms) + torch.finfo(Z.dtype).tiny
+                weights = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~(counted & (squared > slack)), 0.0)
+                pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
+            return total / 2.0, torch.cat(pulls)
+
+        return self._within_memory(share)
+
+    def _blocks_of_rows(self, Z: Tensor, codes: Tensor, rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yield blocks of some rows, their squared distances to all rows, and where these are of their class."""
+        norms = Z.square().sum(1)
+        for part in slices(rows.stop - rows.start, self._rows_per_block(len(Z), Z)):
+            block = slice(rows.start + part.start, rows.start + part.stop)
+            squared = torch.addmm(norms[block, None] + norms, Z[block], Z.T, alpha=-2.0).clamp_(min=0.0)
+            yield block, squared, (codes[block, None] == codes).to(Z.dtype)
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> _Hinges:
         return _Hinges(self, codes, edges, ends, mu)
@@ -260,7 +327,7 @@ class _EdgeGraph:
 
         def direction() -> FloatArray:
             values = engine.place(weights).to(X.dtype)[self._edges]
-            product = _csr(self._ends, self._columns, values, len(X)) @ X
+            product = _matrix(self._rows, self._ends, self._columns, values) @ X
             matrix = X.T @ (_added(self._rows, values, len(X))[:, None] * X - product)
             vectors = torch.linalg.eigh((0.5 * (matrix + matrix.T)).to(torch.float64)).eigenvectors
             return engine.fetch(vectors[:, -1])
@@ -390,12 +457,16 @@ def _pull_of_edges(Z: Tensor, edges: list[Edges]) -> Tensor:
     ends = torch.zeros(n + 1, dtype=torch.long, device=Z.device)
     ends[1:] = torch.bincount(rows, minlength=n).cumsum(0)
     values = torch.cat([weights, weights])[order]
-    matrix = _csr(ends, columns[order], values, n)
+    matrix = _matrix(rows[order], ends, columns[order], values)
     degrees = _added(rows, torch.cat([weights, weights]), n)
     return degrees[:, None] * Z - matrix @ Z
 
 
-def _csr(ends: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:
+def _matrix(rows: Tensor, ends: Tensor, columns: Tensor, values: Tensor) -> Tensor:
+    """Return the square matrix with these entries, of which those of one place are added: CSR unless it is small."""
+    n = len(ends) - 1
+    if len(values) > n * n:  # cuSPARSE refuses more entries than places
+        return _added(rows * n + columns, values, n * n).view(n, n)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse", UserWarning)  # that CSR matrices are new
         return torch.sparse_csr_tensor(ends, columns, values, (n, n), check_invariants=False)
