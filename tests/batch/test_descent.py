@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mahala import NCA
 from mahala.batch.descent import descend
 from mahala.batch.run import Run
 
@@ -65,3 +66,9 @@ def test_stop_reasons():
     reason = descend(bowl, CENTRE, record, max_iter=99, tol=1e-6, to_model=to_model, report=np.log)
     assert (reason, record.objectives) == ("converged", [0.0])
     np.testing.assert_array_equal(record.model["L"], CENTRE)
+
+
+@pytest.mark.parametrize("tol", [1e300, np.float32(0.9)])
+def test_any_tolerance_is_taken(tol):
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    assert NCA(tol=tol).fit(X, np.arange(12) % 2).stop_reason_ == "converged"

@@ -15,21 +15,24 @@ from reference.pair_objectives import unordered_pairs
 from strategies import labelled_rows
 
 
-@given(labelled_rows(max_n=12, max_d=4), st.booleans())
-def test_sums_and_scatters(case, as_pairs):
+@given(labelled_rows(max_n=12, max_d=4), st.sampled_from(["rows", "weights", "pairs"]))
+def test_sums_and_scatters(case, given):
     X, codes = case
     left, right, similar = unordered_pairs(codes)
-    costs = pair_costs(Pairs(X, left, right, similar) if as_pairs else LabelledRows(X, codes))
+    w = np.random.default_rng(0).uniform(0.1, 2.0, size=len(X)) if given == "weights" else np.ones(len(X))
+    rows = LabelledRows(X, codes, 7.0 * w if given == "weights" else None)  # scaled to a mean of 1
+    costs = pair_costs(Pairs(X, left, right, similar) if given == "pairs" else rows)
+    w = w[left] * w[right] / w.mean() ** 2
     V = X[left] - X[right]
     d = np.linalg.norm(V, axis=1)
     atol = 1e-9 * (1.0 + np.square(X).sum() * len(X))
-    assert costs.similar(X)[0] == pytest.approx(np.square(d[similar]).sum(), abs=atol)
-    near = d[~similar][d[~similar] < 2.0]
-    assert costs.dissimilar(X, (1.0, -2.0, 3.0), 2.0)[0] == pytest.approx(np.sum(1 - 2 * near + 3 * near**2), abs=atol)
-    within, far, n_far = costs.scatters(X)
-    np.testing.assert_allclose(within, V[similar].T @ V[similar], atol=atol)
-    assert far == pytest.approx(np.square(d[~similar]).sum(), abs=atol)
-    assert n_far == np.count_nonzero(~similar)
+    assert costs.similar(X)[0] == pytest.approx(np.sum((w * d**2)[similar]), abs=atol)
+    near = ~similar & (d < 2.0)
+    expected = np.sum((w * (1 - 2 * d + 3 * d**2))[near])
+    assert costs.dissimilar(X, (1.0, -2.0, 3.0), 2.0)[0] == pytest.approx(expected, abs=atol)
+    np.testing.assert_allclose(costs.scatter(X), (w[:, None] * V)[similar].T @ V[similar], atol=atol)
+    if not similar.all():
+        assert costs.mean_dissimilar(X) == pytest.approx(np.average(d[~similar] ** 2, weights=w[~similar]), abs=atol)
 
 
 @pytest.mark.parametrize("as_pairs", [False, True])

@@ -168,3 +168,9 @@ def test_save_and_load(labelled, tmp_path):
     loaded = PSDBoost.load(tmp_path / "learner")
     assert loaded.gap_ == learner.gap_
     assert loaded.fit(X, y).objectives_.tolist() == learner.fit(X, y).objectives_.tolist()
+
+
+def test_a_share_below_one_triplet_is_the_worst_triplet():
+    X, y = np.array([[0.0], [1.0], [3.0], [3.5], [7.0]]), [0, 0, 1, 1, 0]
+    smallest, worst = (PSDBoost(nu=nu).fit(X, y) for nu in (1e-300, 1e-9))
+    np.testing.assert_array_equal(smallest.metric_.matrix, worst.metric_.matrix)

@@ -145,3 +145,8 @@ def test_refuses_nonsense(labelled):
                 Simba(**{name: bad}).fit(X, y)
     with pytest.raises(ValueError, match="at least one class needs two rows"):
         Simba().fit(X[:5], range(5))
+
+
+def test_more_starts_than_memory_holds_are_refused():
+    with pytest.raises(MemoryError, match="n_starts=10"):
+        Simba(n_starts=10**30).fit(np.eye(4), [0, 0, 1, 1])

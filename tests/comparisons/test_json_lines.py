@@ -1,4 +1,4 @@
-"""Comparisons read from lines of JSON. What is wrong with a line is in tests/test_stream.py, with the whole stream."""
+"""Comparisons read from lines of JSON. What is wrong with a line is in tests/stream, with the whole stream."""
 
 from __future__ import annotations
 

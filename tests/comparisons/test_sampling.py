@@ -17,6 +17,7 @@ from scipy.stats import chi2
 
 from comparisons.cases import X, every_pair, moderate, similarity_of
 from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons.sampling import draw_pairs, draw_triplets
 
 
 def assert_uniform(counts: Counter[Any], choices: set[Any]) -> None:
@@ -270,3 +271,11 @@ def test_labels_of_mixed_types() -> None:
 def test_errors_name_the_argument(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_huge_numbers_of_pairs_are_cut_down_and_of_triplets_refused():
+    codes = np.array([0, 0, 1, 1])
+    assert len(draw_pairs(codes, 10**30, None, 0, at_most=True)[0]) == 6
+    assert len(draw_pairs(codes, 10**30, 0.5, 0, at_most=True)[0]) == 5
+    with pytest.raises(MemoryError, match=r"n_triplets=10+ takes .* draw fewer"):
+        draw_triplets(codes, 10**30, 0, name="n_triplets")

@@ -59,3 +59,8 @@ def test_squared_distances(seed, form):
     left, right = rng.integers(0, 6, size=(2, 8))
     expected = ((X[left] - X[right]) ** 2).sum(axis=1)
     np.testing.assert_allclose(squared_distances(Pairs(form(X), left, right)), expected, rtol=1e-5, atol=1e-12)
+
+
+def test_a_target_of_single_precision_is_compared_with_any_distance():
+    assert targets_for(np.array([1e60, 1e61]), np.float32(0.5), "auto")[0] == 0.5
+    assert targets_for(np.array([1e60, 1e61]), "auto", np.float32(0.5)) == (0.5 / 3.0, 0.5)

@@ -164,7 +164,7 @@ def test_predicting_changes_nothing(labelled):
         ("POLA", ValueError, "learner must be None or an online learner from pairs"),
         (mahala.POLA, ValueError, "learner must be None or an online learner from pairs"),
         (mahala.POLA(kernel="rbf"), ValueError, "learner must have kernel=None, got kernel='rbf'"),
-        (mahala.POLA(gamma=-1.0), ValueError, "gamma must be a number of at least 0"),
+        (mahala.POLA(gamma=-1.0), ValueError, "gamma must be a number from 0 to"),
     ],
 )
 def test_learners_that_cannot_serve_are_refused_at_once(learner, error, message):

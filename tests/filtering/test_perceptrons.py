@@ -98,3 +98,11 @@ def test_values_as_large_as_are_accepted_do_not_overflow():
     fitted = PAUM(eta=1e100).fit(X, np.tile([True, False, False], 20))
     assert np.isfinite(fitted.coef_).all()
     assert np.isfinite(fitted.decision_function(X)).all()
+
+
+def test_margins_may_be_any_finite_number():
+    X = np.array([[1.0, 0.0], [0.0, 1.0]])
+    assert np.isfinite(PAUM(10**30).fit(X, [True, False]).decision_function(X)).all()
+    for wrong in (np.nan, np.inf, "x"):
+        with pytest.raises(ValueError, match="tau_relevant must be a finite number"):
+            PAUM(wrong).fit(X, [True, False])

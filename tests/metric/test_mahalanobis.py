@@ -456,6 +456,6 @@ def test_bad_comparisons_are_named():
 def test_what_float32_cannot_hold_is_refused():
     metric = MahalanobisMetric(1e6 * np.eye(2))
     X = np.full((1, 2), 1e37, dtype=np.float32)
-    with pytest.raises(ValueError, match="X must be given as float64"):
+    with pytest.raises(ValueError, match="the rows of X must be float64"):
         metric.transform(X)
     np.testing.assert_allclose(metric.transform(X.astype(np.float64)), 1e40, rtol=1e-6)

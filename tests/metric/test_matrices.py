@@ -12,9 +12,11 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import mahala.metric.matrices
 from mahala import BilinearMetric, MahalanobisMetric, Metric
+from mahala.metric.matrices import leading
 from mahala.support.model_files import ModelFileError, read_model, write_model
 
 
@@ -356,3 +358,23 @@ def test_no_bytes_of_the_arrays_do_harm(tmp_path_factory, data):
         return
     dense = metric.matrix.toarray()
     np.testing.assert_allclose(metric.embed(np.eye(3)), dense)
+
+
+@given(data=st.data())
+def test_leading_items_are_those_of_a_sorted_list(data):
+    shape = st.tuples(st.integers(1, 5), st.integers(1, 9))
+    ties = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 1.0, 2.0])
+    scores = data.draw(hnp.arrays(np.float64, shape, elements=ties))
+    k = data.draw(st.integers(1, scores.shape[1]))
+    expected = [sorted(range(len(row)), key=lambda j: (-row[j], j))[:k] for row in scores.tolist()]
+    before = scores.copy()
+    np.testing.assert_array_equal(leading(scores, k), expected)
+    np.testing.assert_array_equal(scores, before)
+
+
+def test_leading_items_of_long_rows():
+    rng = np.random.default_rng(0)
+    for scores in (rng.normal(size=(4, 5000)), rng.integers(0, 20, size=(4, 5000)).astype(float), np.zeros((4, 5000))):
+        expected = np.argsort(-scores, axis=1, kind="stable")
+        for k in (1, 2, 17, 4999, 5000):
+            np.testing.assert_array_equal(leading(scores, k), expected[:, :k])

@@ -145,7 +145,7 @@ def test_any_scale_stays_definite_and_a_stream(scale, targets, d):
     assert whole.metric_.is_psd
     assert np.linalg.eigvalsh(M)[0] > 0
     np.testing.assert_array_equal(whole._model.M, whole._model.M.T)
-    assert np.isfinite(whole.decision_function(pairs)).all()
+    assert np.isfinite(whole.margins(pairs)).all()
     if targets == (1e-9, 1e9):
         return  # no metric has such distances: at the limit of the condition rounding decides where M ends
     single = LEGO(1.0, similar_target=whole.similar_target_, dissimilar_target=whole.dissimilar_target_)
@@ -173,7 +173,7 @@ def test_targets_are_percentiles_of_the_first_pairs(labelled):
     np.testing.assert_allclose([learner.similar_target_, learner.dissimilar_target_], expected, rtol=1e-12)
     assert learner.threshold_ == pytest.approx(expected.mean())
     learned = learner.metric_.distance(X[pairs.left], X[pairs.right], squared=True)
-    np.testing.assert_array_equal(learner.predict(pairs), np.where(learned <= expected.mean(), 1, -1))
+    np.testing.assert_array_equal(learner.predict_comparisons(pairs), np.where(learned <= expected.mean(), 1, -1))
     given = LEGO(similar_target=learner.similar_target_, dissimilar_target=learner.dissimilar_target_).fit(pairs)
     np.testing.assert_array_equal(given.metric_.matrix, learner.metric_.matrix)
     # A stream keeps those of its first chunk.

@@ -97,8 +97,8 @@ def test_initial_models(pairs):
 def test_linear_kernel_is_the_primal(pairs, psd, variant):
     primal = PA(variant, psd=psd).fit(pairs)
     dual = PA(variant, psd=psd, kernel="linear").fit(pairs)
-    expected = primal.decision_function(pairs)
-    np.testing.assert_allclose(dual.decision_function(pairs), expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+    expected = primal.margins(pairs)
+    np.testing.assert_allclose(dual.margins(pairs), expected, rtol=0, atol=1e-8 * np.abs(expected).max())
     X = np.random.default_rng(0).normal(size=(20, 5))
     np.testing.assert_allclose(
         dual.metric_.pairwise(X), primal.metric_.pairwise(X), rtol=0, atol=1e-8 * primal.metric_.pairwise(X).max()
@@ -206,8 +206,8 @@ def test_linear_kernel_is_the_primal_far_from_the_origin(labelled, offset):
     X, y = labelled
     X = X + offset * np.array([1.0, 0.0, 1.0, 0.0, 0.0])
     pairs = Pairs.from_labels(X, y, 200, random_state=0)
-    expected = PA().fit(pairs).decision_function(pairs)
-    got = PA(kernel="linear").fit(pairs).decision_function(pairs)
+    expected = PA().fit(pairs).margins(pairs)
+    got = PA(kernel="linear").fit(pairs).margins(pairs)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
 
 

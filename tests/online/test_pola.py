@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from mahala import PA, POLA, MahalanobisMetric, Pairs
@@ -87,7 +88,7 @@ def test_a_saved_batch_conversion_knows_how_it_ended(tmp_path):
 def test_batch_conversion_ends_with_small_losses():
     pairs, comparator = separable(0)
     learner = POLA(tol=0.05, max_passes=2000).fit(pairs)
-    losses = 1 - pairs.y * learner.decision_function(pairs)
+    losses = 1 - pairs.y * learner.margins(pairs)
     assert learner.converged_
     assert 1 < learner.n_passes_ <= learner.loss_bound(comparator) / 0.05**2
     assert losses.max() <= 0.05 + 1e-9
@@ -102,7 +103,7 @@ def test_batch_conversion_with_a_kernel():
     plain = POLA(tol=0.2, max_passes=500).fit(pairs)
     kernel = POLA(tol=0.2, max_passes=500, kernel="linear").fit(pairs)
     assert kernel.n_passes_ == plain.n_passes_
-    np.testing.assert_allclose(kernel.decision_function(pairs), plain.decision_function(pairs), atol=1e-8)
+    np.testing.assert_allclose(kernel.margins(pairs), plain.margins(pairs), atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,25 @@ def test_the_model_of_a_first_similar_pair_is_symmetric():
 def test_parameters_of_a_kernel_need_a_kernel():
     with pytest.raises(ValueError, match="need a kernel, but kernel is None"):
         POLA(kernel_params={"gamma": 1.0}).fit(np.eye(4), [0, 0, 1, 1])
+
+
+def test_converged_is_a_bool_whatever_the_number_that_tol_is(tmp_path):
+    pola = POLA(tol=np.float32(0.5), n_pairs=20, random_state=0, max_passes=100)
+    pola.fit(np.random.default_rng(0).normal(size=(12, 3)) + 9.0 * np.eye(3)[np.arange(12) % 3], np.arange(12) % 3)
+    assert pola.converged_ is True
+
+
+@pytest.mark.parametrize("scale", [1e-44, 1.0, 1e44])
+@pytest.mark.parametrize(
+    "learner", [POLA(gamma=1e50), PA("II", C=1e-50), PA("LS", C=1e-50), PA("I", C=1e-50)], ids=repr
+)
+def test_the_shortest_steps_leave_a_model_that_can_be_saved(learner, scale, tmp_path):
+    X = scale * np.random.default_rng(0).normal(size=(20, 3))
+    clone(learner).set_params(n_pairs=60, random_state=0).fit(X, np.arange(20) % 2).save(tmp_path / "model")
+
+
+def test_steps_too_short_for_the_arithmetic_are_refused():
+    with pytest.raises(ValueError, match=r"gamma must be a number from 0 to 1e\+50, got 1e\+300"):
+        POLA(gamma=1e300).fit(np.eye(4), [0, 0, 1, 1])
+    with pytest.raises(ValueError, match="C must be 'auto' or a number of at least 1e-50, got 1e-300"):
+        PA("LS", C=1e-300).fit(np.eye(4), [0, 0, 1, 1])

@@ -144,7 +144,7 @@ def test_any_scale_stays_definite(eta, scales):
     values = np.linalg.eigvalsh(learner.metric_.matrix)
     assert values[0] > 0
     assert values.sum() * (1 / values).sum() < 1.001 * 5 * LARGEST_CONDITION
-    assert np.isfinite(learner.decision_function(pairs)).all()
+    assert np.isfinite(learner.margins(pairs)).all()
 
 
 def test_coinciding_points_leave_m_as_it_is():

@@ -186,7 +186,7 @@ def test_queries_and_items_may_have_different_features(name, storage, shape, ave
         type(learner)(**learner.get_params() | {"init": "identity"}).fit(triplets)
     with pytest.raises(ValueError, match=f"items have {shape[1]} features|triplets have"):
         learner.partial_fit(Triplets(Y, [0], [1], [2], items=Y))
-    scores = learner.decision_function(triplets)
+    scores = learner.margins(triplets)
     M = dense(learner.metric_.matrix)
     np.testing.assert_allclose(scores, [x @ M @ (p - n) for x, p, n in spelled_out(triplets)], atol=1e-12)
 
@@ -527,3 +527,13 @@ def test_wide_dense_rows_become_sparse_a_part_at_a_time(monkeypatch):
     monkeypatch.setattr("mahala.online.storage.similarity_model.block_size", lambda width: 3 * 64)
     parts = mahala.OASIS(storage="sparse", random_state=0).fit(triplets).metric_
     np.testing.assert_allclose(parts.matrix.toarray(), whole.matrix.toarray(), rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("scale", [1e-12, 1e-80])
+def test_gradients_whose_squares_vanish_give_finite_steps(dtype, storage, scale):
+    X = scale * np.random.default_rng(0).normal(size=(9, 4))
+    learner = mahala.AdaSORS(delta=1e-300, lam=0.01, dtype=dtype, storage=storage, n_triplets=20, random_state=0)
+    matrix = learner.fit(X, np.arange(9) % 3).metric_.matrix
+    assert np.isfinite(matrix.toarray() if sp.issparse(matrix) else matrix).all()

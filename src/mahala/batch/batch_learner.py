@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_feature_names_in
+from sklearn.utils.validation import _check_feature_names_in, _check_sample_weight
 
 from mahala.batch.run import Callback, Model, Run, matrix_of
 from mahala.comparisons import Pairs, Triplets
-from mahala.learner import LabelledRows, Learner
+from mahala.learner import DistanceMixin, LabelledRows, Learner
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import in_dtype, map_rows
+from mahala.metric.thresholds import Strategy
 from mahala.support.arrays import Arrays, FloatArray, RealArray
 from mahala.support.config import config_context, get_config
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread
+from mahala.support.dask_rows import extremes, kept_on_cluster
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.progress import progress_bar
-from mahala.support.tensors import engine_of
+from mahala.support.tensors import engine_of, is_dask, to_numpy
 from mahala.support.validation import check_params, is_sparse
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
@@ -34,12 +36,16 @@ SMALLEST_VALUE = 1e-45
 TrainingData = LabelledRows | Pairs | Triplets
 
 
-class BatchLearner(Learner):
+class BatchLearner(DistanceMixin, Learner):
     """Base class of the learners of a Mahalanobis metric from labelled rows or, for some of them, from comparisons.
 
     Ctrl-C during `fit` keeps the model of the last complete iteration, sets `stop_reason_` to "interrupted" and raises
-    KeyboardInterrupt. Any other error leaves the learner unchanged.
+    KeyboardInterrupt. Any other error leaves the learner unchanged. A time limit (`mahala.support.deadline`), which
+    `mahala.compare` sets, ends `fit` after the iteration in which it is reached, with `stop_reason_` "time".
     """
+
+    # Whether it learns from rows of Dask.
+    _learns_on_dask: ClassVar[bool] = False
 
     # Values for learners without these parameters.
     max_iter: int = 1
@@ -61,18 +67,23 @@ class BatchLearner(Learner):
         Every iteration, of which there is at least one, is recorded by `run.step`; the last model is what is learned.
         """
 
-    @one_at_a_time
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them.
 
-        Rows that are a tensor on a GPU are learned from there; see `mahala.set_config` for other rows.
+        Rows that are a tensor on a GPU, or of Dask, are learned from there; see `mahala.set_config` for other rows.
         """
+        return self._fit(X, y)
+
+    @one_at_a_time
+    def _fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         check_params(self)
         self._check_params()
         interrupt = None
         engine = engine_of(X, get_config()["engine"])
         with all_or_nothing(self), one_blas_thread(), config_context(engine=engine):
             data = self._training_data(X, y)
+            if sample_weight is not None:
+                data = _weighted(data, sample_weight)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
                 run = Run(self.callback, show)
                 try:
@@ -85,13 +96,18 @@ class BatchLearner(Learner):
             self.objectives_ = np.array(run.objectives)
             self.objective_ = run.objectives[-1]
             self.n_iter_ = len(run.objectives)
-            self.stop_reason_ = reason
+            self.stop_reason_ = "time" if reason == "callback" and not run.asked_to_stop else reason
         if interrupt is not None:
             raise interrupt
         return self
 
     def _training_data(self, X: Any, y: Any) -> TrainingData:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
+        if is_dask(X) and not (self._learns_on_dask and X.ndim == 2):
+            raise TypeError(
+                f"{type(self).__name__} does not learn from {X.ndim}-D arrays of Dask: give it NumPy rows, for "
+                "instance of a sample; all learners but MLKR, Simba and MDM learn from 2-D ones"
+            )
         reset = self._warm_model() is None
         if reset:
             self._reset_seed()
@@ -113,9 +129,9 @@ class BatchLearner(Learner):
         self._check_fitted()
         return self._model[key]
 
-    def _set_model(self, model: Model) -> None:
+    def _set_model(self, model: Model, threshold: float | None = None) -> None:
         self._model = model
-        self._metric = MahalanobisMetric(matrix_of(model), **self._about())
+        self._metric = MahalanobisMetric(matrix_of(model), threshold, **self._about())
 
     @property
     def metric_(self) -> MahalanobisMetric:
@@ -133,9 +149,33 @@ class BatchLearner(Learner):
         learned = "L" in model and len(model["L"]) <= metric.n_features_in
         return model["L"].astype(np.float64) if learned else metric.components
 
-    def get_mahalanobis_matrix(self) -> FloatArray:
-        """The learned matrix M."""
-        return self.metric_.matrix
+    @property
+    def threshold_(self) -> float:
+        """Pairs at most this far apart (squared) are predicted to be similar; `calibrate_threshold` sets it."""
+        threshold = self.metric_.threshold
+        if threshold is None:
+            raise AttributeError(f"{type(self).__name__} has no threshold_ before calibrate_threshold is called")
+        return threshold
+
+    @one_at_a_time
+    def calibrate_threshold(
+        self, pairs: Any, y: Any = None, *, strategy: Strategy = "accuracy", beta: float = 1.0, min_rate: float = 0.5
+    ) -> Self:
+        """Set the threshold that is best for labelled pairs; use pairs that the metric was not learned from.
+
+        `fit` forgets it.
+
+        Parameters
+        ----------
+        pairs : Pairs of both kinds, or an array of shape (n_pairs, 2, n_features)
+        y : +1 / -1 for pairs without labels of their own
+        strategy, beta, min_rate : as for :meth:`mahala.MahalanobisMetric.calibrate_threshold`
+        """
+        self._check_fitted()
+        pairs = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
+        self._check_features(pairs, reset=False)
+        self._metric = self._metric.calibrate_threshold(pairs, y, strategy=strategy, beta=beta, min_rate=min_rate)
+        return self
 
     def _has_weights(self) -> bool:
         return "w" in getattr(self, "_model", {})
@@ -178,6 +218,7 @@ class BatchLearner(Learner):
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header: dict[str, object] = {"stop_reason": self.stop_reason_, "seed": self._seed}
+        header["threshold"] = self._metric.threshold
         return header, {"objectives": self.objectives_} | {f"model.{key}": a for key, a in self._model.items()}
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
@@ -200,10 +241,28 @@ class BatchLearner(Learner):
             dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
-        self._set_model(model)
+        # Older files have no threshold.
+        threshold = header_value(header, "threshold", float, type(None)) if "threshold" in header else None
+        self._set_model(model, threshold)
         # A view of a file that was just written needs no eigenvalues, and LᵀL has none below zero.
         if form != ["L"] and model[form[0]].flags.writeable and not self._metric.is_psd:
             raise ModelFileError(f"model.{form[0]} should be positive semi-definite")
+
+
+def _weighted(data: TrainingData, sample_weight: Any) -> LabelledRows:
+    """Return labelled rows with weights, without those whose weight is zero."""
+    if not isinstance(data, LabelledRows):
+        raise ValueError("sample_weight must be None with comparisons: it weights rows with class labels")
+    if is_dask(data.X):
+        raise ValueError("sample_weight must be None with rows of Dask")
+    weights = _check_sample_weight(to_numpy(sample_weight), data.X, dtype=np.float64)
+    if not ((weights == 0.0) | ((weights > 1e-100) & (weights < 1e100))).all():
+        raise ValueError("sample_weight must hold numbers of at least 0, those above it from 1e-100 to 1e100")
+    kept = np.flatnonzero(weights)
+    present, codes = np.unique(data.codes[kept], return_inverse=True)
+    if len(present) < 2:
+        raise ValueError("sample_weight must be positive for rows of at least two classes, else there is one class")
+    return LabelledRows(data.X[kept], codes, weights[kept])
 
 
 def _dense(X: Any) -> RealArray:
@@ -219,9 +278,12 @@ def _dense(X: Any) -> RealArray:
             "reduce its columns first, for instance with TruncatedSVD",
         )
         X = X.toarray()
-    largest = np.maximum(X.max(axis=0).astype(np.float64), -X.min(axis=0).astype(np.float64))
+    X = kept_on_cluster(X) if is_dask(X) else X
+    low, high = extremes(X)
+    largest = np.maximum(high.astype(np.float64), -low.astype(np.float64))
     tiny = (largest < SMALLEST_VALUE) & (largest > 0.0)
     if tiny.any():
         X = np.where(tiny, X.dtype.type(0), X)
     fits = (largest == 0.0) | ((largest > FLOAT32_RANGE[0]) & (largest < FLOAT32_RANGE[1]))
-    return np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 and fits.all() else np.float64)
+    dtype = np.float32 if X.dtype == np.float32 and fits.all() else np.float64
+    return X.astype(dtype) if is_dask(X) else np.ascontiguousarray(X, dtype=dtype)

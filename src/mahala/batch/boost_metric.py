@@ -92,6 +92,7 @@ class BoostMetric(IterationParams, BatchLearner):
     """
 
     _learns_from = Triplets
+    _learns_on_dask = True
 
     n_neighbors: Count = 3
     _: KW_ONLY

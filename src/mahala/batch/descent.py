@@ -10,6 +10,7 @@ from scipy.optimize import OptimizeResult, minimize
 from mahala.batch.run import Model, Run
 from mahala.support.arrays import RealArray
 
+_LARGEST_TOL = 1e100  # SciPy divides it by the precision of float64
 Objective = Callable[[RealArray], tuple[float, RealArray]]
 
 
@@ -51,7 +52,7 @@ def descend(
         jac=True,
         method="L-BFGS-B",
         callback=after_iteration,
-        options={"maxiter": max_iter, "maxfun": 10 * max_iter + 20, "ftol": tol, "gtol": 0.0},
+        options={"maxiter": max_iter, "maxfun": 10 * max_iter + 20, "ftol": min(float(tol), _LARGEST_TOL), "gtol": 0.0},
     )
     if not run.model:  # no step lowers the objective
         run.step(report(unit * result.fun), to_model(result.x.reshape(start.shape).astype(start.dtype)))

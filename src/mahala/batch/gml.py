@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from mahala.comparisons import Pairs
 from mahala.compiled.vsgd import N_MEANS, vsgd
 from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
+from mahala.support.tensors import is_dask
 from mahala.support.validation import Count, Fraction, NonNegative, Seed
 
 # The cost (1 - d)² of a dissimilar pair at a distance d < 1, as the coefficients of 1, d and d².
@@ -74,6 +75,7 @@ class GML(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _learns_on_dask = True
 
     alpha: Fraction = 0.9
     _: KW_ONLY
@@ -90,13 +92,29 @@ class GML(IterationParams, BatchLearner):
         if self.diagonal and self.n_components is not None:
             raise ValueError(f"n_components must be None if diagonal=True, got {self.n_components!r}")
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the metric from rows X with class labels y, or from pairs.
+
+        Parameters
+        ----------
+        X : rows, or Pairs, or an array of shape (n_pairs, 2, n_features)
+        y : class labels of rows, +1 / -1 for an array of pairs, else None
+        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1. The
+            weight of a pair is the product of its rows', which are scaled to a mean of 1 in the objective. The first
+            map of `init` counts rows once, so that fewer components may end in another of several minima.
+        """
+        if sample_weight is not None and (self.solver, self.n_pairs) != ("lbfgs", "auto"):
+            raise ValueError(
+                'sample_weight must be None unless solver is "lbfgs" and n_pairs "auto": it weights all pairs'
+            )
+        return self._fit(X, y, sample_weight)
+
     def _learn(self, data: TrainingData, run: Run) -> str:
         data = drawn(data, self.n_pairs, self._rng)
         costs = pair_costs(data)
-        rows, factors = standardised(data.X)
-        within, _, _ = costs.scatters(rows)
+        rows, factors = standardised(data.X, None if isinstance(data, Pairs) else data.weights)
         floor = float(np.finfo(rows.dtype).eps) ** 0.5
-        coordinates = pair_coordinates(rows, factors, within, floor, costs.engine, diagonal=self.diagonal)
+        coordinates = pair_coordinates(rows, factors, costs.scatter(rows), floor, costs.engine, diagonal=self.diagonal)
         alpha = float(self.alpha)
 
         def objective(variables: RealArray) -> tuple[float, RealArray]:
@@ -110,8 +128,8 @@ class GML(IterationParams, BatchLearner):
         codes = None if isinstance(data, Pairs) else data.codes
         start, scaled = first_variables(coordinates, self.init, self.n_components, codes, self._rng, self._warm_model())
         if not scaled:
-            _, far, n_far = costs.scatters(costs.engine.fetch(coordinates.map(start)))
-            start *= (n_far / far) ** 0.5 if far > 0.0 else 1.0
+            far = costs.mean_dissimilar(coordinates.map(start))
+            start *= far**-0.5 if far > 0.0 else 1.0
         if self.solver == "lbfgs":
             return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, to_model=coordinates.to_model)
         return self._vsgd(objective, start, coordinates, data, run)
@@ -120,6 +138,8 @@ class GML(IterationParams, BatchLearner):
         self, objective: Objective, start: RealArray, coordinates: Coordinates, data: LabelledRows | Pairs, run: Run
     ) -> str:
         """Record the model with the lowest objective of those evaluated, and return the stop reason."""
+        if is_dask(coordinates.X):
+            raise ValueError('solver must be "lbfgs" with rows of Dask, unless n_pairs is a number, got "vsgd"')
         variables = np.array(np.atleast_2d(start), dtype=np.float64)
         memory = np.zeros((N_MEANS, *variables.shape))
         (lowest, _), best, idle = objective(start), variables.copy(), 0

@@ -44,7 +44,7 @@ def label_triplets(X: RealArray, codes: IndexArray, k: int) -> Triplets:
     """
     near, far = _neighbors(X, codes, k, k)
     anchor, j, l = np.nonzero((near < len(codes))[:, :, None] & (far < len(codes))[:, None])
-    return Triplets(X, anchor, near[anchor, j], far[anchor, l])
+    return Triplets._build(X, anchor, near[anchor, j], far[anchor, l])
 
 
 def _neighbors(X: RealArray, codes: IndexArray, n_same: int, n_other: int) -> tuple[IndexArray, IndexArray]:

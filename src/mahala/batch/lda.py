@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.covariance import ledoit_wolf_shrinkage
@@ -11,8 +11,9 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.covariance import covariances, deviations_within
 from mahala.batch.run import Run
-from mahala.batch.whitening import whiten_varying
+from mahala.batch.whitening import constant, whiten_varying
 from mahala.learner import LabelledRows
+from mahala.support.tensors import is_dask
 from mahala.support.validation import Count, Share
 
 # Variances within classes, and of the class means along a direction, below this share are rounding.
@@ -56,31 +57,50 @@ class LDA(BatchLearner):
     ((150, 1), 32.19, 0.98)
     """
 
+    _learns_on_dask = True
+
     n_components: Count | None = None
     _: KW_ONLY
     shrinkage: Literal["auto"] | Share | None = None
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the metric from rows X with class labels y.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, data frame or tensor of shape (n_rows, n_features)
+        y : class labels of rows
+        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1
+        """
+        return self._fit(X, y, sample_weight)
+
     def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
-        X, codes = data
+        X, codes, weights = data
         most = min(int(codes.max()), X.shape[1])
         if self.n_components is not None and self.n_components > most:
             raise ValueError(
                 f"n_components must be at most {most}, the smaller of the number of classes less one and of features, "
                 f"got {self.n_components}"
             )
-        if np.array_equal(X.min(axis=0), X.max(axis=0)):
+        if constant(X).all():
             raise ValueError("the classes of X have the same mean, so no direction separates them")
-        sizes = np.bincount(codes)
-        scatter = covariances(X, codes) if sizes.max() > 1 else None
+        if weights is not None:  # only their ratios matter; all above 1, so that every class counts in the covariance
+            weights = weights * (2.0 / weights.min())
+        counts, sizes = np.bincount(codes), np.bincount(codes, weights).astype(np.float64)
+        scatter = covariances(X, codes, weights) if counts.max() > 1 else None
         if scatter is None or np.sqrt(scatter.within.diagonal().max()) <= RANK_TOLERANCE:
             raise ValueError("X does not vary within any class; LDA needs a class with two different rows")
         if np.square(scatter.offsets / np.sqrt(sizes)[:, None]).max() <= RANK_TOLERANCE**2:
             raise ValueError("the classes of X have the same mean, so no direction separates them")
-        within = scatter.within * (sizes[sizes > 1].sum() / len(X))
+        within = scatter.within * (sizes[sizes > 1.0].sum() / sizes.sum())
         if self.shrinkage is not None:
             s = self.shrinkage
             if isinstance(s, str):
+                if is_dask(X):
+                    raise ValueError('shrinkage must be None or a number with rows of Dask, got "auto"')
+                if weights is not None:
+                    raise ValueError("shrinkage must be a number with sample_weight: 'auto' knows rows of equal weight")
                 Z, _, _, width = deviations_within(X, codes)
                 Z *= width[scatter.varies] / scatter.spread
                 s = float(ledoit_wolf_shrinkage(Z, assume_centered=True))
@@ -92,5 +112,5 @@ class LDA(BatchLearner):
         m = min(most if self.n_components is None else int(self.n_components), rank)
         L = scatter.in_features(directions[:m] @ white)
         L = L.astype(X.dtype) if np.abs(L).max() < 1e18 else L
-        run.step(float(np.square(between[:m]).sum()) / len(X), {"L": L})
+        run.step(float(np.square(between[:m]).sum() / sizes.sum()), {"L": L})
         return "converged"

@@ -78,6 +78,7 @@ class LMNN(IterationParams, BatchLearner):
     """
 
     _learns_from = Triplets
+    _learns_on_dask = True
 
     n_neighbors: Count = 3
     _: KW_ONLY
@@ -107,7 +108,7 @@ class LMNN(IterationParams, BatchLearner):
         start = _reduced(L.astype(np.float64) @ coordinates.inverse, self.n_components, self._rng)
         if warm is None and isinstance(self.init, str):
             start /= np.abs(start).max()
-            start *= np.sqrt(best_scale(engine.fetch(coordinates.map(start.astype(data.X.dtype)))))
+            start *= np.sqrt(engine.of_images(best_scale, coordinates.map(start.astype(data.X.dtype))))
         start = start.astype(data.X.dtype)
 
         hinge, seen, smoothing = 0.0, np.empty(0), 0.0

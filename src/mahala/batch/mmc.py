@@ -62,6 +62,7 @@ class MMC(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _learns_on_dask = True
 
     diagonal: bool = False
     n_pairs: Literal["auto"] | Count = "auto"
@@ -75,7 +76,7 @@ class MMC(IterationParams, BatchLearner):
         data = drawn(data, self.n_pairs, self._rng)
         scaled, factors = standardised(data.X)
         costs = pair_costs(data)
-        within, far, _ = costs.scatters(scaled)
+        within, far = costs.scatter(scaled), costs.mean_dissimilar(costs.engine.place(scaled))
         for kind, scatter in (("similar", float(np.trace(within))), ("dissimilar", far)):
             if not scatter > 0.0:
                 raise ValueError(f"the {kind} pairs do not differ at all; MMC needs {kind} pairs of different rows")

@@ -11,6 +11,7 @@ from mahala.batch.starts import Init, first_components
 from mahala.engine import current_engine
 from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
+from mahala.support.dask_rows import in_memory
 from mahala.support.validation import Count, NonNegative, Seed
 
 
@@ -57,7 +58,7 @@ class NCA(IterationParams, BatchLearner):
         Number of iterations.
     stop_reason_ : str
         "converged", "max_iter", "precision" (rounding keeps any step from lowering the objective), "callback" or
-        "interrupted".
+        "interrupted", or "time" if a time limit ended the fit.
 
     Examples
     --------
@@ -70,6 +71,8 @@ class NCA(IterationParams, BatchLearner):
     (150, 2)
     """
 
+    _learns_on_dask = True
+
     n_components: Count | None = None
     _: KW_ONLY
     init: Init = "auto"
@@ -79,7 +82,7 @@ class NCA(IterationParams, BatchLearner):
 
     def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
-        X, engine = data.X - data.X.mean(axis=0), current_engine()
+        X, engine = data.X - in_memory(data.X.mean(axis=0)), current_engine()
         rows = engine.place(X)
 
         def objective(L: RealArray) -> tuple[float, RealArray]:

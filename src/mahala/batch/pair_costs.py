@@ -9,40 +9,53 @@ import numpy as np
 from mahala.batch.batch_learner import TrainingData
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import draw_pairs
-from mahala.compiled.pair_sums import residuals, sum_edges
+from mahala.compiled.pair_sums import residuals, sum_edges, within_factors
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores
+from mahala.engine.dask_moments import class_means, scatter
 from mahala.learner import LabelledRows
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray
+from mahala.support.dask_rows import in_memory
 from mahala.support.rows import row_blocks
+from mahala.support.tensors import is_dask
 from mahala.support.threads import transposed_product
 
 Cost = tuple[float, Any]  # a sum, and half of its gradient with respect to the rows
 
 
 class AllPairs:
-    """Sums over all pairs of labelled rows z; pairs of one class are similar."""
+    """Sums over all pairs of labelled rows z; pairs of one class are similar.
 
-    def __init__(self, codes: IndexArray) -> None:
+    The weight of a pair is the product of those of its rows, which are scaled to a mean of 1.
+    """
+
+    def __init__(self, codes: IndexArray, weights: FloatArray | None = None) -> None:
         self._codes = codes
+        self._weights = None if weights is None else weights / weights.mean()
         self.engine = current_engine()
 
     def similar(self, Z: Any) -> Cost:
-        """Σ ‖z_i - z_j‖² over the similar pairs."""
-        return self.engine.within(Z, self._codes)
+        """Σ ‖z_i - z_j‖² over the similar pairs, with their weights."""
+        return self.engine.within(Z, self._codes, self._weights)
 
     def dissimilar(self, Z: Any, coefficients: tuple[float, float, float], cutoff: float) -> Cost:
         """Σ a + b d_ij + c d_ij² over the dissimilar pairs with a distance d_ij below the cutoff."""
-        return self.engine.between(Z, self._codes, coefficients, cutoff)
+        return self.engine.between(Z, self._codes, coefficients, cutoff, self._weights)
 
-    def scatters(self, X: RealArray) -> tuple[FloatArray, float, int]:
-        """Σ v vᵀ over the similar pairs, Σ ‖v‖² over the dissimilar ones, and the number of dissimilar pairs."""
-        sizes = np.bincount(self._codes)
-        left = residuals(X, self._codes)
-        within = transposed_product(left * sizes[self._codes].astype(X.dtype)[:, None], left).astype(np.float64)
-        n = len(X)
-        total = n * float(np.square(X - X.mean(axis=0)).sum(dtype=np.float64))
-        return within, max(total - float(np.trace(within)), 0.0), (n * n - int(sizes @ sizes)) // 2
+    def scatter(self, X: RealArray) -> FloatArray:
+        """Σ v vᵀ over the similar pairs, v = x_i - x_j."""
+        if is_dask(X):
+            return scatter(X, self._codes, class_means(X, self._codes), np.bincount(self._codes).astype(np.float64))
+        left, factors = residuals(X, self._codes, self._weights), within_factors(self._codes, self._weights)
+        within: FloatArray = transposed_product(left * factors.astype(X.dtype)[:, None], left).astype(np.float64)
+        return within
+
+    def mean_dissimilar(self, Z: Any) -> float:
+        """The mean of ‖z_i - z_j‖² over the dissimilar pairs."""
+        sizes = np.bincount(self._codes, self._weights)
+        # All pairs are those of a single class.
+        total, _ = self.engine.within(Z, np.zeros_like(self._codes), self._weights)
+        return max(total - self.similar(Z)[0], 0.0) / float(sizes @ (sizes.sum() - sizes) / 2)
 
 
 class GivenPairs:
@@ -61,14 +74,17 @@ class GivenPairs:
     def dissimilar(self, Z: RealArray, coefficients: tuple[float, float, float], cutoff: float) -> Cost:
         return sum_edges(Z, *self._dissimilar, coefficients, cutoff)
 
-    def scatters(self, X: RealArray) -> tuple[FloatArray, float, int]:
+    def scatter(self, X: RealArray) -> FloatArray:
         left, right = self._similar
         within = np.zeros((X.shape[1], X.shape[1]))
         for block in row_blocks(len(left), X.shape[1]):
             v = X[left[block]] - X[right[block]]
             within += v.T @ v
-        far, _ = self.dissimilar(X, (0.0, 0.0, 1.0), np.inf)
-        return within, far, len(self._dissimilar[0])
+        return within
+
+    def mean_dissimilar(self, Z: RealArray) -> float:
+        far, _ = self.dissimilar(Z, (0.0, 0.0, 1.0), np.inf)
+        return far / max(1, len(self._dissimilar[0]))
 
 
 def drawn(data: TrainingData, n_pairs: Literal["auto"] | int, rng: np.random.Generator) -> LabelledRows | Pairs:
@@ -76,9 +92,17 @@ def drawn(data: TrainingData, n_pairs: Literal["auto"] | int, rng: np.random.Gen
     assert not isinstance(data, Triplets)
     if isinstance(data, Pairs) or isinstance(n_pairs, str):
         return data
-    return Pairs._build(data.X, *draw_pairs(data.codes, n_pairs, None, rng, name="n_pairs", at_most=True))
+    return pairs_of(data.X, *draw_pairs(data.codes, n_pairs, None, rng, name="n_pairs", at_most=True))
+
+
+def pairs_of(X: Any, left: IndexArray, right: IndexArray, similar: BoolArray) -> Pairs:
+    """Return pairs of rows of X, in memory: of rows of Dask those that are in a pair."""
+    if is_dask(X):
+        rows, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
+        X, (left, right) = in_memory(X[rows]), np.split(numbers, 2)
+    return Pairs._build(X, left, right, similar)
 
 
 def pair_costs(data: LabelledRows | Pairs) -> AllPairs | GivenPairs:
     """Return the sums over the given pairs, or over all pairs of labelled rows."""
-    return GivenPairs(data) if isinstance(data, Pairs) else AllPairs(data.codes)
+    return GivenPairs(data) if isinstance(data, Pairs) else AllPairs(data.codes, data.weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA as Decomposition
@@ -10,7 +11,11 @@ from sklearn.decomposition import PCA as Decomposition
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.run import Run
 from mahala.batch.whitening import divided_by_largest
+from mahala.engine.dask_moments import scatter
 from mahala.learner import LabelledRows
+from mahala.support.arrays import RealArray
+from mahala.support.dask_rows import in_memory
+from mahala.support.tensors import is_dask
 from mahala.support.validation import Count, Fraction, Seed, is_count
 
 
@@ -49,6 +54,7 @@ class PCA(BatchLearner):
     """
 
     _needs_labels = False
+    _learns_on_dask = True
 
     n_components: Count | Fraction | None = None
     _: KW_ONLY
@@ -65,8 +71,11 @@ class PCA(BatchLearner):
         shifted, largest = divided_by_largest(X)  # so that squares neither overflow nor underflow
         if largest == 0.0:
             raise ValueError("X does not vary: its rows are all the same")
-        found = Decomposition(m, random_state=int(self._rng.integers(2**31))).fit(shifted)
-        L, variances = found.components_, found.explained_variance_
+        if is_dask(X):
+            L, variances = _of_dask(shifted, m)
+        else:
+            found = Decomposition(m, random_state=int(self._rng.integers(2**31))).fit(shifted)
+            L, variances = found.components_, found.explained_variance_
         if self.whiten:
             kept = variances > max(X.shape) * np.finfo(X.dtype).eps * variances[0]  # smaller ones are rounding
             variances = variances[kept]
@@ -74,3 +83,19 @@ class PCA(BatchLearner):
             L = L.astype(X.dtype) if np.abs(L).max() < 1e18 else L
         run.step(float(variances.sum(dtype=np.float64)) * largest**2, {"L": L})
         return "converged"
+
+
+def _of_dask(X: Any, n_components: float | None) -> tuple[RealArray, RealArray]:
+    """Return the directions and variances that scikit-learn finds for rows in memory, from their covariance."""
+    n = len(X)
+    mean = in_memory(X.mean(axis=0, dtype=np.float64))
+    covariance = scatter(X, np.zeros(n, dtype=np.intp), mean[None], np.ones(1)) / (n - 1)
+    ascending, vectors = np.linalg.eigh(covariance)
+    variances, L = np.maximum(ascending[::-1], 0.0), vectors[:, ::-1].T
+    m = min(X.shape)
+    if n_components is not None:
+        shares = np.cumsum(variances) / variances.sum()
+        enough = int(np.searchsorted(shares, n_components, side="right")) + 1
+        m = int(n_components) if is_count(n_components) else min(m, enough)
+    signs = np.sign(L[np.arange(len(L)), np.abs(L).argmax(axis=1)])
+    return (L * signs[:, None])[:m].astype(X.dtype), variances[:m]

@@ -78,6 +78,7 @@ class PSDBoost(IterationParams, BatchLearner):
     """
 
     _learns_from = Triplets
+    _learns_on_dask = True
 
     n_neighbors: Count = 3
     _: KW_ONLY
@@ -89,7 +90,8 @@ class PSDBoost(IterationParams, BatchLearner):
         if isinstance(data, LabelledRows):
             data = label_triplets(data.X, data.codes, self.n_neighbors)
         assert isinstance(data, Triplets)
-        edges, n_worst = TripletEdges(data), self.nu * len(data)
+        edges = TripletEdges(data)
+        n_worst = max(1.0, self.nu * len(data))  # a share of one triplet has the margin of that triplet
 
         directions: FloatArray = np.empty((0, edges.X.shape[1]))
         gains: FloatArray = np.empty((0, len(data)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,10 +13,13 @@ from scipy.sparse.csgraph import connected_components
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.covariance import covariances
 from mahala.batch.run import Run
-from mahala.batch.whitening import whiten_within
+from mahala.batch.whitening import constant, whiten_within
 from mahala.comparisons import Pairs, Triplets
-from mahala.support.arrays import IndexArray
+from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.validation import Count, Share
+
+# Relative difference of variances that is rounding.
+TIED = 1e-7
 
 
 @dataclass(eq=False, repr=False)
@@ -66,10 +71,22 @@ class RCA(BatchLearner):
     """
 
     _learns_from = Pairs
+    _learns_on_dask = True
 
     n_components: Count | None = None
     _: KW_ONLY
     regularization: Share = 1e-6
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the metric from rows X with class labels y, or from similar pairs.
+
+        Parameters
+        ----------
+        X : rows, or Pairs, or an array of shape (n_pairs, 2, n_features)
+        y : class labels of rows, +1 / -1 for an array of pairs, else None
+        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1
+        """
+        return self._fit(X, y, sample_weight)
 
     def _learn(self, data: TrainingData, run: Run) -> str:
         d = data.X.shape[1]
@@ -80,13 +97,36 @@ class RCA(BatchLearner):
         if np.bincount(chunklets).max() < 2:
             source = "similar pairs connect" if isinstance(data, Pairs) else "y puts into one class"
             raise ValueError(f"RCA needs two rows of one kind, but there are none that {source}")
-        if np.array_equal(data.X.min(axis=0), data.X.max(axis=0)):
+        if constant(data.X).all():
             raise ValueError("X does not vary: its rows are all the same")
-        scatter = covariances(data.X, chunklets)
+        weights = None if isinstance(data, Pairs) else data.weights
+        if weights is not None and np.bincount(chunklets, weights).max() <= 1.0:
+            raise ValueError(
+                "sample_weight counts rows, but no class has a total above 1, so each counts as a single row; multiply "
+                "all weights by a number"
+            )
+        scatter = covariances(data.X, chunklets, weights)
         L, variances = whiten_within(scatter.within, scatter.total, float(self.regularization))
+        L = _fixed_rotation(L, variances)
         m = len(L) if self.n_components is None else min(int(self.n_components), len(L))
         run.step(m - float(np.log(variances[:m]).sum()), {"L": scatter.in_features(L[:m])})
         return "converged"
+
+
+def _fixed_rotation(L: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return L with one choice of what the criterion leaves open, which rounding would choose otherwise every time.
+
+    Directions of equal variance are turned such that they form a triangle with a positive diagonal; of others the
+    largest entry is positive.
+    """
+    result, starts = L.copy(), np.flatnonzero(np.r_[True, variances[1:] < variances[:-1] * (1.0 - TIED)])
+    for start, stop in pairwise([*starts, len(L)]):
+        if stop - start > 1:
+            triangle = np.linalg.qr(L[start:stop])[1]
+            result[start:stop] = np.copysign(1.0, triangle.diagonal())[:, None] * triangle
+        else:
+            result[start] *= np.sign(L[start, np.abs(L[start]).argmax()])
+    return result
 
 
 def _connected(pairs: Pairs) -> IndexArray:

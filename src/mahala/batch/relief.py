@@ -12,7 +12,9 @@ from mahala.batch.run import Run
 from mahala.compiled.weighting import to_unit_range
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
+from mahala.support.dask_rows import in_memory
 from mahala.support.rows import block_size, slices
+from mahala.support.tensors import is_dask
 from mahala.support.threads import in_threads, n_threads
 from mahala.support.validation import Count, Seed
 
@@ -56,6 +58,8 @@ class Relief(BatchLearner):
     (np.int64(12), 0.98)
     """
 
+    _learns_on_dask = True
+
     n_samples: Count | None = None
     _: KW_ONLY
     random_state: Seed = None
@@ -67,12 +71,17 @@ class Relief(BatchLearner):
 
     def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
-        X, codes = data
+        X, codes = data.X, data.codes
         rows = rows_with_company(codes)
         if self.n_samples is not None and self.n_samples < len(rows):
             rows = np.sort(self._rng.choice(rows, int(self.n_samples), replace=False))
         scaled, extent = to_unit_range(X)
         hits, misses = hits_and_misses(scaled, codes, rows)
+
+        if is_dask(scaled):
+            x = scaled[rows].astype(np.float64)
+            far, near = np.square(x - scaled[misses]), np.square(x - scaled[hits])
+            return self._keep(in_memory((far - near).sum(axis=0)) / len(rows), extent, run)
 
         def part(block: slice) -> FloatArray:
             x = scaled[rows[block]].astype(np.float64)
@@ -82,6 +91,9 @@ class Relief(BatchLearner):
         threads = n_threads(len(rows) * X.shape[1])
         blocks = slices(len(rows), min(block_size(X.shape[1]), -(-len(rows) // threads)))
         relevance = np.sum(in_threads(part, blocks, threads=threads), axis=0) / len(rows)
+        return self._keep(relevance, extent, run)
+
+    def _keep(self, relevance: FloatArray, extent: FloatArray, run: Run) -> str:
         positive = np.maximum(relevance, 0.0)
         run.step(float(positive @ relevance), {"w": positive / extent**2, "relevance": relevance})
         return "converged"

@@ -10,6 +10,7 @@ import numpy as np
 
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.deadline import out_of_time
 from mahala.support.validation import Count, NonNegative
 
 # What is learned: "L" with M = LᵀL, "M" itself or the weights "w" of a diagonal M; and what a warm start needs.
@@ -62,14 +63,20 @@ class Run:
         self._show = show
         self.objectives: list[float] = []
         self.model: Model = {}
+        self.asked_to_stop = False
 
     def step(self, objective: float, model: Model) -> bool:
-        """Record an iteration and return whether the callback asks to stop; the model must not be modified later."""
+        """Record an iteration and return whether the callback or a time limit asks to stop.
+
+        The model must not be modified later.
+        """
         self.objectives.append(float(objective))
         self.model = model
         number = len(self.objectives)
         self._show(number, float(objective))
-        return self._callback is not None and bool(self._callback(Iteration(number, float(objective), model)))
+        if self._callback is not None:
+            self.asked_to_stop = bool(self._callback(Iteration(number, float(objective), model)))
+        return self.asked_to_stop or out_of_time()
 
     def back_to(self, n: int, model: Model) -> None:
         """Forget all but the first n iterations, after which the model was `model`."""

@@ -13,6 +13,7 @@ from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.weighting import simba_pass
 from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray
+from mahala.support.memory import check_room
 from mahala.support.rows import slices
 from mahala.support.validation import Count, NonNegative, Seed
 
@@ -85,6 +86,7 @@ class Simba(IterationParams, BatchLearner):
         n_samples = len(rows) if self.n_samples is None else min(int(self.n_samples), len(rows))
         before = self._warm_model()
         if before is None:
+            check_room(8 * int(self.n_starts) * X.shape[1], None, f"n_starts={self.n_starts}", "give fewer")
             starts, best, weights = np.ones((int(self.n_starts), X.shape[1])), -np.inf, np.ones(X.shape[1])
         else:
             starts, weights = before["starts"].copy(), before["w"]

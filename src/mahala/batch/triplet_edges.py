@@ -11,7 +11,9 @@ import numpy as np
 
 from mahala.comparisons import Triplets
 from mahala.engine import current_engine
-from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.arrays import FloatArray
+from mahala.support.dask_rows import in_memory
+from mahala.support.tensors import is_dask
 from mahala.support.threads import product
 
 
@@ -25,11 +27,17 @@ class TripletEdges:
         rows, numbers = np.unique(
             np.concatenate([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True
         )
-        X: RealArray = triplets.X[rows]
-        np.subtract(X, X.mean(axis=0, dtype=np.float64), out=X, casting="same_kind")
-        n = len(X)
-        self.scale = 2.0 * float(np.linalg.norm(X)) ** 2 / n or 1.0
-        X /= X.dtype.type(np.sqrt(self.scale))
+        engine = current_engine()
+        X = triplets.X if is_dask(triplets.X) and len(rows) == len(triplets.X) else triplets.X[rows]
+        mean, n = in_memory(X.mean(axis=0, dtype=np.float64)), len(X)
+        if is_dask(X):
+            X = X - mean.astype(X.dtype)
+            self.scale = 2.0 * float(in_memory(np.square(X).sum(dtype=np.float64))) / n or 1.0
+            X = engine.place(X / X.dtype.type(np.sqrt(self.scale)))
+        else:
+            np.subtract(X, mean, out=X, casting="same_kind")
+            self.scale = 2.0 * float(np.linalg.norm(X)) ** 2 / n or 1.0
+            X /= X.dtype.type(np.sqrt(self.scale))
         self.X = X
         anchor, positive, negative = numbers.reshape(3, -1)
         ends = np.concatenate([anchor, anchor]), np.concatenate([positive, negative])
@@ -38,11 +46,11 @@ class TripletEdges:
         self.near, self.far = edges.reshape(2, -1)
         self.n_triplets = len(anchor)
 
-        self._graph = current_engine().edge_graph(X, self.left, self.right)
+        self._graph = engine.edge_graph(X, self.left, self.right)
 
     def gains(self, direction: FloatArray) -> FloatArray:
         """Return ⟨A_r, ξξᵀ⟩ of every triplet for a direction ξ."""
-        projected = product(self.X, direction.astype(self.X.dtype)).astype(np.float64)
+        projected = in_memory(product(self.X, direction.astype(self.X.dtype))).astype(np.float64)
         squared = np.square(projected[self.left] - projected[self.right])
         result: FloatArray = squared[self.far] - squared[self.near]
         return result

@@ -12,8 +12,11 @@ from scipy.linalg import eigh
 from mahala.batch.run import Model
 from mahala.engine import Engine
 from mahala.engine.cores import Cores
+from mahala.engine.dask_moments import scatter
 from mahala.support.arrays import BoolArray, FloatArray, RealArray
+from mahala.support.dask_rows import in_memory
 from mahala.support.rows import row_blocks
+from mahala.support.tensors import is_dask
 from mahala.support.threads import product, transposed_product
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -83,32 +86,43 @@ class Coordinates:
         return 2.0 * self.engine.gradient(pull, self._rows, diagonal=self.diagonal)
 
     def to_model(self, variables: RealArray) -> Model:
-        return {"w": np.square(variables * self.P)} if self.diagonal else {"L": variables @ self.P.T}
+        return {"w": np.square(variables * self.P)} if self.diagonal else {"L": product(variables, self.P.T)}
 
 
 def divided_by_largest(X: RealArray) -> tuple[RealArray, float]:
     """Return X less its first row, divided by the largest absolute value, and that value: 0 if all rows are equal."""
-    shifted = X - X[0]
-    largest = max(float(shifted.max()), -float(shifted.min()))
+    shifted = X - in_memory(X[0])
+    high, low = in_memory(shifted.max(), shifted.min())
+    largest = max(float(high), -float(low))
     shifted /= X.dtype.type(largest or 1.0)
     return shifted, largest
 
 
-def standardised(X: RealArray) -> tuple[RealArray, RealArray]:
+def standardised(X: RealArray, weights: FloatArray | None = None) -> tuple[RealArray, RealArray]:
     """Return the rows centred and scaled to features of variance one, and the factors: 0 for constant features."""
-    centred = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-    largest = np.abs(centred).max(axis=0)
+
+    def mean(A: RealArray) -> FloatArray:
+        if weights is not None:
+            return np.average(A, axis=0, weights=weights)
+        found: FloatArray = in_memory(A.mean(axis=0, dtype=np.float64))
+        return found
+
+    centred = X - mean(X).astype(X.dtype)
+    largest = in_memory(np.abs(centred).max(axis=0))
     safe = np.where(largest > 0.0, largest, 1.0).astype(X.dtype)
     # Divided by the largest first, so that no square overflows or underflows.
-    deviations = safe * np.sqrt(np.square(centred / safe).mean(axis=0, dtype=np.float64))
+    deviations = safe * np.sqrt(mean(np.square(centred / safe)))
     # A constant feature, or one that is nearly so, may differ from its mean by rounding.
-    noise = np.where(_constant(X), np.inf, 4.0 * np.finfo(X.dtype).eps * np.abs(X).max(axis=0))
+    low, high = in_memory(X.min(axis=0), X.max(axis=0))
+    noise = np.where(low == high, np.inf, 4.0 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high)))
     factors = np.where(deviations > noise, 1.0 / np.where(deviations > 0.0, deviations, 1.0), 0.0).astype(X.dtype)
     return centred * factors, factors
 
 
-def _constant(X: RealArray) -> BoolArray:
-    return np.asarray(X.min(axis=0) == X.max(axis=0))
+def constant(X: RealArray) -> BoolArray:
+    """Return which features have one value in all rows."""
+    low, high = in_memory(X.min(axis=0), X.max(axis=0))
+    return np.asarray(low == high)
 
 
 def pair_coordinates(
@@ -127,7 +141,8 @@ def pair_coordinates(
         P, inverse = 1.0 / roots, roots
         rows = scaled * P.astype(dtype)
     else:
-        P, inverse = vectors / roots, vectors * roots
+        # Symmetric, so that eigenvectors of equal values, of which rounding chooses, do not matter.
+        P, inverse = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
         rows = product(scaled, P.astype(dtype))
         factors, back = factors[:, None], back[:, None]
     return Coordinates(rows, (factors * P).astype(dtype), (back * inverse).astype(dtype), unit, engine)
@@ -136,14 +151,20 @@ def pair_coordinates(
 def row_coordinates(X: RealArray, engine: Engine) -> Coordinates:
     """Return coordinates in which the rows are nearly white, without directions of no variance."""
     n, d = X.shape
-    mean = X.mean(axis=0, dtype=np.float64)
+    mean, low, high = in_memory(X.mean(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))
     blocks = list(row_blocks(n, d))
     # Smaller deviations are rounding of the mean.
-    least = 1e-14 * np.abs(X).max(axis=0).astype(np.float64)
-    scale = np.sqrt(sum(np.square(X[block] - mean).sum(axis=0) for block in blocks) / n)
-    scale[(scale <= least) | _constant(X)] = 0.0
+    least = 1e-14 * np.maximum(np.abs(low), np.abs(high)).astype(np.float64)
+    if is_dask(X):
+        scale = np.sqrt(in_memory(np.square(X - mean).mean(axis=0)))
+    else:
+        scale = np.sqrt(sum(np.square(X[block] - mean).sum(axis=0) for block in blocks) / n)
+    scale[(scale <= least) | (low == high)] = 0.0
     inverse = np.divide(1.0, scale, out=np.zeros(d), where=scale > 0.0)
-    if n < d:
+    if is_dask(X):
+        one_class = np.zeros(n, dtype=np.intp)
+        variances, V = np.linalg.eigh(scatter((X - mean) * inverse, one_class, np.zeros((1, d)), np.ones(1)) / n)
+    elif n < d:
         _, lengths, axes = np.linalg.svd((X - mean) * inverse, full_matrices=False)
         variances, V = np.square(lengths) / n, axes.T
     else:
@@ -157,7 +178,10 @@ def row_coordinates(X: RealArray, engine: Engine) -> Coordinates:
         raise ValueError("X must have rows that differ, but all its rows are equal")
     lengths = np.sqrt(variances[kept] + RIDGE * variances.max())
     P = V[:, kept] / lengths * inverse[:, None]
-    white = np.empty((n, P.shape[1]), dtype=X.dtype)
-    for block in blocks:
-        white[block] = product(X[block] - mean, P)
+    if is_dask(X):
+        white: Any = ((X - mean) @ P).astype(X.dtype)
+    else:
+        white = np.empty((n, P.shape[1]), dtype=X.dtype)
+        for block in blocks:
+            white[block] = product(X[block] - mean, P)
     return Coordinates(white, P, V[:, kept] * lengths * scale[:, None], engine=engine)

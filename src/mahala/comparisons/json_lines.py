@@ -28,6 +28,10 @@ class LineError(ValueError):
     """A line does not hold a comparison; the message says what is wrong and what would be right."""
 
 
+class MissingItems(LineError):
+    """A line refers to items, and there are none."""
+
+
 class _Point(NamedTuple):
     values: FloatArray
     columns: IntArray | None  # in order, of a sparse point
@@ -137,7 +141,8 @@ class LineReader:
             point = self._item(value, name)
         else:
             row = "a row number" if self.items is not None else "(if items are given) a row number"
-            raise LineError(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}")
+            kind = MissingItems if type(value) is int else LineError
+            raise kind(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}")
         if point.width == 0 or width not in (None, point.width):
             raise LineError(f"{name} must have {width or 'at least 1'} numbers, got {point.width}")
         largest = float(np.abs(point.values).max(initial=0.0))

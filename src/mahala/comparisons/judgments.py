@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
+from mahala.support.lazily import sp
 from mahala.support.validation import is_count, is_sparse
 
 # How many unknown ids a message names.

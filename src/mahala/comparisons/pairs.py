@@ -11,7 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from mahala.comparisons.sampling import draw_pairs
 from mahala.support.arrays import BoolArray, IndexArray, SignArray
+from mahala.support.notebook import as_table, paragraph
 from mahala.support.validation import Seed, check_indices, check_rows, check_signs, class_codes, is_sparse
+
+# In a notebook.
+_MOST_SHOWN = 5
 
 
 class Comparisons:
@@ -92,6 +96,13 @@ class Comparisons:
         kind = f"{self.X.dtype}{' CSR' if is_sparse(self.X) else ''}"
         items = "" if self.items is None else f", items of shape {self.items.shape}"
         return f"<{type(self).__name__}: {len(self)} over X of shape {self.X.shape}, {kind}{items}>"
+
+    def _repr_html_(self) -> str:
+        columns = {name: column for name in self._names if (column := getattr(self, name)) is not None}
+        first = range(min(len(self), _MOST_SHOWN))
+        lines = [[f"{at:,}", *(str(column[at]) for column in columns.values())] for at in first]
+        more = paragraph(f"… and {len(self) - _MOST_SHOWN:,} more") if len(self) > _MOST_SHOWN else ""
+        return paragraph(repr(self)) + as_table(["", *columns], lines) + more
 
 
 class Pairs(Comparisons):

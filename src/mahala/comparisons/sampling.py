@@ -6,9 +6,10 @@ from bisect import bisect_right
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from mahala.support.arrays import BoolArray, IndexArray
+from mahala.support.lazily import sklearn_checks
+from mahala.support.memory import check_room
 from mahala.support.validation import Seed, between, check_value, is_count
 
 
@@ -58,6 +59,7 @@ def draw_triplets(
         raise ValueError("y must hold at least two classes, got one")
     if len(eligible) == 0:
         raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
+    check_room(6 * 8 * n, None, f"{name}={n}", "draw fewer triplets")
     rng = check_seed(random_state)
     anchor = eligible[rng.randint(len(eligible), size=n, dtype=np.intp)]
     # A draw from the rows without one row, or one class: step over the gap.
@@ -107,7 +109,8 @@ def _count_pairs(
     if not at_most:
         return split(target)
     # The counts grow with n, so bisection finds the largest n for which there are enough pairs.
-    return split(bisect_right(range(target + 1), False, key=too_many) - 1)
+    most = min(target, sum(available.values()))
+    return split(bisect_right(range(most + 1), False, key=too_many) - 1)
 
 
 def check_seed(random_state: Seed) -> np.random.RandomState:
@@ -115,7 +118,7 @@ def check_seed(random_state: Seed) -> np.random.RandomState:
     check_value(random_state, "random_state", Seed)
     if isinstance(random_state, np.random.Generator):
         return np.random.RandomState(random_state.bit_generator)
-    checked: np.random.RandomState = check_random_state(random_state)
+    checked: np.random.RandomState = sklearn_checks.check_random_state(random_state)
     return checked
 
 

@@ -40,13 +40,13 @@ def check_targets(low: Target, high: Target) -> None:
 
 def targets_for(distances: FloatArray, similar_target: Target, dissimilar_target: Target) -> tuple[float, float]:
     """Return the targets; "auto" is estimated from the squared distances of the pairs."""
-    low, high = similar_target, dissimilar_target
+    low, high = (given if isinstance(given, str) else float(given) for given in (similar_target, dissimilar_target))
     guess = _percentiles(distances)
     if isinstance(low, str):
-        low = guess[0] if isinstance(high, str) or guess[0] < high else float(high) / RATIO
+        low = guess[0] if isinstance(high, str) or guess[0] < high else high / RATIO
     if isinstance(high, str):
-        high = guess[1] if guess[1] > low else RATIO * float(low)
-    return float(low), float(high)
+        high = guess[1] if guess[1] > low else RATIO * low
+    return low, high
 
 
 def squared_distances(pairs: Pairs) -> FloatArray:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from math import inf
 from typing import Annotated
-
-import numpy as np
 
 from mahala.filtering.perceptron import Perceptron
 from mahala.support.validation import Where, is_number
 
-Finite = Annotated[float, Where(lambda value: is_number(value) and bool(np.isfinite(value)), "a finite number")]
+Finite = Annotated[float, Where(lambda value: is_number(value) and -inf < value < inf, "a finite number")]
 # An intercept changes by η R² per step; the limit keeps it far from overflow for rows as large as are accepted.
 Eta = Annotated[
     float, Where(lambda value: is_number(value) and 0.0 < value <= 1e100, "a positive number of at most 1e+100")

@@ -5,31 +5,41 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.compiled.ranking import leading
+from mahala.data.columns import is_frame
 from mahala.metric.explanation import Explanation
-from mahala.metric.matrices import Decomposition, Matrix, score_blocks, similarities
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities
+from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.dask_rows import computed, parts, row_chunks
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
+from mahala.support.notebook import as_table, paragraph
 from mahala.support.rows import row_blocks
+from mahala.support.tensors import is_dask
 from mahala.support.validation import WholeNumber, check_rows, check_value, is_count, is_sparse
 
+if TYPE_CHECKING:
+    from mahala.data.preprocessing import TablePreprocessor
+
 _EPS = float(np.finfo(np.float64).eps)
+# In a notebook: features, and the width of a matrix that is decomposed in well under a second.
+_MOST_WEIGHTS = 10
+_MOST_DECOMPOSED = 500
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Metric(ABC):
     """Base class of `MahalanobisMetric`, a distance, and `BilinearMetric`, a similarity; immutable.
 
-    `origin` says which learner with which parameters the metric comes from; it is stored in the file.
+    `origin` says which learner with which parameters the metric comes from; it is stored in the file. So is
+    `preprocessor`, a fitted `TablePreprocessor`, with which methods take data frames as they are: with text and gaps.
     """
 
     kind: ClassVar[str]  # its name in files
@@ -40,11 +50,19 @@ class Metric(ABC):
     _: KW_ONLY
     feature_names: Sequence[str] | None = None
     origin: Mapping[str, object] | None = None
+    preprocessor: TablePreprocessor | None = None
 
     def __init_subclass__(cls) -> None:
         Metric._kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
+        if self.preprocessor is not None:
+            names = self.preprocessor.get_feature_names_out().tolist()
+            if len(names) != self.n_features_in:
+                raise ValueError(
+                    f"preprocessor must give the {self.n_features_in} features that are compared, it gives {len(names)}"
+                )
+            self._set("feature_names", names)
         if self.feature_names is not None:
             self._set("feature_names", _check_names(self.feature_names, self.n_features_in))
 
@@ -109,9 +127,11 @@ class Metric(ABC):
 
         The result is 1-D for one query, and has a row for each of several queries. Ties keep the order of the items.
         The matrix may be indefinite. Differences between distances are lost to rounding when they are below about 1e-8
-        of the distances between the items.
+        of the distances between the items. Items of Dask, of which each worker ranks its own, need a k.
         """
         rows, single = self._points(query, "query")
+        if is_dask(items):
+            return self._rank_dask(rows, row_chunks(items, "items"), k)[0 if single else slice(None)]
         others = self._rows(items, "items", item=True)
         n_items = others.shape[0]
         if k is not None and not (is_count(k) and k <= n_items):
@@ -121,6 +141,27 @@ class Metric(ABC):
             result[block] = leading(scores, result.shape[1])
         return result[0] if single else result
 
+    def _rank_dask(self, rows: Any, items: Any, k: int | None) -> IndexArray:
+        self._check_width(items, "items", item=True)
+        if not (is_count(k) and k is not None and k <= len(items)):
+            raise ValueError(f"k must be from 1 to {len(items)}, the number of items, if these are of Dask, got {k!r}")
+        import dask
+
+        best = dask.delayed(self._best_of_part, pure=False)
+        found = computed([best(rows, part, own.start, int(k)) for own, part in parts(items)])
+        numbers, scores = (np.concatenate(column, axis=1) for column in zip(*found, strict=True))
+        order = np.lexsort((numbers, -scores), axis=-1)[:, : int(k)]
+        return np.take_along_axis(numbers, order, axis=1)
+
+    def _best_of_part(self, rows: Any, items: Any, first: int, k: int) -> tuple[IndexArray, FloatArray]:
+        """Return the numbers of the k best of some items, the first of which has the number given, and their scores."""
+        numbers = self.rank(rows, items, min(k, len(items)))
+        return numbers + first, np.stack([self._scores(x, items[own]) for x, own in zip(rows, numbers, strict=True)])
+
+    @abstractmethod
+    def _scores(self, x: Any, items: Any) -> FloatArray:
+        """The similarities, or negative squared distances, of a query and items."""
+
     @abstractmethod
     def explain(self, x: Any, x2: Any) -> Explanation:
         """Return the contributions to the squared distance (bilinear metric: the similarity) of two points."""
@@ -128,6 +169,18 @@ class Metric(ABC):
     @abstractmethod
     def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
         """Return for each comparison by how much the metric agrees with it; negative if it disagrees."""
+
+    def predict_comparisons(self, comparisons: Pairs | Triplets) -> SignArray:
+        """Return +1 for similar pairs and for triplets in their order, else -1; pairs need a threshold."""
+        margins = self.margins(comparisons)
+        if isinstance(comparisons, Triplets):
+            return np.where(margins > 0.0, np.int8(1), np.int8(-1))
+        if getattr(self, "threshold", None) is None:
+            raise ValueError(
+                "this metric has no threshold, so it cannot tell similar pairs from dissimilar ones: "
+                "call calibrate_threshold with labelled pairs first"
+            )
+        return np.where(margins >= 0.0, np.int8(1), np.int8(-1))
 
     def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         """Return the metric as a header and arrays for a model file."""
@@ -138,6 +191,8 @@ class Metric(ABC):
             "kernel_map": None,
             "origin": self.origin,
         }
+        if self.preprocessor is not None:
+            header["preprocessor"] = self.preprocessor.to_header()
         return header, {}
 
     @classmethod
@@ -154,7 +209,13 @@ class Metric(ABC):
             )
         names = header_value(header, "feature_names", list, type(None))
         origin = header_value(header, "origin", dict, type(None))
-        return kind(**kind._fields_from_parts(header, arrays), feature_names=names, origin=origin)
+        fields = kind._fields_from_parts(header, arrays)
+        preprocessor = None
+        if "preprocessor" in header:
+            from mahala.data.preprocessing import TablePreprocessor  # with scikit-learn, which other metrics do without
+
+            preprocessor = TablePreprocessor.in_header(header)
+        return kind(**fields, feature_names=names, origin=origin, preprocessor=preprocessor)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to a model file, replacing an earlier file."""
@@ -172,6 +233,21 @@ class Metric(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(['×'.join(map(str, self.matrix.shape)), *self._details()])})"
+
+    def _repr_html_(self) -> str:
+        facts = [["features", f"{self.n_features_in:,}"]]
+        if self.origin is not None:
+            facts.append(["learner", str(self.origin.get("learner"))])
+        if not is_sparse(self.matrix) and max(self.matrix.shape) <= _MOST_DECOMPOSED:
+            total = float(np.maximum(self.spectrum, 0.0).sum()) or 1.0
+            shares = ", ".join(f"{100.0 * max(value, 0.0) / total:.1f} %" for value in self.spectrum[:5])
+            facts += [["rank", f"{self.n_components:,}"], ["leading directions", shares]]
+        text = paragraph(repr(self)) + as_table(["", ""], facts)
+        if self.feature_names is None or self.matrix.shape != (len(self.feature_names),) * 2:
+            return text
+        weights = self.matrix.diagonal()
+        heaviest = np.argsort(-np.abs(weights), kind="stable")[:_MOST_WEIGHTS]
+        return text + as_table(["feature", "weight"], [[self.feature_names[j], f"{weights[j]:.4g}"] for j in heaviest])
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copied or unpickled metric is built anew, so that its arrays are read-only too.
@@ -202,21 +278,18 @@ class Metric(ABC):
     @abstractmethod
     def _embed(self, X: Any, item: bool) -> Any: ...
 
-    @abstractmethod
-    def _margins(self, comparisons: Any, block: slice | int) -> Any:
-        """The margins of a block of comparisons, or the margin of one, whose numbers of features are right."""
-
-    def _margins_in_blocks(self, comparisons: Pairs | Triplets) -> FloatArray:
+    def _in_blocks(self, comparisons: Pairs | Triplets, values: Callable[[Any, slice | int], Any]) -> FloatArray:
+        """Return the values of a block of comparisons, or of one of them, for all blocks."""
         X, items = comparisons.X, comparisons.X if comparisons.items is None else comparisons.items
         self._check_width(X, "X")
         self._check_width(items, "items", item=True)
         # Without a kernel, a single dense point need not be a row of a matrix.
         dense = getattr(self, "kernel_map", None) is None and not any(map(is_sparse, (self.matrix, X, items)))
         if len(comparisons) == 1 and dense:
-            return np.array([self._margins(comparisons, 0)])  # in a third of the time that a block of one row takes
+            return np.array([values(comparisons, 0)])  # in a third of the time that a block of one row takes
         result = np.empty(len(comparisons))
         for block in row_blocks(len(result), max(self.n_features_in, *self.matrix.shape)):
-            result[block] = self._margins(comparisons, block)
+            result[block] = values(comparisons, block)
         return result
 
     def _check_width(self, X: Any, name: str, item: bool = False) -> None:
@@ -228,9 +301,13 @@ class Metric(ABC):
         """Checked rows in the coordinates on which M acts: dense in float64, or CSR in its own dtype."""
         return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) else X
 
+    def _features(self, X: Any) -> Any:
+        """Data frames as features if there is a preprocessor, anything else as it is."""
+        return self.preprocessor.transform(X) if self.preprocessor is not None and is_frame(X) else X
+
     def _rows(self, X: Any, name: str, item: bool = False) -> Any:
         """Rows as they are given, checked and prepared."""
-        X = check_rows(X, name)
+        X = check_rows(self._features(X), name)
         self._check_width(X, name, item)
         return self._prepared(X)
 
@@ -264,9 +341,11 @@ class Metric(ABC):
         return rows[0] if single else rows, rows2[0] if single2 else rows2
 
     def _single_pair(self, x: Any, x2: Any) -> tuple[FloatArray, FloatArray]:
+        if self.preprocessor is not None:
+            x, x2 = (self._features(row)[0] if is_frame(row) and len(row) == 1 else row for row in (x, x2))
         x, x2 = self._pair(x, x2)
         if x.ndim != 1 or x2.ndim != 1:
-            raise ValueError("x and x2 must be single points, 1-D arrays, to be explained")
+            raise ValueError("x and x2 must be single points, 1-D arrays or data frames of one row, to be explained")
         return x, x2
 
     def _names(self) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ class BilinearMetric(Metric):
                 f"comparisons must be Triplets, got {type(comparisons).__name__}; a bilinear metric has no threshold "
                 "for pairs: compare the result of similarity with a threshold of your own"
             )
-        return self._margins_in_blocks(comparisons)
+        return self._in_blocks(comparisons, self._margins)
 
     def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         """Return the metric as a header and arrays for a model file."""
@@ -93,6 +93,9 @@ class BilinearMetric(Metric):
         for key in ("threshold", "kernel_map"):
             header_value(header, key, type(None))
         return {"matrix": matrices.from_arrays(header, arrays)}
+
+    def _scores(self, x: Any, items: Any) -> FloatArray:
+        return self.similarity(x, items)  # type: ignore[no-any-return]
 
     def _details(self) -> list[str]:
         return [f"sparsity={self.sparsity:.6g}"] if is_sparse(self.matrix) else []

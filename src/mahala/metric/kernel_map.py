@@ -9,16 +9,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
-from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.preprocessing import normalize
 
 from mahala.metric.matrices import row_dots
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing
+from mahala.support.lazily import linalg, pairwise, preprocessing, sp, spatial_distance
 from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.rows import slices
 from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, csr_from_arrays, is_sparse
@@ -196,12 +192,14 @@ class KernelMap:
             elif not isinstance(self.kernel, str):
                 values = self.kernel(points, others)
             elif self.kernel == "poly":
-                values = pairwise_kernels(points, others, metric=self.kernel, **self.params)
+                values = pairwise.pairwise_kernels(points, others, metric=self.kernel, **self.params)
             elif self.kernel == "rbf":
                 values = _relative_rbf(points, others, self._anchors[:1], self.params.get("gamma"))
             elif self.kernel == "cosine":
-                origin = normalize(self._anchors[:1])
-                values = _minus(normalize(points), origin) @ _minus(normalize(others), origin).T
+                origin = preprocessing.normalize(self._anchors[:1])
+                values = (
+                    _minus(preprocessing.normalize(points), origin) @ _minus(preprocessing.normalize(others), origin).T
+                )
             else:
                 values = _minus(points, self._anchors[:1]) @ _minus(others, self._anchors[:1]).T
         values = np.asarray(values.toarray() if is_sparse(values) else values)
@@ -224,7 +222,7 @@ class KernelMap:
             return np.empty((len(values), 0))
         values = values.astype(np.float64, copy=False)
         relative = values[:, 1:] - values[:, :1] - (self._with_origin[1:] - self._with_origin[0])
-        z: FloatArray = solve_triangular(self._factor, relative.T, lower=True, check_finite=False)
+        z: FloatArray = linalg.solve_triangular(self._factor, relative.T, lower=True, check_finite=False)
         return z.T
 
     def _set_origin(self, point: Any, number: IndexArray) -> None:
@@ -318,7 +316,11 @@ def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float | None) ->
     products = u @ v.T
     p = 2 * gamma * (products.toarray() if is_sparse(products) else products)
     a, b = gamma * row_dots(u, u)[:, None], gamma * row_dots(v, v)[None, :]
-    c = np.maximum(a + b - p, 0.0) if is_sparse(points) else gamma * cdist(points, others, "sqeuclidean")
+    c = (
+        np.maximum(a + b - p, 0.0)
+        if is_sparse(points)
+        else gamma * spatial_distance.cdist(points, others, "sqeuclidean")
+    )
     close = a * b < 1.0
     both = np.expm1(np.where(close, p, -c))
     a, b = np.expm1(-a), np.expm1(-b)

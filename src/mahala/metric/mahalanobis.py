@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.data.scaling import divided
@@ -25,8 +24,12 @@ from mahala.metric.matrices import (
     read_only,
     squared_lengths,
 )
+from mahala.metric.thresholds import Strategy, best_threshold
 from mahala.support.arrays import FloatArray
+from mahala.support.dask_rows import lazily_mapped
+from mahala.support.lazily import spatial_distance
 from mahala.support.model_files import array_value, header_value
+from mahala.support.tensors import is_dask
 from mahala.support.validation import as_floats
 
 # Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.
@@ -137,9 +140,13 @@ class MahalanobisMetric(Metric):
     def transform(self, X: Any) -> FloatArray:
         """Map points to `n_components` dimensions in which this metric is the Euclidean distance.
 
-        Rows of float32 stay float32, but are computed in float64.
+        Rows of float32 stay float32, but are computed in float64. Rows of Dask give a Dask array, not computed yet.
         """
         self._require_psd("transform")
+        if is_dask(X):
+            self._check_width(X, "X")
+            dtype = np.float32 if X.dtype == np.float32 else np.float64
+            return lazily_mapped(X, self.transform, self.n_components, dtype)  # type: ignore[no-any-return]
         mapped = map_rows(self._rows(X, "X"), self.components)
         return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
 
@@ -163,6 +170,42 @@ class MahalanobisMetric(Metric):
             return Explanation(total, None, directions, None)
         return Explanation(total, v * (self.matrix @ v), directions, self._names())
 
+    def pair_distance(self, pairs: Pairs, *, squared: bool = False) -> FloatArray:
+        """Return the distance of the two rows of each pair."""
+        if not isinstance(pairs, Pairs):
+            raise TypeError(f"pairs must be Pairs, got {type(pairs).__name__}")
+        if not squared:
+            self._require_psd("pair_distance (unless squared)")
+        result = self._in_blocks(pairs, self._squared_of_pairs)
+        return result if squared else np.sqrt(result)
+
+    def calibrate_threshold(
+        self, pairs: Pairs, y: Any = None, *, strategy: Strategy = "accuracy", beta: float = 1.0, min_rate: float = 0.5
+    ) -> Self:
+        """Return the metric with the threshold that is best for labelled pairs; use pairs it was not learned from.
+
+        Parameters
+        ----------
+        pairs : Pairs of both kinds
+        y : +1 / -1 for pairs without labels of their own
+        strategy : what is as large as it can be: "accuracy"; "f_beta", the F-score of similar pairs with `beta`;
+            "max_tpr", the share of similar pairs that are found while at least `min_rate` of the dissimilar ones are
+            told apart; "max_tnr", the share of dissimilar pairs that are told apart while at least `min_rate` of the
+            similar ones are found
+        beta : weight of recall against precision in "f_beta"
+        min_rate : share from 0 to 1
+
+        Examples
+        --------
+        >>> pairs = Pairs([[0.0], [1.0], [2.0], [5.0]], [0, 0, 0], [1, 2, 3], similar=[True, True, False])
+        >>> metric = MahalanobisMetric.euclidean(1).calibrate_threshold(pairs)
+        >>> metric.threshold, metric.predict_comparisons(pairs).tolist()
+        (14.5, [1, 1, -1])
+        """
+        squared = self.pair_distance(pairs, squared=True)
+        similar = np.asarray(pairs.labelled(y).similar)
+        return replace(self, threshold=best_threshold(squared, similar, strategy, beta, min_rate))
+
     def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
         """Return for each comparison by how much the metric agrees with it; negative if it disagrees.
 
@@ -171,7 +214,7 @@ class MahalanobisMetric(Metric):
         """
         if not isinstance(comparisons, Pairs | Triplets):
             raise TypeError(f"comparisons must be Pairs or Triplets, got {type(comparisons).__name__}")
-        return self._margins_in_blocks(comparisons)
+        return self._in_blocks(comparisons, self._margins)
 
     def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         """Return the metric as a header and arrays for a model file."""
@@ -193,6 +236,9 @@ class MahalanobisMetric(Metric):
             "kernel_map": None if kernel_header is None else KernelMap.from_arrays(kernel_header, arrays),
             "scales": array_value(arrays, "scales", np.float64, (None,)) if "scales" in arrays else None,
         }
+
+    def _scores(self, x: Any, items: Any) -> FloatArray:
+        return -self.distance(x, items, squared=True)  # type: ignore[no-any-return]
 
     def _details(self) -> list[str]:
         threshold = [] if self.threshold is None else [f"threshold={self.threshold:g}"]
@@ -233,11 +279,14 @@ class MahalanobisMetric(Metric):
     def _embed(self, X: Any, item: bool) -> FloatArray:
         return self.transform(X)
 
+    def _squared_of_pairs(self, pairs: Pairs, block: slice | int) -> Any:
+        X = pairs.X
+        return self._squared(self._prepared(X[pairs.left[block]]), self._prepared(X[pairs.right[block]]))
+
     def _margins(self, comparisons: Pairs | Triplets, block: slice | int) -> Any:
         X = comparisons.X
         if isinstance(comparisons, Pairs):
-            left, right = self._prepared(X[comparisons.left[block]]), self._prepared(X[comparisons.right[block]])
-            return (self.threshold or 0.0) - self._squared(left, right)
+            return (self.threshold or 0.0) - self._squared_of_pairs(comparisons, block)
         items = X if comparisons.items is None else comparisons.items
         anchors = self._prepared(X[comparisons.anchor[block]])
         far = self._squared(anchors, self._prepared(items[comparisons.negative[block]]))
@@ -262,7 +311,7 @@ def _cross_distances(rows: FloatArray, others: FloatArray, squared: bool) -> Flo
     if rows.shape[1] == 0:
         return np.zeros((len(rows), len(others)))
     # cdist subtracts before it squares; the faster matrix product would lose the digits of close points.
-    return cdist(rows, others, "sqeuclidean" if squared else "euclidean")
+    return spatial_distance.cdist(rows, others, "sqeuclidean" if squared else "euclidean")
 
 
 def _check_scales(scales: Any, n_features: int) -> FloatArray:

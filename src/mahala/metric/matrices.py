@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from mahala.compiled.products import multiply
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.lazily import sp
+from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.rows import row_blocks
 from mahala.support.validation import LARGEST_VALUE, check_valid_sparse, csr_from_arrays, is_count, is_sparse
@@ -168,7 +168,11 @@ def times_matrix(rows: Any, matrix: Matrix | None) -> FloatArray:
     """Return `rows @ matrix` as a dense array; None is the identity. The caller passes a block of rows."""
     if matrix is None:
         return _dense(rows)
-    return multiply(_dense(rows), matrix) if is_sparse(matrix) else np.asarray(rows @ matrix, dtype=np.float64)
+    if not is_sparse(matrix):
+        return np.asarray(rows @ matrix, dtype=np.float64)
+    n, d = rows.shape[0], matrix.shape[1]
+    check_room(8 * n * d, None, f"X, mapped to {n} rows of {d} features,", "give fewer rows at a time")
+    return _times_sparse(_dense(rows), matrix)
 
 
 def map_rows(rows: Any, L: FloatArray) -> NDArray[Any]:
@@ -187,7 +191,7 @@ def in_dtype(mapped: Any, dtype: Any) -> Any:
     with np.errstate(over="ignore", under="ignore"):
         result = mapped.astype(np.float32)
     if not np.isfinite(result.data if is_sparse(result) else result).all():
-        raise ValueError("X must be given as float64, because float32 cannot hold the numbers that it is mapped to")
+        raise ValueError("the rows of X must be float64, because float32 cannot hold what they are mapped to")
     return result
 
 
@@ -264,11 +268,29 @@ def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) 
     norms = _quadratic_forms(items, matrix) if distances else None
     for block in row_blocks(rows.shape[0], width, BLOCK_BYTES):
         product = times_matrix(rows[block] if origin is None else _dense(rows[block]) - origin, matrix)
-        scores = multiply(product, items_T) if is_sparse(items) else product @ items.T
+        scores = _times_sparse(product, items_T) if is_sparse(items) else product @ items.T
         if norms is not None:
             scores *= 2.0
             scores -= norms
         yield block, scores if numbers is None else scores[:, numbers]
+
+
+def leading(scores: FloatArray, k: int) -> IndexArray:
+    """Return the columns of the k largest scores of each row, in descending order of scores; ties in column order.
+
+    >>> leading(np.array([[1.0, 3.0, 2.0, 3.0, 2.0]]), k=3)
+    array([[1, 3, 2]])
+    """
+    costs = -scores
+    n = costs.shape[1]
+    if k == n:
+        return np.argsort(costs, axis=1, kind="stable")
+    result = np.empty((len(costs), k), dtype=np.intp)
+    border = np.partition(costs, k - 1, axis=1)[:, k - 1]
+    for i, row in enumerate(costs):
+        candidates = np.flatnonzero(row <= border[i])  # with all ties at the border, which the stable sort decides
+        result[i] = candidates[np.argsort(row[candidates], kind="stable")[:k]]
+    return result
 
 
 def _distinct(items: FloatArray) -> tuple[IndexArray | None, IndexArray]:
@@ -284,6 +306,12 @@ def _quadratic_forms(items: Any, matrix: Matrix | None) -> FloatArray:
     for block in row_blocks(items.shape[0], items.shape[1], BLOCK_BYTES):
         result[block] = row_dots(times_matrix(items[block], matrix), items[block])
     return result
+
+
+def _times_sparse(rows: FloatArray, matrix: Any) -> FloatArray:
+    from mahala.compiled.products import multiply  # Numba takes longer to import than everything else here
+
+    return multiply(rows, matrix)
 
 
 def _dense(rows: Any) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,9 +17,12 @@ from mahala.online.history import RECORD, History
 from mahala.online.storage.model import Model
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
+from mahala.support.dask_rows import in_memory, parts_with_labels
+from mahala.support.deadline import out_of_time
 from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value
 from mahala.support.progress import SHOWN, tell_stream
-from mahala.support.validation import Seed, check_params
+from mahala.support.tensors import is_dask
+from mahala.support.validation import Count, Seed, check_params, check_value
 
 # A mixin: it is used beside Learner, so that an algorithm is two steps from its base.
 if TYPE_CHECKING:
@@ -75,7 +79,13 @@ class OnlineMixin(_Base):
         ----------
         X : Pairs or Triplets, an array of shape (n, 2 or 3, n_features) of comparisons, or rows
         y : class labels of rows, +1 / -1 for an array of pairs, else None
+
+        From rows of Dask, this is `partial_fit` from the start.
         """
+        if is_dask(X):
+            with all_or_nothing(self):
+                vars(self).pop("_model", None)
+                return self.partial_fit(X, y)
         check_params(self)
         self._check_params()
         with all_or_nothing(self), one_blas_thread():
@@ -86,7 +96,14 @@ class OnlineMixin(_Base):
 
     @one_at_a_time
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from more comparisons, once each and in their order; X and y as for `fit`."""
+        """Learn from more comparisons, once each and in their order; X and y as for `fit`.
+
+        Chunks of rows, or of an array of comparisons, of Dask are learned from one after another.
+        """
+        if is_dask(X):
+            for part, labels in parts_with_labels(X, y):
+                self.partial_fit(in_memory(part), labels)
+            return self
         self._check_stream("partial_fit")
         if self.__sklearn_is_fitted__():
             comparisons, _ = self._comparisons(X, y, reset=False, at_most=True)
@@ -97,6 +114,46 @@ class OnlineMixin(_Base):
             self._begin(comparisons, known=False)
             self._feed(comparisons, len(comparisons))
         return self
+
+    @one_at_a_time
+    def parallel_fit(self, partitions: Any, y: Any = None, *, rounds: int = 1) -> Self:
+        """Learn from partitions at the same time: a copy for each of them, whose models are averaged after each round.
+
+        This is iterative parameter mixing. It is not the model of the stream of all comparisons, which `partial_fit`
+        learns one after another.
+
+        Parameters
+        ----------
+        partitions : rows of Dask, whose chunks are learned from where they are, or a list of comparisons or (X, y)
+        y : class labels of rows of Dask
+        rounds : how often each partition is gone through
+
+        McDonald, Hall and Mann: Distributed Training Strategies for the Structured Perceptron, NAACL 2010.
+        """
+        from mahala.online.parallel import partitions_of, run_round
+
+        check_value(rounds, "rounds", Count)
+        check_params(self)
+        self._check_params()
+        self._check_open("parallel_fit")
+        with all_or_nothing(self):
+            given = partitions_of(partitions, y)
+            first, labels = in_memory(*given[0])
+            comparisons, _ = self._comparisons(first, labels, reset=True, at_most=True)
+            self._begin(comparisons, known=False)
+            for number in range(rounds):
+                run_round(self, given, number)
+        return self
+
+    def _take_mean(self, copies: Sequence[Any]) -> None:
+        """Take the mean of the models of copies, and add up what they counted."""
+        self._model.mix([other._model for other in copies])
+        for other in copies:
+            for name in (*_COUNTS, "n_skipped", *_SUMS):
+                setattr(self, f"{name}_", getattr(self, f"{name}_") + getattr(other, f"{name}_"))
+            self._room_for(other._n_recorded)[:] = other._records[: other._n_recorded]
+        self._model.n_steps = self.n_steps_
+        self._metrics.clear()
 
     def _comparisons(self, X: Any, y: Any, *, reset: bool, at_most: bool) -> tuple[Comparisons, IndexArray | None]:
         """Return the comparisons given or drawn, and the class codes of rows.
@@ -174,6 +231,8 @@ class OnlineMixin(_Base):
                 finally:  # the steps before memory ran out have been taken, too
                     done = model.n_steps - before
                     self._note(chunk.y[:done], steps[0][:done], steps[1][:done], steps[2][:done])
+            if out_of_time():
+                break
 
     def _note(self, y: SignArray, p: FloatArray, tau: FloatArray, predicted: SignArray) -> None:
         """Record what each step saw and did."""
@@ -243,19 +302,6 @@ class OnlineMixin(_Base):
 
     def _history(self) -> History:
         return History.of(self._records[: self._n_recorded], self._ranks)
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Return by how much each comparison is decided: positive for similar pairs and for triplets in their order.
-
-        Parameters
-        ----------
-        X : Pairs or Triplets, or an array of shape (n, 2 or 3, n_features)
-        """
-        self._check_fitted()
-        comparisons = self._as_comparisons(X)
-        self._check_features(comparisons, reset=False)
-        margins: FloatArray = self.metric_.margins(comparisons)
-        return margins
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it

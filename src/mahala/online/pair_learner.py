@@ -8,16 +8,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from mahala.comparisons import Pairs
-from mahala.learner import Learner
+from mahala.learner import DistanceMixin, Learner
 from mahala.metric import MahalanobisMetric
 from mahala.online.online_mixin import OnlineMixin
-from mahala.support.arrays import FloatArray, SignArray
+from mahala.support.arrays import FloatArray
 from mahala.support.contexts import one_at_a_time, uninterrupted
 from mahala.support.validation import Count, Share, check_row, check_sign
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PairLearner(OnlineMixin, Learner):
+class PairLearner(OnlineMixin, DistanceMixin, Learner):
     """An online learner of a Mahalanobis metric and a threshold from pairs, or from labels by way of pairs."""
 
     n_pairs: Literal["auto"] | Count = "auto"
@@ -47,15 +47,6 @@ class PairLearner(OnlineMixin, Learner):
             self._note_one(y, p, tau, predicted)
         return bool(predicted == 1)
 
-    def predict(self, X: Any) -> SignArray:
-        """Return +1 for similar and -1 for dissimilar pairs.
-
-        Parameters
-        ----------
-        X : Pairs, or an array of shape (n_pairs, 2, n_features)
-        """
-        return np.where(self.decision_function(X) >= 0.0, np.int8(1), np.int8(-1))
-
     @property
     def metric_(self) -> MahalanobisMetric:
         """What has been learned so far."""
@@ -72,10 +63,6 @@ class PairLearner(OnlineMixin, Learner):
     def components_(self) -> FloatArray:
         """The linear map of `transform`, a row for each direction: M = components_ᵀ components_."""
         return self.metric_.components
-
-    def get_mahalanobis_matrix(self) -> FloatArray:
-        """Return the learned matrix M."""
-        return self.metric_.matrix
 
     def _check_open(self, method: str) -> None:
         kernel = getattr(self, "kernel", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -12,14 +12,15 @@ from mahala.comparisons import Pairs
 from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
-from mahala.online.storage.margin_model import MarginModel, MarginRule, check_memory, first_model
+from mahala.online.storage.margin_model import MOST_SLACK, MarginModel, MarginRule, check_memory, first_model
 from mahala.support.arrays import IndexArray
 from mahala.support.contexts import one_at_a_time
 from mahala.support.model_files import ModelFileError
-from mahala.support.validation import Count, NonNegative, Positive
+from mahala.support.validation import Count, NonNegative, Where, between
 
 # The paper's range for the aggressiveness, a value for each power of ten.
 C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))
+Aggressiveness = Annotated[float, Where(between(1.0 / MOST_SLACK), f"a number of at least {1.0 / MOST_SLACK:g}")]
 # The paper's k-NN rules, of which the best counts.
 MOST_NEIGHBORS = 25
 
@@ -99,7 +100,7 @@ class PA(PairLearner):
 
     variant: Literal["hard", "I", "II", "LS"] = "I"
     _: KW_ONLY
-    C: Literal["auto"] | Positive = 1.0
+    C: Literal["auto"] | Aggressiveness = 1.0
     psd: Literal["every", "end"] | Count = "every"
     tol: NonNegative = 0.0
     init: Literal["zero", "identity", "random"] | MahalanobisMetric = "zero"

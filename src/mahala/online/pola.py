@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -12,10 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
-from mahala.online.storage.margin_model import MarginModel, MarginRule, first_model
+from mahala.online.storage.margin_model import MOST_SLACK, MarginModel, MarginRule, first_model
 from mahala.support.arrays import IndexArray
 from mahala.support.contexts import one_at_a_time
-from mahala.support.validation import Count, NonNegative, Positive
+from mahala.support.validation import Count, Positive, Where, between
+
+Gamma = Annotated[float, Where(between(0.0, MOST_SLACK), f"a number from 0 to {MOST_SLACK:g}")]
 
 
 @dataclass(eq=False, repr=False)
@@ -57,7 +59,7 @@ class POLA(PairLearner):
     True
     """
 
-    gamma: NonNegative = 0.0
+    gamma: Gamma = 0.0
     _: KW_ONLY
     kernel: Any = None
     kernel_params: dict[str, Any] | None = None
@@ -85,7 +87,7 @@ class POLA(PairLearner):
         while self.n_passes_ < (1 if self.tol is None else self.max_passes) and not self.converged_:
             self._feed_prepared(prepared, len(prepared))
             self.n_passes_ += 1
-            self.converged_ = self.tol is not None and self._largest_loss(prepared) <= self.tol
+            self.converged_ = self.tol is not None and bool(self._largest_loss(prepared) <= self.tol)
         if self.tol is not None and not self.converged_:
             warnings.warn(
                 f"POLA left pairs with a loss above tol={self.tol} after max_passes={self.max_passes}; raise "

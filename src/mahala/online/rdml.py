@@ -15,6 +15,7 @@ from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk, symmetric
 from mahala.online.storage.symmetric_matrix import SymmetricMatrix
 from mahala.support.arrays import Arrays, FloatArray
+from mahala.support.contexts import one_blas_thread
 from mahala.support.model_files import count_value, finite_array
 from mahala.support.validation import Count, Positive
 
@@ -109,6 +110,7 @@ class RDMLModel(DefiniteModel):
                 return
             V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
 
+    @one_blas_thread()
     def _invert(self) -> SymmetricMatrix:
         """Return M⁻¹, by Cholesky."""
         self.n_corrections = 0

@@ -19,7 +19,7 @@ from mahala.online.storage.dense_model import DenseModel, dense_bytes
 from mahala.online.storage.gram import fit_gram, gram_is_cheaper
 from mahala.online.storage.similarity_model import LONGEST_STEP, SimilarityModel, SimilarityRule, StepLength, touches
 from mahala.online.storage.sparse_model import SparseModel
-from mahala.support.arrays import IndexArray, SignArray
+from mahala.support.arrays import IndexArray
 from mahala.support.contexts import one_at_a_time, uninterrupted
 from mahala.support.memory import memory_limit
 from mahala.support.model_files import ModelFileError, header_value
@@ -75,15 +75,6 @@ class SimilarityLearner(OnlineMixin, Learner):
             p, tau, predicted = self._model.feed_one(x, positive, negative, self._rule_in_force)
             self._note_one(1, p, tau, predicted)
         return bool(predicted == 1)
-
-    def predict(self, X: Any) -> SignArray:
-        """Return +1 where the positive is the more similar, else -1.
-
-        Parameters
-        ----------
-        X : Triplets, or an array of shape (n_triplets, 3, n_features)
-        """
-        return np.where(self.decision_function(X) > 0.0, np.int8(1), np.int8(-1))
 
     @property
     def metric_(self) -> BilinearMetric:

@@ -90,4 +90,6 @@ class AdaSORS(SORS):
     delta: Positive = 0.1
 
     def _step_rule(self) -> SimilarityRule:
-        return super()._step_rule()._replace(upper=1.0, delta=float(self.delta), adaptive=True)
+        # Where the square of a gradient is too small for a float, so is its quotient by this.
+        least = float(np.finfo(self.dtype).tiny) ** 0.5
+        return super()._step_rule()._replace(upper=1.0, delta=max(float(self.delta), least), adaptive=True)

@@ -75,7 +75,8 @@ def test_single_steps_among_chunks(learner, labelled):
             mixed.learn_one(*one)
         mixed.partial_fit(comparisons[start + 6 : start + 15])
         np.testing.assert_array_equal(
-            mixed.predict(comparisons), clone(learner).partial_fit(comparisons[: start + 15]).predict(comparisons)
+            mixed.predict_comparisons(comparisons),
+            clone(learner).partial_fit(comparisons[: start + 15]).predict_comparisons(comparisons),
         )
     models_agree(mixed, whole, comparisons)
     assert mixed.n_updates_ == whole.n_updates_

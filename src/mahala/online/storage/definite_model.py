@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,9 @@ class DefiniteModel(PairModel):
 
     def metric(self, **about: Any) -> MahalanobisMetric:
         return MahalanobisMetric(self.M, self.b, **about)
+
+    def mix(self, models: Sequence[DefiniteModel]) -> None:
+        self.become(symmetric(np.mean([model.M for model in models], axis=0)))
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         return {}, {"M": self.M}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,14 @@ class DenseModel(SimilarityModel):
         self.planes[:, 0] += change.toarray() if is_sparse(change) else change
         if self.layout[2]:
             self.planes[:, -1] += total.toarray() if is_sparse(total) else total
+
+    def mix(self, models: Sequence[DenseModel]) -> None:
+        if self.layout[2]:
+            super().mix(models)
+        for model in models:
+            model.settle()
+        self.clock, self.virgin = 0, models[0].virgin
+        self.planes = np.mean([model.planes for model in models], axis=0, dtype=self.planes.dtype)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super().get_state()

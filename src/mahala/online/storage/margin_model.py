@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
 from mahala.online.storage.symmetric_matrix import SymmetricMatrix
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
+from mahala.support.contexts import one_blas_thread
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
 from mahala.support.rows import BLOCK_BYTES
@@ -37,6 +38,10 @@ LARGE_DIMENSION = 2048
 # The dual form holds r × d differences and their r × r squared inner products; beyond this size they would take over
 # 512 MiB each.
 LARGEST_DUAL = 8192
+
+
+# The most that may be added to ‖v‖⁴ in a step, and thus the least C of PA: shorter steps are lost in rounding.
+MOST_SLACK = 1e50
 
 
 class MarginRule(NamedTuple):
@@ -157,6 +162,7 @@ class MarginModel(PairModel):
         result: FloatArray = 1.0 - y * (self.b - np.einsum("ij,ij->i", V @ self.M, V))
         return result
 
+    @one_blas_thread()
     def constrained(self) -> tuple[FloatArray, float]:
         """Return the nearest model with M ⪰ 0 and b ≥ 1; eigenvalues that are rounding errors count as zero."""
         values, vectors = np.linalg.eigh(0.5 * (self.M + self.M.T))
@@ -221,6 +227,15 @@ class MarginModel(PairModel):
                 raise ModelFileError("the shift of R should be positive")
         self.n_steps = n_steps
 
+    def mix(self, models: Sequence[MarginModel]) -> None:
+        if self.kernel_map is not None:
+            super().mix(models)
+        self.M = np.mean([model.M for model in models], axis=0)
+        self.b = float(np.mean([model.b for model in models]))
+        self.mass = max(model.mass for model in models)
+        self.radius = max(model.radius for model in models)
+        self._R = None  # computed again when it is needed
+
     def _feed_psd(self, chunk: PairChunk, norms2: FloatArray, rule: MarginRule, steps: Steps) -> None:
         V, y = chunk
         if self._R is None:
@@ -244,6 +259,7 @@ class MarginModel(PairModel):
                 return
             V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
 
+    @one_blas_thread()
     def _refactor(self) -> SymmetricMatrix:
         """Compute R = (M + σI)⁻¹ by Cholesky."""
         d = len(self.M)

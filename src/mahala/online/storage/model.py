@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mahala.metric import Metric
@@ -54,6 +54,13 @@ class Model(ABC):
 
         The arrays become the model's own. Those that are read-only views of a file are copied before they are changed.
         """
+
+    def mix(self, models: Sequence[Any]) -> None:
+        """Become the mean of models that went on from this one, each with comparisons of its own."""
+        raise ValueError(
+            "parallel_fit takes the mean of full matrices: it needs storage='dense', average=False, kernel=None and no "
+            "covariances; use partial_fit otherwise"
+        )
 
     def own(self, *names: str) -> None:
         """Copy arrays that are read-only because the model was loaded as a memory map."""

@@ -1,0 +1,177 @@
+"""MLKR: metric learning for kernel regression (Weinberger, Tesauro, 2007)."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils import column_or_1d
+
+from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.descent import descend
+from mahala.batch.run import IterationParams, Run
+from mahala.batch.starts import first_components
+from mahala.comparisons import Pairs, Triplets
+from mahala.learner import LabelledRows
+from mahala.metric import MahalanobisMetric
+from mahala.support.arrays import RealArray
+from mahala.support.rows import row_blocks
+from mahala.support.tensors import to_numpy
+from mahala.support.validation import Count, NonNegative, Seed, as_floats
+
+
+@dataclass(eq=False, repr=False)
+class MLKR(IterationParams, BatchLearner):
+    """Metric learning for kernel regression: rows that are near are to have similar target values.
+
+    Kernel regression predicts the target of a row from those of the others, ŷ_i = Σ_{j≠i} p_ij y_j with
+    p_ij ∝ exp(-‖Lx_i - Lx_j‖²). MLKR minimises its leave-one-out error Σ_i (y_i - ŷ_i)² over the linear map L by
+    L-BFGS: it is to regression what :class:`mahala.NCA` is to classification. The objective is not convex, and if all
+    p_ij are 0 or 1 at the start, as for rows of large scale, its gradient vanishes. Scale the rows first.
+
+    An evaluation takes 3 n² m + 2 n m d multiply-adds and O(n (d + m)) memory. It runs on one core, also where
+    `mahala.set_config` names a device.
+
+    K. Q. Weinberger, G. Tesauro, "Metric learning for kernel regression", AISTATS 2007.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Number m of rows of L; None for the number of features.
+    init : "auto", "identity", "pca", "random" or MahalanobisMetric
+        The first L. "auto" is "identity" if L is square, else "pca".
+    max_iter : int
+        Maximum number of iterations.
+    tol : float
+        The fit ends when an iteration lowers the objective by less than this share of it.
+    warm_start : bool
+        Whether `fit` resumes from the model of the previous fit.
+    callback : callable or None
+        Function that is called with an :class:`mahala.Iteration` after each iteration; a true result ends the fit.
+    verbose : bool
+        Whether to show a progress bar.
+    random_state : int, RandomState, Generator or None
+        Seed of all random choices.
+
+    Attributes
+    ----------
+    metric_ : MahalanobisMetric
+        The learned metric.
+    components_ : ndarray of shape (m, n_features)
+        The learned map L.
+    objective_, objectives_ : float and ndarray
+        Objective at the end and after each iteration.
+    n_iter_ : int
+        Number of iterations.
+    stop_reason_ : str
+        "converged", "max_iter", "precision" (rounding keeps any step from lowering the objective), "callback" or
+        "interrupted", or "time" if a time limit ended the fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> X, y = make_friedman1(400, n_features=10, random_state=0)  # the target depends on five of the features
+    >>> learner = MLKR(max_iter=30).fit(X[::2], y[::2])
+    >>> before, after = MLKR(max_iter=1).fit(X[::2], y[::2]), learner
+    >>> before.score(X[1::2], y[1::2]) < 0.7 < 0.8 < after.score(X[1::2], y[1::2])
+    True
+    """
+
+    _learns_numbers = True
+
+    n_components: Count | None = None
+    _: KW_ONLY
+    init: Literal["auto", "identity", "pca", "random"] | MahalanobisMetric = "auto"
+    max_iter: Count = 100
+    tol: NonNegative = 1e-5
+    random_state: Seed = None
+
+    def _learn(self, data: TrainingData, run: Run) -> str:
+        assert isinstance(data, LabelledRows)
+        X = data.X - data.X.mean(axis=0)
+        # In units of their deviation, targets of any size are right for float32 rows.
+        unit = float(data.codes.std())
+        targets = ((data.codes - data.codes.mean()) / unit).astype(X.dtype)
+
+        def objective(L: RealArray) -> tuple[float, RealArray]:
+            error, pull = leave_one_out(X @ L.T, targets)
+            return error, 2.0 * pull.T @ X
+
+        start = first_components(self.init, self.n_components, X, None, self._rng, self._warm_model())
+        return descend(
+            objective,
+            start,
+            run,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            to_model=lambda L: {"L": L},
+            report=lambda error: unit**2 * error,
+        )
+
+    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Pairs | Triplets:
+        if isinstance(X, Pairs | Triplets):
+            return super()._given(X, y, reset=reset)  # which says what it learns from
+        X, targets = self._labelled_rows(X, y, reset=reset)
+        if targets.min() == targets.max():
+            raise ValueError("y has one value; MLKR needs rows of at least two target values that differ")
+        return LabelledRows(X, targets)
+
+    def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """Validate rows and their target values."""
+        if y is None:
+            raise ValueError("MLKR requires y to be passed, but the target y is None; it holds a number for each row")
+        X, y = self._rows(X, reset=reset), to_numpy(y)
+        targets = as_floats(column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y, "y")
+        if targets.shape != (X.shape[0],):
+            raise ValueError(f"y must hold a number for each of the {X.shape[0]} rows, got shape {targets.shape}")
+        if not (np.abs(targets) < 1e150).all():
+            raise ValueError("y must hold finite numbers up to 1e150, got NaN, infinity or a larger one")
+        return X, targets
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return how well the metric judges, the higher the better.
+
+        For rows with target values, the share R² of their variance that leave-one-out kernel regression explains: 1 at
+        best, and below 0 if it does worse than their mean. For comparisons as for every learner.
+
+        Parameters
+        ----------
+        X : rows, or Pairs or Triplets
+        y : target values of rows, or labels of pairs that have none of their own
+        """
+        if isinstance(X, Pairs | Triplets):
+            return super().score(X, y)
+        self._check_fitted()
+        X, targets = self._labelled_rows(X, y, reset=False)
+        spread = float(targets.std())
+        if spread == 0.0:
+            raise ValueError("y has one value, of whose variance no share can be explained")
+        error, _ = leave_one_out(self.metric_.transform(X).astype(np.float64), (targets - targets.mean()) / spread)
+        return 1.0 - error / len(targets)
+
+
+def leave_one_out(Z: RealArray, y: RealArray) -> tuple[float, RealArray]:
+    """Return Σ_i (y_i - ŷ_i)² of leave-one-out kernel regression, and its pull on Z, half of its gradient.
+
+    >>> error, pull = leave_one_out(np.array([[0.0], [0.0], [100.0]]), np.array([1.0, 3.0, 3.0]))
+    >>> error
+    9.0
+    """
+    norms = np.einsum("ij,ij->i", Z, Z)
+    error, pull = 0.0, np.zeros_like(Z)
+    for block in row_blocks(len(Z), len(Z)):
+        own = np.arange(len(Z))[block]
+        squared = norms[block, None] + norms - 2.0 * (Z[block] @ Z.T)
+        squared[np.arange(len(own)), own] = np.inf
+        squared -= squared.min(axis=1, keepdims=True)
+        p = np.exp(-squared)
+        p /= p.sum(axis=1, keepdims=True)
+        predicted = p @ y
+        errors = predicted - y[block]
+        error += float(np.square(errors, dtype=np.float64).sum())
+        # The derivative by the squared distance of i and j, times (z_i - z_j) for both ends of the pair.
+        p *= 2.0 * errors[:, None] * (predicted[:, None] - y)
+        pull[block] += p.sum(axis=1)[:, None] * Z[block] - p @ Z
+        pull += p.sum(axis=0)[:, None] * Z - p.T @ Z[block]
+    return error, pull

@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+import mahala
+
+X, Y = load_digits(return_X_y=True)
+X, Y = X[:600] / 16.0, Y[:600]
+PARTS = [(X[i : i + 150], Y[i : i + 150]) for i in range(0, 600, 150)]
+
+LEARNERS = [
+    mahala.PA("I", n_pairs=200, random_state=0),
+    mahala.PA("I", psd="every", n_pairs=100, random_state=0),
+    mahala.LEGO(n_pairs=100, random_state=0),
+    mahala.RDML(n_pairs=100, random_state=0),
+    mahala.OASIS(n_triplets=500, random_state=0),
+    mahala.AdaSORS(n_triplets=500, random_state=0),
+]
+
+
+def matrix(learner):
+    M = learner.metric_.matrix
+    return M.toarray() if hasattr(M, "toarray") else M
+
+
+def chunks():
+    da = pytest.importorskip("dask.array", reason="needs Dask: pip install 'mahala[dask]'")
+    return da.from_array(X, chunks=(150, 20)), da.from_array(Y, chunks=200)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: repr(learner)[:20])
+def test_chunks_of_dask_are_a_stream(learner):
+    expected = clone(learner)
+    for part in PARTS:
+        expected.partial_fit(*part)
+    rows, labels = chunks()
+    found = clone(learner).partial_fit(rows, labels)
+    np.testing.assert_array_equal(matrix(found), matrix(expected))
+    assert found.n_steps_ == expected.n_steps_
+    np.testing.assert_array_equal(matrix(found.fit(rows, labels)), matrix(expected))
+
+
+def test_a_dask_array_of_comparisons_is_the_stream_of_all_of_them():
+    da = pytest.importorskip("dask.array", reason="needs Dask: pip install 'mahala[dask]'")
+    rng = np.random.default_rng(0)
+    pairs, similar = rng.normal(size=(500, 2, 5)), np.where(rng.random(500) < 0.5, 1, -1)
+    found = mahala.PA().fit(da.from_array(pairs, chunks=(90, 1, 3)), similar)
+    expected = mahala.PA().partial_fit(pairs, similar)
+    np.testing.assert_allclose(found.raw_metric_.matrix, expected.raw_metric_.matrix, rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match="y must have a label for each of the 500 rows, got 3"):
+        mahala.PA().fit(da.from_array(pairs, chunks=(90, 1, 3)), similar[:3])
+
+
+def test_a_frame_of_dask_has_names():
+    pandas = pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe", reason="needs Dask: pip install 'mahala[dask]'")
+    frame = pandas.DataFrame(X, columns=[f"f{i}" for i in range(64)])
+    found = mahala.PA(n_pairs=50, random_state=0).fit(frames.from_pandas(frame, npartitions=2), pandas.Series(Y))
+    expected = mahala.PA(n_pairs=50, random_state=0)
+    for i in (0, 300):
+        expected.partial_fit(frame[i : i + 300], Y[i : i + 300])
+    np.testing.assert_array_equal(matrix(found), matrix(expected))
+    assert found.feature_names_in_[1] == "f1"
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: repr(learner)[:20])
+def test_a_round_is_the_mean_of_learners_that_start_alike(learner):
+    found = clone(learner).parallel_fit(PARTS, rounds=1)
+    start = clone(learner)
+    comparisons, _ = start._comparisons(*PARTS[0], reset=True, at_most=True)
+    start._begin(comparisons, known=False)
+    thresholds, matrices, n_steps = [], [], 0
+    for i, part in enumerate(PARTS):
+        other = clone(learner)
+        other._comparisons(*PARTS[0], reset=True, at_most=True)
+        other._begin(comparisons, known=False)
+        other._rng = np.random.default_rng([other._seed, 0, i])
+        other.partial_fit(*part)
+        n_steps += other.n_steps_
+        raw = other.raw_metric_ if isinstance(other, mahala.PA) else other.metric_
+        matrices.append(raw.matrix.toarray() if hasattr(raw.matrix, "toarray") else raw.matrix)
+        thresholds.append(getattr(raw, "threshold", None))
+    raw = found.raw_metric_ if isinstance(found, mahala.PA) else found.metric_
+    dense = raw.matrix.toarray() if hasattr(raw.matrix, "toarray") else raw.matrix
+    np.testing.assert_allclose(dense, np.mean(matrices, axis=0), rtol=1e-9, atol=1e-12)
+    if thresholds[0] is not None:
+        assert raw.threshold == pytest.approx(np.mean(thresholds))
+    assert found.n_steps_ == n_steps == len(found.history_)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: repr(learner)[:20])
+def test_chunks_of_dask_are_partitions_and_the_result_goes_on(learner, tmp_path):
+    rows, labels = chunks()
+    found = clone(learner).parallel_fit(rows, labels, rounds=2)
+    expected = clone(learner).parallel_fit(PARTS, rounds=2)
+    np.testing.assert_array_equal(matrix(found), matrix(expected))
+    found.save(tmp_path / "state.safetensors")
+    again = mahala.load_learner(tmp_path / "state.safetensors")
+    np.testing.assert_allclose(
+        matrix(again.partial_fit(*PARTS[1])), matrix(found.partial_fit(*PARTS[1])), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_what_cannot_be_mixed_is_named():
+    for learner in (
+        mahala.OASIS(storage="sparse", n_triplets=50),
+        mahala.AROMA(n_triplets=50),
+        mahala.OASIS(average=True, n_triplets=50),
+        mahala.PA(kernel="rbf", n_pairs=50),
+    ):
+        with pytest.raises(ValueError, match="parallel_fit takes the mean of full matrices"):
+            learner.parallel_fit(PARTS[:2])
+        assert not hasattr(learner, "_model")
+    with pytest.raises(ValueError, match="rounds must be an integer of at least 1"):
+        mahala.PA().parallel_fit(PARTS, rounds=0)
+    with pytest.raises(ValueError, match="partitions must be rows of Dask with labels y, or a list"):
+        mahala.PA().parallel_fit(X, Y)
