@@ -17,7 +17,7 @@ from hypothesis import settings
 DATA = Path(os.environ["MAHALA_DATA"]) if os.environ.get("MAHALA_DATA") else None
 
 # The first example of a test may compile. Each run draws new examples; MAHALA_EXAMPLES=1000 draws many.
-settings.register_profile("mahala", deadline=None, max_examples=int(os.environ.get("MAHALA_EXAMPLES", "30")))
+settings.register_profile("mahala", deadline=None, max_examples=int(os.environ.get("MAHALA_EXAMPLES", "20")))
 settings.load_profile("mahala")
 
 # A process that a shell starts in the background ignores Ctrl-C, and so do its children; some tests press it.

@@ -7,6 +7,7 @@ the difference before you commit it.
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import os
 import re
@@ -17,6 +18,7 @@ import tempfile
 from importlib.metadata import distributions
 from itertools import zip_longest
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -54,31 +56,58 @@ def missing_for(block):
     return [name for name in names if name not in os.environ and not list(distributions(name=name))]
 
 
+# Where the pages say that a service is; the tests let it take any port that is free.
+SERVICE = "http://127.0.0.1:8417"
+
+
 def run_page(text):
     """Run the blocks of a page in one namespace; yield what each printed and the output that follows it, or None.
 
-    Blocks that require what is not here are left out.
+    Blocks that require what is not here are left out. A service that the page starts ends with the page.
     """
+    with contextlib.ExitStack() as services:
+        yield from run_blocks(text, services)
+
+
+def run_blocks(text, services):
+    addresses = []
     namespace = {"__name__": "page"}
     blocks = [found for found in FENCE.finditer(text) if found["language"] in ("python", "bash", "text")]
     for block, after in zip_longest(blocks, blocks[1:]):
         if missing_for(block):
             continue
+        body = block["body"].replace(SERVICE, addresses[-1] if addresses else SERVICE)
         if block["language"] == "python":
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                exec(compile(block["body"], "page", "exec"), namespace)
+                exec(compile(body, "page", "exec"), namespace)
             output = printed.getvalue()
+        elif block["language"] == "bash" and body.startswith("mahala serve --"):
+            addresses.append(services.enter_context(started(shlex.split(body))))
+            output = ""
         elif block["language"] == "bash":
-            output = "".join(run_command(line) for line in block["body"].replace("\\\n", " ").splitlines() if line)
+            output = "".join(run_command(line) for line in body.replace("\\\n", " ").splitlines() if line)
         else:
             continue
         follows = after is not None and OUTPUT in after["title"]
         yield SECONDS.sub("... s", output), after if follows else None
 
 
+@contextlib.contextmanager
+def started(command):
+    """Start a service in the background; yield its address."""
+    command = [sys.executable, "-m", *command, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
 def run_command(line):
-    """Return what a `mahala` command prints. Pipes and other programs are not supported."""
+    """Return what a `mahala` or `curl` command prints. Pipes and other programs are not supported."""
     program, *arguments = shlex.split(line, comments=True)
+    if program == "curl":
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
     assert program == "mahala", line
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, f"{line}\n{result.output}"
@@ -140,6 +169,24 @@ def test_parameters_that_share_a_line_have_a_line_each(monkeypatch):
     assert as_markdown(before) == after
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if "```math" in text_of(page)], ids=name_of)
+def test_formulas_are_typeset(page, monkeypatch):
+    """Nothing of LaTeX is left, as of an environment or a command that the converter does not know."""
+    pytest.importorskip("latex2mathml", reason="latex2mathml is not installed: pip install 'mahala[docs]'")
+    monkeypatch.syspath_prepend(DOCS)
+    from formulas import BLOCK, on_page_content, on_page_markdown
+
+    blocks = BLOCK.findall(text_of(page))
+    assert len(blocks) == text_of(page).count("```math")
+    inline = re.findall(r"\$`([^`]*)`\$", text_of(page))
+    found = [on_page_markdown(f"```math\n{formula}\n```") for formula in blocks]
+    found += [on_page_content(f"$<code>{html.escape(formula)}</code>$") for formula in inline]
+    for text in found:
+        formula = ElementTree.fromstring(text)  # it is well-formed, too
+        assert "\\" not in "".join(formula.itertext())
+        assert not {part for part in formula.itertext() if part in ("&", "$", "begin", "end")}
+
+
 def test_every_learner_and_filter_has_a_page():
     from mahala.filtering.online_filter import OnlineFilter
     from mahala.learner import Learner
@@ -166,7 +213,8 @@ def test_links_of_a_page_lead_somewhere(page):
 
 
 def test_the_site_builds(tmp_path):
-    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'mahala[docs]'")
+    for name in ("mkdocs", "latex2mathml"):
+        pytest.importorskip(name, reason=f"{name} is not installed: pip install 'mahala[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -174,6 +222,10 @@ def test_the_site_builds(tmp_path):
     assert not re.search(r"""(?:src|href)=["']?https?://[^"'> ]*\.(?:js|css|woff2?)""", index), (
         "the site must not load scripts, styles or fonts from elsewhere"
     )
+    pictures = re.findall(r'<a href="([^"]*)"><img alt="" src="([^"]*)"', index)
+    assert len(pictures) == 6
+    assert all((tmp_path / name).stat().st_size > 1000 for names in pictures for name in names)
+    assert "<math" in (tmp_path / "learners" / "NCA.html").read_text(encoding="utf-8")
 
 
 def rewrite(page):

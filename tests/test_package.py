@@ -29,6 +29,37 @@ def test_import_is_light():
     assert output.strip() == "[]"
 
 
+SERVE = """
+import sys
+import numpy as np
+import mahala
+
+metric = mahala.Metric.load(sys.argv[1])
+X = np.random.default_rng(0).normal(size=(4, 3))
+metric.embed(X)
+metric.embed(X[:1], side="item")
+metric.rank(X[0], X, k=2)
+metric.explain(X[0], X[1])
+if isinstance(metric, mahala.MahalanobisMetric):
+    metric.transform(X)
+    metric.distance(X[0], X[1])
+    metric.predict_comparisons(mahala.Pairs(X, [0], [1]))
+else:
+    metric.similarity(X, X)
+print(sorted({name.split(".")[0] for name in sys.modules} & {"numba", "sklearn", "scipy", "rich", "typer"}))
+"""
+
+
+@pytest.mark.parametrize("kind", ["MahalanobisMetric", "BilinearMetric"])
+def test_a_metric_is_applied_without_numba_and_scikit_learn(kind, tmp_path):
+    """A process that only serves starts in the time that NumPy takes."""
+    matrix = [[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]
+    options = {"threshold": 1.0} if kind == "MahalanobisMetric" else {}
+    getattr(mahala, kind)(matrix, **options).save(tmp_path / "metric.safetensors")
+    command = [sys.executable, "-c", SERVE, str(tmp_path / "metric.safetensors")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
 def test_every_name_is_there_and_documented():
     assert sorted(dir(mahala)) == sorted(mahala.__all__)
     for name in mahala.__all__:
@@ -52,14 +83,59 @@ def test_types_are_those_of_the_names():
 
 
 def test_dependencies_are_those_that_are_imported():
-    """Declare every package that a module imports at its top, even one that another dependency would bring."""
+    """Declare every package that a module imports at its top, even one that another dependency would bring.
+
+    What only the commands need, and the reports and papers that they show, is in an extra.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {re.match(r"[\w-]+", line)[0].replace("scikit-learn", "sklearn") for line in project["dependencies"]}
-    nodes = [node for path in (ROOT / "src").rglob("*.py") for node in ast.parse(path.read_text(encoding="utf-8")).body]
-    modules = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
-    modules += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    imported = {module.split(".")[0] for module in modules}
-    assert imported - sys.stdlib_module_names - {"mahala"} <= declared
+    extras = project["optional-dependencies"]
+    core, extra, serve = (
+        {re.match(r"[\w-]+", line)[0].replace("scikit-learn", "sklearn") for line in lines}
+        for lines in (project["dependencies"], extras["cli"], extras["serve"])
+    )
+    package = ROOT / "src" / "mahala"
+    for path in package.rglob("*.py"):
+        nodes = ast.parse(path.read_text(encoding="utf-8")).body
+        modules = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+        modules += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        of_commands = path.relative_to(package).parts[0] in ("cli", "papers", "report")
+        imported = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - {"mahala"}
+        of_service = path.relative_to(package).parts[0] == "serve"
+        assert imported <= core | (extra if of_commands else set()) | (serve if of_service else set()), path
+
+
+WITHOUT_EXTRAS = """
+import sys
+for name in ("matplotlib", "rich", "typer"):
+    sys.modules[name] = None  # importing it fails
+import numpy as np
+import mahala
+
+for name in mahala.__all__:
+    getattr(mahala, name)
+X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+print(mahala.PA(random_state=0).fit(X, y).transform(X).shape)
+print(mahala.NCA(max_iter=2, random_state=0).fit(X, y).transform(X).shape)
+try:
+    mahala.NCA(verbose=True).fit(X, y)
+except ImportError as error:
+    print(error)
+from mahala.__main__ import main
+main()
+"""
+
+
+def test_the_library_works_without_what_the_commands_need():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout.splitlines()[:2] == ["(20, 3)"] * 2
+    assert done.stdout.splitlines()[2:] == ["progress bars need Rich: pip install 'mahala[cli]'"]
+    assert done.stderr == "error: the mahala command needs matplotlib, rich, typer: pip install 'mahala[cli]'\n"
+
+
+def test_the_package_runs_as_a_command():
+    done = subprocess.run([sys.executable, "-m", "mahala", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"mahala {mahala.__version__}"
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -25,6 +25,7 @@ from mahala.online.history import History as History
 
 # Learners from all the data
 from mahala.batch.nca import NCA as NCA
+from mahala.batch.mlkr import MLKR as MLKR
 from mahala.batch.gml import GML as GML
 from mahala.batch.mmc import MMC as MMC
 from mahala.batch.boost_metric import BoostMetric as BoostMetric
@@ -46,9 +47,9 @@ from mahala.filtering.nearest import NearestFilter as NearestFilter
 
 # Evaluation
 from mahala.evaluation.cross_validation import compare as compare
-from mahala.evaluation.cross_validation import default_panel as default_panel
-from mahala.evaluation.cross_validation import refit as refit
+from mahala.evaluation.fitting import refit as refit
 from mahala.evaluation.leaderboard import Leaderboard as Leaderboard
+from mahala.evaluation.panel import default_panel as default_panel
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
@@ -68,6 +69,7 @@ from mahala.feedback.click_models import ClickModel as ClickModel
 from mahala.feedback.click_models import click_model as click_model
 from mahala.feedback.simulation import Simulation as Simulation
 from mahala.feedback.simulation import simulate_clicks as simulate_clicks
+from mahala.serve.client import Client as Client
 
 # Settings
 from mahala.support.config import set_config as set_config
@@ -75,13 +77,15 @@ from mahala.support.config import get_config as get_config
 from mahala.support.config import config_context as config_context
 
 # Streams, files and progress
-from mahala.stream import Stream as Stream
+from mahala.stream.stream import Stream as Stream
 from mahala.data.tables import read_table as read_table
+from mahala.data.preprocessing import TablePreprocessor as TablePreprocessor
 from mahala.data.search_files import read_qrels as read_qrels
 from mahala.data.search_files import read_vectors as read_vectors
 from mahala.learner import load_learner as load_learner
 from mahala.support.model_files import ModelFileError as ModelFileError
 from mahala.support.progress import show_progress as show_progress
+from mahala.warming import warm_up as warm_up
 
 __version__: str
 __all__: list[str]

@@ -7,7 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from functools import partial
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,23 +21,36 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import check_seed
 from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.compiled.ranking import retrieval
+from mahala.data.preprocessing import TablePreprocessor
+from mahala.engine import current_engine
 from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
-from mahala.support.arrays import Arrays, IndexArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
+from mahala.support.config import config_context, get_config
 from mahala.support.contexts import one_at_a_time
+from mahala.support.dask_rows import check_dask_features, in_memory, lazily_mapped
 from mahala.support.estimators import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
-from mahala.support.tensors import like, to_numpy
-from mahala.support.validation import check_features, class_codes
+from mahala.support.former_names import OF_LEARNERS, hint
+from mahala.support.model_files import (
+    ModelFileError,
+    header_value,
+    model_bytes,
+    read_model,
+    read_model_bytes,
+    write_model,
+)
+from mahala.support.tensors import engine_of, is_dask, like, to_numpy
+from mahala.support.validation import check_features, check_rows, class_codes
 
 # Neighbours that vote where a learner is scored on labelled rows.
 SCORE_NEIGHBORS = 3
 
 
 class LabelledRows(NamedTuple):
-    """Rows and the class code 0..c-1 of each."""
+    """Rows, the class code 0..c-1 of each and, if they are not all one, their positive weights."""
 
     X: Any
     codes: IndexArray
+    weights: FloatArray | None = None
 
 
 class SavedEstimator(BaseEstimator, ABC):
@@ -45,6 +58,7 @@ class SavedEstimator(BaseEstimator, ABC):
 
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
+    preprocessor_: TablePreprocessor  # of the table whose rows it learned from, if it was one
     _model: Any
 
     @abstractmethod
@@ -92,6 +106,12 @@ class SavedEstimator(BaseEstimator, ABC):
             ) from error
 
     @one_at_a_time
+    def to_bytes(self) -> bytes:
+        """Return the whole state as the bytes of a model file, which `learner_from_bytes` reads."""
+        header, arrays = self._parts()
+        return model_bytes("learner", arrays, header)
+
+    @one_at_a_time
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
         """Return a copy of the whole state as a header and arrays; a reader of a model file ignores other entries."""
         header, arrays = self._parts()
@@ -124,6 +144,8 @@ class SavedEstimator(BaseEstimator, ABC):
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else [str(name) for name in names],
         }
+        if "preprocessor_" in vars(self):
+            header["preprocessor"] = self.preprocessor_.to_header()
         return header, arrays
 
     @classmethod
@@ -142,6 +164,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
     _learns_from: ClassVar[type[Pairs] | type[Triplets] | None] = None
     # Whether rows must have class labels.
     _needs_labels: ClassVar[bool] = True
+    # Whether labels are target values instead of classes.
+    _learns_numbers: ClassVar[bool] = False
 
     random_state: Any = None  # a parameter of those that draw
     _seed: int
@@ -167,11 +191,16 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
 
         Parameters
         ----------
-        X : array, CSR matrix, data frame or tensor of shape (n_rows, n_features); a tensor gives a tensor
+        X : array, CSR matrix, data frame or tensor of shape (n_rows, n_features); a tensor gives a tensor, and rows of
+            Dask a Dask array, which is not computed yet
         """
         self._check_fitted()
         if isinstance(X, Pairs | Triplets):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
+        if is_dask(X):
+            X = check_dask_features(self, X, reset=False)
+            dtype = np.float32 if X.dtype == np.float32 else np.float64
+            return lazily_mapped(X, lambda rows: self._embed(check_rows(rows)), self._n_features_out, dtype)
         return like(self._embed(check_features(self, X, reset=False)), X)
 
     def _embed(self, X: Any) -> Any:
@@ -191,6 +220,44 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         tags.input_tags.pairwise = isinstance(kernel, str) and kernel == "precomputed"
         return tags
 
+    if not TYPE_CHECKING:  # a type checker would take it that any attribute is there
+
+        def __getattr__(self, name: str) -> Any:
+            if name in OF_LEARNERS:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint(OF_LEARNERS, name)}")
+            return object.__getattribute__(self, name)  # the error that brought us here
+
+    def margins(self, X: Any) -> FloatArray:
+        """Return by how much each comparison is decided: positive for similar pairs and for triplets in their order.
+
+        Parameters
+        ----------
+        X : Pairs or Triplets, or an array of shape (n, 2 or 3, n_features) of those from which the learner learns
+        """
+        comparisons = self._judged(X)
+        margins: FloatArray = self.metric_.margins(comparisons)
+        return margins
+
+    def predict_comparisons(self, X: Any) -> SignArray:
+        """Return +1 for similar pairs and for triplets in their order, else -1.
+
+        Pairs need a threshold, which learners from all the data get from `calibrate_threshold`.
+
+        Parameters
+        ----------
+        X : as for `margins`
+        """
+        comparisons = self._judged(X)
+        signs: SignArray = self.metric_.predict_comparisons(comparisons)
+        return signs
+
+    def _judged(self, X: Any) -> Pairs | Triplets:
+        """Return valid comparisons of any kind, given as such or as an array."""
+        self._check_fitted()
+        comparisons = X if isinstance(X, Pairs | Triplets) else self._as_comparisons(X)
+        self._check_features(comparisons, reset=False)
+        return comparisons
+
     def score(self, X: Any, y: Any = None) -> float:
         """Return how well the metric judges: a number from 0 to 1, the higher the better.
 
@@ -206,17 +273,18 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """
         self._check_fitted()
         if isinstance(X, Pairs | Triplets) or (self._learns_from is not None and n_axes(X) == 3):
-            return self._score_comparisons(X if isinstance(X, Pairs | Triplets) else self._as_comparisons(X), y)
+            return self._score_comparisons(self._judged(X), y)
         X, codes = self._labelled_rows(X, y, reset=False)
         if isinstance(self.metric_, MahalanobisMetric):
-            return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS)[-1])
+            with config_context(engine=engine_of(X, get_config()["engine"])):
+                search = current_engine().nearest
+                return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS, search)[-1])
         average, _ = retrieval(scores_in_blocks(self.metric_, X), codes, codes, exclude_self=True)
         if np.isnan(average).all():
             raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
         return float(np.nanmean(average))
 
     def _score_comparisons(self, comparisons: Pairs | Triplets, y: Any) -> float:
-        self._check_features(comparisons, reset=False)
         margins = self.metric_.margins(comparisons)
         if isinstance(comparisons, Triplets):
             return float(np.mean(margins > 0.0))
@@ -235,6 +303,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
 
         With `reset` the features are learned, else compared with those seen before.
         """
+        if reset:
+            vars(self).pop("preprocessor_", None)  # which belongs to the rows of an earlier fit
         kind = self._learns_from
         if isinstance(X, Pairs | Triplets) and not (kind is not None and isinstance(X, kind)):
             wanted = "labelled rows" if kind is None else f"{kind.__name__.lower()} or labelled rows"
@@ -259,7 +329,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         return LabelledRows(X, codes)
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
-        return check_features(self, X, reset=reset, at_least=2)
+        check = check_dask_features if is_dask(X) else check_features
+        return check(self, X, reset=reset, at_least=2)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         """Validate rows; return them with the codes 0..c-1 of their class labels."""
@@ -268,7 +339,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
                 f"{type(self).__name__} requires y to be passed, but the target y is None; with rows X it holds "
                 "class labels"
             )
-        X, y = self._rows(X, reset=reset), to_numpy(y)
+        X, y = self._rows(X, reset=reset), in_memory(to_numpy(y))
         # A column is taken as scikit-learn takes it; anything else as it comes, since an array of a list loses its NaN.
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         codes = class_codes(y, X.shape[0])
@@ -278,6 +349,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
     def _as_comparisons(self, X: Any) -> Pairs | Triplets:
         """Return comparisons of the kind from which the learner learns, given as such or as an array."""
         kind: Any = self._learns_from
+        if kind is None:
+            raise TypeError(f"Expected Pairs or Triplets, got {type(X).__name__}; use transform on rows")
         if isinstance(X, kind):
             return X  # type: ignore[no-any-return]
         shape = f"(n_{kind.__name__.lower()}, {kind._arity}, n_features)"
@@ -310,13 +383,43 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             )
 
     def _about(self) -> dict[str, Any]:
-        """Return the feature names and the origin of a metric."""
+        """Return the feature names, the origin and the preprocessor of a metric."""
         plain = (type(None), bool, int, float, str)
         params = {key: value if isinstance(value, plain) else repr(value) for key, value in self.get_params().items()}
         return {
             "feature_names": getattr(self, "feature_names_in_", None),
             "origin": {"learner": type(self).__name__, "params": params},
+            "preprocessor": vars(self).get("preprocessor_"),
         }
+
+
+if TYPE_CHECKING:
+    _Base = Learner
+else:
+    _Base = object
+
+
+class DistanceMixin(_Base):
+    """What a learner of a Mahalanobis metric has: used beside Learner."""
+
+    def get_mahalanobis_matrix(self) -> FloatArray:
+        """Return the learned matrix M."""
+        matrix: FloatArray = self.metric_.matrix
+        return matrix
+
+    def pair_distance(self, pairs: Any, *, squared: bool = False) -> FloatArray:
+        """Return the learned distance of the two rows of each pair.
+
+        Parameters
+        ----------
+        pairs : Pairs, or an array of shape (n_pairs, 2, n_features)
+        squared : whether to return squared distances
+        """
+        self._check_fitted()
+        pairs = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
+        self._check_features(pairs, reset=False)
+        distances: FloatArray = self.metric_.pair_distance(pairs, squared=squared)
+        return distances
 
 
 def load_learner(path: str | PathLike[str]) -> Any:
@@ -327,8 +430,16 @@ def load_learner(path: str | PathLike[str]) -> Any:
     return _load(path, mapped=False)
 
 
+def learner_from_bytes(data: bytes) -> Any:
+    """Return the learner whose `to_bytes` returned `data`; it resumes where it stopped."""
+    return _restored("the model", *read_model_bytes(data, "learner"))
+
+
 def _load(path: str | PathLike[str], *, mapped: bool) -> Any:
-    header, arrays = read_model(path, "learner", mapped=mapped)
+    return _restored(path, *read_model(path, "learner", mapped=mapped))
+
+
+def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays) -> Any:
     name = header.get("learner")
     kind = _kind_named(name)
     if kind is None:
@@ -351,6 +462,9 @@ def _load(path: str | PathLike[str], *, mapped: bool) -> Any:
             if len(names) != learner.n_features_in_ or not all(isinstance(name, str) for name in names):
                 raise ModelFileError(f"feature_names_in should be {learner.n_features_in_} strings")
             learner.feature_names_in_ = np.array(names, dtype=object)
+        preprocessor = TablePreprocessor.in_header(header)
+        if preprocessor is not None:
+            learner.preprocessor_ = preprocessor
         learner._set_state(header, arrays)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, MemoryError) as error:
         raise ModelFileError(f"{path} does not hold a whole {name}: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from mahala import Metric, knn_error
 from mahala.cli.main import app
 from mahala.data.tables import read_table
 
-QUICK = ["--folds", "2", "--repeats", "1", "--learners", "LDA,RCA"]
+QUICK = ["--folds", "2", "--repeats", "1", "--learners", "LDA,RCA", "--no-baselines"]
 
 
 def mahala(*arguments):
@@ -44,7 +45,7 @@ def cups(tmp_path):
 def test_the_bundled_table(tmp_path):
     result = mahala("wine", "--output", tmp_path / "out", *QUICK)
     assert result.exit_code == 0, result.output
-    for text in ("LDA", "Euclidean, scaled", "3-NN error", "model.safetensors holds", "leaderboard.csv"):
+    for text in ("LDA", "Euclidean, scaled", "reference", "k-NN error", "model.safetensors holds", "leaderboard.csv"):
         assert text in words(result.output)
     metric = Metric.load(tmp_path / "out" / "model.safetensors")
     assert metric.feature_names[0] == "alcohol"
@@ -173,24 +174,165 @@ def test_what_is_there_stays_where_writing_fails(cups, tmp_path, monkeypatch):
     result = mahala(cups, "--label", "<b>kind</b>", "--output", out, *QUICK, "--force")
     assert result.exit_code == 2
     assert "No space left" in words(result.stderr)
-    assert [(path.name, path.read_text()) for path in out.iterdir()] == [("report.html", "before")]
+    assert (out / "report.html").read_text() == "before"
+    assert sorted(path.name for path in out.iterdir()) == ["cells.jsonl", "report.html"]  # for the next try
 
 
-def test_ctrl_c_leaves_nothing(tmp_path):
+def interrupted(tmp_path, after):
+    """Run a comparison, press Ctrl-C when so many cells are finished, and return its exit code, output and errors."""
     code = (
-        "import mahala.evaluation.cross_validation as cv; from mahala.cli.main import app; measure = cv._measure\n"
-        "cv._measure = lambda *arguments: (print('ready', flush=True), measure(*arguments))[1]\n"
-        "app(['compare', 'digits', '--output', 'out', '--repeats', '50'])"
+        "import mahala.evaluation.measuring as m; from mahala.cli.main import app; measure = m.measure_cell\n"
+        "m.measure_cell = lambda *arguments: (print('ready', flush=True), measure(*arguments))[1]\n"
+        "app(['compare', 'digits', '--output', 'out', '--learners', 'LDA', '--no-report', '--folds', '20'])"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            assert process.stdout.readline() == "ready\n"
+            for _ in range(after + 1):
+                assert process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
+            output, errors = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert process.returncode == 130, errors
+    return process.returncode, output, errors
+
+
+def test_ctrl_c_at_once_leaves_nothing(tmp_path):
+    code, _, errors = interrupted(tmp_path, 0)
+    assert code == 130, errors
     assert errors.strip().endswith("interrupted")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore")  # of Dask, where the machine is slow
+def test_cells_are_measured_by_a_cluster(tmp_path):
+    pytest.importorskip("distributed", reason="needs Dask: pip install 'mahala[dask]'")
+    import dask
+
+    options = ("iris", "--no-report", "--folds", 2, "--repeats", 1, "--learners", "rca,lda", "--json")
+    here = mahala(*options, "--output", tmp_path / "here")
+    there = mahala(*options, "--output", tmp_path / "there", "--scheduler", "local")
+    assert there.exit_code == 0, there.output
+    entries = [{entry["name"]: entry["error"] for entry in json.loads(r.stdout)["entries"]} for r in (here, there)]
+    assert entries[0] == entries[1]
+    result = mahala(*options, "--output", tmp_path / "out", "--scheduler", "nowhere://x")
+    assert result.exit_code == 2
+    assert "--scheduler is 'nowhere://x', where no scheduler answers" in words(result.stderr)
+    assert dask.config.get("scheduler", None) is None  # others may use Dask in this process
+
+
+def test_ctrl_c_writes_what_is_finished(tmp_path):
+    code, output, errors = interrupted(tmp_path, 7)
+    assert code == 130, errors
+    assert errors.strip().endswith("interrupted")
+    assert "Partial: Ctrl-C ended the comparison after" in words(output)
+    assert "the same command again resumes" in words(output)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "cells.jsonl", "leaderboard.csv", "model.safetensors"
+    ]  # fmt: skip
+    origin = Metric.load(tmp_path / "out" / "model.safetensors").origin
+    assert origin["partial"].endswith("of 40 test parts")
+
+
+def test_the_same_command_goes_on(cups, tmp_path, monkeypatch):
+    import mahala.evaluation.measuring as measuring
+
+    measure, measured = measuring.measure_cell, []
+
+    def counted(task, key, *others):
+        measured.append(key)
+        if len(measured) == 8:
+            raise KeyboardInterrupt
+        return measure(task, key, *others)
+
+    monkeypatch.setattr(measuring, "measure_cell", counted)
+    command = [cups, "--label", "<b>kind</b>", "--output", tmp_path / "out", "--learners", "LDA", "--no-baselines"]
+    first = mahala(*command, "--folds", 3, "--repeats", 2, "--json")
+    assert first.exit_code == 130
+    told = json.loads(first.stdout)
+    assert (told["parts"], told["partial"]) == (2, True)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Partial: Ctrl-C ended the comparison after 2 of 6 test parts." in page
+    again = mahala(*command, "--folds", 3, "--repeats", 2, "--json")
+    assert again.exit_code == 0, again.output
+    assert len(measured) == 8 + 11  # the eighth was not finished
+    assert json.loads(again.stdout)["partial"] is False
+    assert not (tmp_path / "out" / "cells.jsonl").exists()
+    assert "partial" not in Metric.load(tmp_path / "out" / "model.safetensors").origin
+
+
+def test_ctrl_c_after_one_test_part_has_no_intervals(cups, tmp_path, monkeypatch):
+    import mahala.evaluation.measuring as measuring
+
+    measure, measured = measuring.measure_cell, []
+
+    def counted(task, key, *others):
+        measured.append(key)
+        if len(measured) == 5:
+            raise KeyboardInterrupt
+        return measure(task, key, *others)
+
+    monkeypatch.setattr(measuring, "measure_cell", counted)
+    command = [cups, "--label", "<b>kind</b>", "--output", tmp_path / "out", "--learners", "LDA", "--no-baselines"]
+    result = mahala(*command, "--folds", 3, "--repeats", 2)
+    assert result.exit_code == 130, result.output
+    assert "after 1 of 6 test parts" in words(result.output)
+    for text in (result.output, (tmp_path / "out" / "report.html").read_text(encoding="utf-8").partition("<script")[0]):
+        assert not re.search(r"\bnan\b", text)
+
+
+def test_the_plain_distance_is_saved_unless_it_is_beaten(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "noise.npz", X=rng.normal(size=(60, 3)) * [1.0, 5.0, 1.0], y=np.arange(60) % 2)
+    command = [tmp_path / "noise.npz", "--learners", "LDA,RCA", "--no-baselines", "--no-report"]
+    result = mahala(*command, "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "is not shown to beat Euclidean on these 60 rows" in words(result.output)
+    assert "The smallest difference that this comparison could have shown is" in words(result.output)
+    assert "model.safetensors holds the plain distance, Euclidean" in words(result.output)
+    assert Metric.load(tmp_path / "out" / "model.safetensors").origin == {"learner": "Euclidean", "params": {}}
+
+
+def test_lopsided_classes_and_baselines(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(200) < 20
+    np.savez(tmp_path / "fraud.npz", X=rng.normal(size=(200, 3)) + 2.0 * y[:, None], y=np.where(y, "fraud", "fine"))
+    command = [tmp_path / "fraud.npz", "--output", tmp_path / "out", "--no-report", "--learners", "LDA", "--folds", 2]
+    shown = words(mahala(*command, "--repeats", 1).output)
+    assert "balanced k-NN error" in shown
+    assert "over 75 % of rows are of class 'fine': always answering 'fine' has an error of 10.0 %" in shown
+    assert "logistic regression" in shown
+    assert "gradient boosting" in shown
+    told = json.loads(mahala(*command, "--metric", "roc_auc", "--json").stdout)
+    assert (told["metric"], told["majority"], told["majority_error"]) == ("roc_auc", "fine", 0.1)
+    assert {own["name"] for own in told["baselines"]} == {
+        "k-NN with cosine",
+        "k-NN with PCA",
+        "logistic regression",
+        "gradient boosting",
+    }
+
+
+def test_a_budget_is_a_time(tmp_path):
+    result = mahala("iris", "--output", tmp_path, "--learners", "ITML", "--budget", "10 minutes")
+    assert result.exit_code == 2
+    assert "--budget must be a time such as 90s, 10m or 1h, or none, got '10 minutes'" in words(result.stderr)
+    np.savez(tmp_path / "t.npz", X=np.random.default_rng(0).normal(size=(3000, 60)), y=np.arange(3000) % 20)
+    result = mahala(
+        tmp_path / "t.npz", "--output", tmp_path / "out", "--no-report", "--learners", "LMNN", "--budget", "1s",
+        "--folds", 2, "--repeats", 1, "--no-baselines",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "LMNN (2 of 2). A larger budget lets them finish." in words(result.output)
+
+
+def test_members_that_are_left_out_are_listed(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.random.default_rng(0).normal(size=(30, 1001)), y=np.arange(30) % 2)
+    command = [tmp_path / "t.npz", "--output", tmp_path / "out", "--no-report", "--no-baselines", "--folds", 2]
+    shown = words(mahala(*command, "--repeats", 1).output)
+    assert "Not compared: PA-I, RCA, LMNN, ITML, GML, GML weights, BoostMetric (1,001 features, and above" in shown
+    assert "Name them as learners to include them." in shown
+    told = json.loads(mahala(*command, "--repeats", 1, "--learners", "rca,gml weights", "--json").stdout)
+    assert {entry["name"] for entry in told["entries"] if entry["learned"]} == {"RCA", "GML weights"}
+    assert told["left_out"] == {}

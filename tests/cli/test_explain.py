@@ -98,7 +98,7 @@ def test_what_is_wrong_is_said(files):
     for data, row, row2, words in (
         ("t.csv", 0, 2, "ROW2 must be a row number from 0 to 1, got 2"),
         ("t.csv", 9, 0, "ROW must be a row number from 0 to 1, got 9"),
-        ("less.csv", 0, 0, "the model needs the feature 'w[1]'"),
+        ("less.csv", 0, 0, "the table lacks w[1], which the model needs"),
         ("none.csv", 0, 0, "none.csv: No such file or directory"),
         ("t.csv", "x", 0, "Invalid value for"),
     ):

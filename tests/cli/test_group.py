@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 
@@ -11,9 +12,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from mahala.cli import group
 from mahala.cli.group import Group
 from mahala.cli.main import app
 from mahala.cli.output import print_json
+from mahala.support.compiling import NOTICE, Compiling
 
 
 def failing(error):
@@ -89,3 +92,18 @@ def test_version():
 def test_json_is_strict(capsys):
     print_json({"a": np.array([1.0, np.nan]), "b": (np.int64(2), float("inf")), 3: None})
     assert json.loads(capsys.readouterr().out) == {"a": [1.0, None], "b": [2, None], "3": None}
+
+
+def test_what_takes_long_is_told_on_a_terminal_only(monkeypatch, capsys):
+    log = logging.getLogger("mahala")
+    before, level = list(log.handlers), log.level
+    try:
+        group._tell_what_takes_long()
+        assert log.handlers == before
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        for _ in range(2):
+            group._tell_what_takes_long()
+        Compiling().start()
+        assert capsys.readouterr() == ("", NOTICE + "\n")
+    finally:
+        log.handlers, log.level = before, level

@@ -61,7 +61,7 @@ def test_rows_for_a_bilinear_metric(tmp_path):
     (tmp_path / "i.csv").write_text("u,v,w\n1,2,3\n")
     assert read_rows(tmp_path / "q.csv", metric).X.tolist() == [[3, 1], [6, 4]]
     assert read_rows(tmp_path / "i.csv", metric, items=True).X.tolist() == [[1, 2, 3]]
-    with pytest.raises(ValueError, match="needs the feature 'a'"):
+    with pytest.raises(ValueError, match="the table lacks a, b, which the model needs"):
         read_rows(tmp_path / "i.csv", metric)
 
 
@@ -86,7 +86,7 @@ def test_what_mahala_did_not_write_is_replaced_by_force_only(tmp_path):
     assert check_output(path) == path
     mahala.MahalanobisMetric(np.eye(2)).save(path)
     assert check_output(path) == path
-    path.write_text(page("title", ["<p>text</p>"]))
+    path.write_text(page("title", "<p>text</p>", [], {}))
     assert check_output(path) == path
     foreign = tmp_path / "foreign.safetensors"
     save_file({"w": np.eye(2)}, foreign)

@@ -70,6 +70,7 @@ _SETTINGS = {
         {"lam": 0.01, "storage": "sparse", "average": True, "penalty": "offdiagonal", "dtype": "float32"},
     ],
     "NCA": [{"max_iter": 10}, {"max_iter": 10, "n_components": 2}],
+    "MLKR": [{"max_iter": 10}, {"max_iter": 10, "n_components": 2}],
     "GML": [{}, {"diagonal": True}, {"solver": "vsgd", "max_iter": 3}, {"n_components": 2, "alpha": 0.5}],
     "MMC": [{}, {"diagonal": True}, {"n_pairs": 500}],
     "BoostMetric": [{"max_iter": 20}, {"max_iter": 60, "validation_fraction": 0.2}],
@@ -230,18 +231,3 @@ def rewritten(path, header=None, arrays=None):
         changes["model"] = old_header["model"] | model
     write_model(copy, "learner", kept, old_header | changes)
     return copy
-
-
-def _on_rows(kind):
-    """The learner as rows see it: without the methods that are about comparisons."""
-
-    def hidden(self):
-        raise AttributeError("hidden")
-
-    own = {"predict": property(hidden), "decision_function": property(hidden), "__module__": __name__}
-    return type(f"{kind.__name__}OnRows", (kind,), own)
-
-
-# Learners from all the data have no such methods.
-ON_ROWS = [_on_rows(kind) for kind in LEARNERS if issubclass(kind, OnlineMixin)]
-globals().update({kind.__name__: kind for kind in ON_ROWS})  # so that they can be pickled

@@ -42,9 +42,9 @@ def test_distances_are_those_of_the_embedding(learner, pairs):
     fitted = clone(learner).fit(pairs)
     Z = fitted.transform(pairs.X)
     squared = np.sum((Z[pairs.left] - Z[pairs.right]) ** 2, axis=1)
-    np.testing.assert_allclose(fitted.decision_function(pairs), fitted.threshold_ - squared, atol=1e-7)
-    np.testing.assert_array_equal(fitted.predict(pairs), np.where(fitted.decision_function(pairs) >= 0, 1, -1))
-    assert fitted.score(pairs) == np.mean(fitted.predict(pairs) == pairs.y)
+    np.testing.assert_allclose(fitted.margins(pairs), fitted.threshold_ - squared, atol=1e-7)
+    np.testing.assert_array_equal(fitted.predict_comparisons(pairs), np.where(fitted.margins(pairs) >= 0, 1, -1))
+    assert fitted.score(pairs) == np.mean(fitted.predict_comparisons(pairs) == pairs.y)
     assert fitted.get_feature_names_out().shape == (Z.shape[1],)
     np.testing.assert_array_equal(fitted.get_mahalanobis_matrix(), fitted.metric_.matrix)
     if getattr(fitted, "kernel", None) is None:
@@ -112,7 +112,7 @@ def test_degenerate_pairs_never_break_it(learner, data):
         return
     assert np.isfinite(fitted.metric_.matrix).all()
     assert np.isfinite(fitted.threshold_)
-    assert np.isfinite(fitted.decision_function(pairs)).all()
+    assert np.isfinite(fitted.margins(pairs)).all()
     starts_at_zero = isinstance(learner, mahala.PA | mahala.POLA) and getattr(learner, "init", "zero") == "zero"
     if similar.all() and starts_at_zero and getattr(learner, "variant", "I") != "LS":
         assert fitted.metric_.n_components == 0  # nothing was ever pushed apart
@@ -178,13 +178,13 @@ def test_a_fit_interrupted_in_a_kernel_leaves_the_learner_as_it_was(pairs):
 
     kernel.calls, kernel.most = 0, np.inf
     learner = mahala.PA(kernel=kernel, C="auto").fit(pairs)
-    before, C = learner.decision_function(pairs), learner.C_
+    before, C = learner.margins(pairs), learner.C_
     kernel.calls, kernel.most = 0, 3
     with pytest.raises(KeyboardInterrupt):
         learner.fit(pairs[:20])
     kernel.most = np.inf
     assert learner.C_ == C
-    np.testing.assert_array_equal(learner.decision_function(pairs), before)
+    np.testing.assert_array_equal(learner.margins(pairs), before)
 
 
 @pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="signals cannot be raised here")

@@ -82,7 +82,9 @@ def test_a_saved_stream_goes_on_where_it_stopped(learner, labelled, tmp_path):
         resumed.partial_fit(comparisons[70:])
         same_model(resumed, never_stopped)
         same_record(resumed, never_stopped)
-        np.testing.assert_array_equal(resumed.predict(comparisons), never_stopped.predict(comparisons))
+        np.testing.assert_array_equal(
+            resumed.predict_comparisons(comparisons), never_stopped.predict_comparisons(comparisons)
+        )
     assert stopped.n_steps_ == 70  # what was copied from it has not changed it
 
 
@@ -105,9 +107,7 @@ def test_comparisons_and_arrays_are_the_same_to_it(learner, labelled):
     for given in (array, array.tolist()):
         other = clone(learner).fit(given, y)
         models_agree(other, whole, comparisons)
-        np.testing.assert_allclose(
-            other.decision_function(given), whole.decision_function(comparisons), rtol=1e-6, atol=1e-5
-        )
+        np.testing.assert_allclose(other.margins(given), whole.margins(comparisons), rtol=1e-6, atol=1e-5)
         assert other.score(given, y) == whole.score(comparisons)
 
 
@@ -125,8 +125,8 @@ def test_a_refused_step_changes_nothing(learner, labelled, tmp_path):
         lambda: fitted.partial_fit(np.zeros((3, 5 - n_rows, 5)), None if y is None else y),
         lambda: fitted.partial_fit(labelled[0][:, :4], labelled[1]),
         lambda: fitted.partial_fit(labelled[0], np.zeros(90)),
-        lambda: fitted.predict(np.zeros((3, n_rows, 4))),
-        lambda: fitted.predict(labelled[0]),
+        lambda: fitted.predict_comparisons(np.zeros((3, n_rows, 4))),
+        lambda: fitted.predict_comparisons(labelled[0]),
         lambda: fitted.transform(np.zeros((3, 4))),
     ]
     for place in range(n_rows):
@@ -213,7 +213,7 @@ def test_comparisons_of_a_frame_keep_its_names(learner, labelled, frame):
         assert {name for name, _ in fitted.metric_.explain(X[0], X[1]).top(5)} == set(NAMES)
     other = frame(dict(zip(reversed(NAMES), X.T, strict=True)))
     with pytest.raises(ValueError, match="feature names"):
-        fitted.predict(draw(learner, other, y, 5))
+        fitted.predict_comparisons(draw(learner, other, y, 5))
     with pytest.raises(ValueError, match=r"feature names|storage='gram'"):
         fitted.partial_fit(draw(learner, other, y, 5))
 
@@ -225,7 +225,7 @@ def test_no_comparisons(learner, labelled):
     with pytest.raises(ValueError, match=f"{kind} must not be empty: 0 {kind} given"):
         clone(learner).fit(comparisons[:0])
     fitted = clone(learner).fit(comparisons)
-    assert fitted.predict(comparisons[:0]).shape == (0,)
+    assert fitted.predict_comparisons(comparisons[:0]).shape == (0,)
 
 
 @every_online_learner
@@ -237,8 +237,11 @@ def test_the_other_kind_of_comparisons(learner, labelled):
     with pytest.raises(TypeError, match=f"learns from {kind} or labelled rows, got {other.__name__}"):
         clone(learner).fit(wrong)
     fitted = clone(learner).fit(comparisons)
-    with pytest.raises(TypeError, match=f"got {other.__name__}"):
-        fitted.predict(wrong)
+    if isinstance(comparisons, Pairs):  # a distance orders triplets, too
+        assert fitted.predict_comparisons(wrong).shape == (10,)
+    else:
+        with pytest.raises(TypeError, match="comparisons must be Triplets, got Pairs"):
+            fitted.predict_comparisons(wrong)
     for given in (comparisons, wrong):
         with pytest.raises(TypeError, match=f"transform takes rows, got {type(given).__name__}"):
             fitted.transform(given)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import mahala
 from mahala.cli.main import app
 from mahala.comparisons.json_lines import IMPRESSION, LineError, LineReader
-from mahala.stream import Malformed, Stream
+from mahala.stream.stream import Malformed, Stream
 
 GOOD = {"query": [1, 2], "shown": [[1, 0], [0, 1]], "clicked": [False, True]}
 

@@ -16,6 +16,8 @@ from mahala import Impressions, QueryAdapter
 from mahala.feedback import judged
 from mahala.feedback.gains import CrossValidation
 from mahala.feedback.query_adapter import RATES
+from mahala.feedback.remembered import Remembered
+from mahala.support.model_files import ModelFileError
 from reference.feedback import adapter_stream
 
 D = 6
@@ -480,3 +482,20 @@ def test_too_large_an_adapter_is_told_what_it_can_do():
 def test_results_that_are_no_rows_are_named(shown):
     with pytest.raises(ValueError, match="shown"):
         QueryAdapter().learn_one(np.ones(D), shown, [0, 1])
+
+
+@pytest.mark.parametrize("scale", [3e38, 1e-30])
+def test_items_that_are_hard_to_multiply_in_single_precision_are_ranked(scale):
+    items = np.array([[0.5, 0.1], [1.0, 0.1], [0.7, 0.1]], dtype=np.float32) * np.float32(scale)
+    adapter = mahala.QueryAdapter()
+    adapter.learn_one([1.0, 0.0], [[1.0, 0.0], [0.0, 1.0]], [0, 0])
+    for query in ([2.0, 0.0], [1e-30, 0.0], [1e30, 0.0]):
+        assert adapter.rank(query, items).tolist() == [1, 2, 0]
+    assert adapter.rank([0.0, 0.0], items).tolist() == [0, 1, 2]
+
+
+def test_counts_of_a_file_leave_room_for_one_more():
+    known = Remembered(3)
+    known.from_arrays(np.array([1], dtype=np.uint64), np.array([2**62]))
+    with pytest.raises(ModelFileError, match="a count from 1 to"):
+        known.from_arrays(np.array([1], dtype=np.uint64), np.array([2**63 - 1]))

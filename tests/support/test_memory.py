@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,6 +15,9 @@ def test_the_limit_is_given_or_that_of_the_machine(monkeypatch):
     assert memory_limit(1000) == 1000.0
     assert 2**20 < memory_limit(None) < math.inf
     monkeypatch.setattr("resource.getrlimit", lambda _: (2**20, -1))
+    monkeypatch.setattr("mahala.support.memory.Path.read_text", lambda _: "3 2 1\n")
+    assert memory_limit(None) == 2**20 - 3 * os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr("mahala.support.memory.Path.read_text", Mock(side_effect=FileNotFoundError))
     assert memory_limit(None) == 2**20
     monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
     monkeypatch.delattr(os, "sysconf")

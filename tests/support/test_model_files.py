@@ -19,7 +19,9 @@ from mahala.support.model_files import (
     ModelFileError,
     array_value,
     header_value,
+    model_bytes,
     read_model,
+    read_model_bytes,
     write_model,
 )
 
@@ -45,6 +47,23 @@ def write_raw(path, document, arrays=ARRAYS):
     """A safetensors file whose mahala header is this text, or this document as JSON."""
     text = document if isinstance(document, str) else json.dumps(document)
     save_file(arrays, path, metadata={"mahala": text})
+
+
+def test_bytes_are_those_of_the_file_and_are_checked(tmp_path):
+    write_model(tmp_path / "model", "metric", ARRAYS, HEADER)
+    data = model_bytes("metric", ARRAYS, HEADER)
+    assert data == (tmp_path / "model").read_bytes()
+    header, arrays = read_model_bytes(data, "metric")
+    assert header == HEADER
+    for name, array in ARRAYS.items():
+        assert arrays[name].dtype == array.dtype
+        assert np.array_equal(arrays[name], array)
+    arrays["matrix"][0] = 1.0  # the caller's own
+    with pytest.raises(ModelFileError, match="holds a metric, not a learner"):
+        read_model_bytes(data, "learner")
+    for damaged in (b"", data[:40], data[:-1], data[:-1] + bytes([data[-1] ^ 1]), data.replace(b"third", b"thord")):
+        with pytest.raises(ModelFileError):
+            read_model_bytes(damaged, "metric")
 
 
 def test_roundtrip_is_exact(tmp_path):

@@ -6,6 +6,8 @@ import pytest
 
 import mahala
 from mahala import Pairs
+from mahala.support import progress
+from mahala.support.compiling import Compiling
 
 
 def test_bars_of_every_kind_of_learner(labelled, capsys):
@@ -31,3 +33,17 @@ def test_nothing_is_drawn_outside(labelled, capsys):
     mahala.PA(random_state=0).fit(X, y)
     mahala.NCA(max_iter=2).fit(X, y)
     assert capsys.readouterr() == ("", "")
+
+
+def test_time_left_does_not_count_what_is_compiled(labelled, capsys, monkeypatch):
+    compiling = Compiling()
+    monkeypatch.setattr(progress, "COMPILING", compiling)
+    compiling.start()
+    with mahala.show_progress():
+        assert progress.SHOWN.get()[0].get_time() == pytest.approx(progress.SHOWN.get()[0].get_time(), abs=1e-4)
+        mahala.NCA(max_iter=2).fit(*labelled)
+    assert "compiling, 0 s" in capsys.readouterr().err
+    compiling.end()
+    with mahala.show_progress():
+        mahala.NCA(max_iter=2).fit(*labelled)
+    assert "compiling" not in capsys.readouterr().err

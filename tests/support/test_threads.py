@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -40,6 +41,43 @@ def test_results_are_in_order_and_errors_arrive(count):
     assert threads.in_rows(lambda rows: (rows.start, rows.stop), 5, 2) == [(0, 3), (3, 5)]
     with pytest.raises(ZeroDivisionError):
         threads.in_threads(lambda a: 1 // a, [1, 0], threads=count)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_pairs_of_blocks_that_share_rows_run_in_order(count):
+    """Each block sees its pairs in the order of the rounds, whatever the threads do; no two of them at once."""
+    rng = np.random.default_rng(0)
+    pauses = iter(rng.exponential(1e-4, size=10_000).tolist())
+    seen, busy = {}, set()
+
+    def visit(left, right):
+        own = {left.start, right.start}
+        assert not own & busy
+        busy.update(own)
+        time.sleep(next(pauses))
+        for block in own:
+            seen.setdefault(block, []).append((left.start, right.start))
+        busy.difference_update(own)
+        return left.start, right.start
+
+    expected = [(a.start, b.start) for pairs in threads.pairs_of_blocks(40, 3, count) for a, b in pairs]
+    assert threads.in_pairs_of_blocks(visit, 40, 3, count) == expected
+    for block, pairs in seen.items():
+        assert pairs == [pair for pair in expected if block in pair]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_error_in_a_pair_of_blocks_ends_the_others(count):
+    calls = []
+
+    def fail(left, right):
+        calls.append(left)
+        if len(calls) == 4:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        threads.in_pairs_of_blocks(fail, 200, 2, count)
+    assert len(calls) < 4 + 3 * count
 
 
 def test_threads_of_ours_do_not_wait_for_each_other():

@@ -152,7 +152,8 @@ def _from_judgments(
 def _from_clicks(
     adapter: QueryAdapter, clicks: Path, items: Path | None, features: int | None, max_errors: int | None, place: Path
 ) -> dict[str, Any]:
-    from mahala.stream import Malformed, Stream, read_lines
+    from mahala.stream.lines import read_lines
+    from mahala.stream.stream import Malformed, Stream
     from mahala.support.progress import task_bar
 
     rows = None if items is None else read_items(items)
@@ -196,9 +197,7 @@ def _page(adapter: QueryAdapter, names: Sequence[str], queries: Path, items: Pat
         f"mahala search {table} --queries new.npy --model {model}",
         f"mahala evaluate --queries new.npy --items {table} --qrels new.tsv --model {model}",
         f"mahala stream --model {model} --input impressions.jsonl",
-        "",
-        "import mahala",
-        f"adapter = mahala.load_learner({str(output)!r})",
+        f"import mahala\nadapter = mahala.load_learner({str(output)!r})\n"
         "vector = adapter.embed(query)  # to be sent to the index instead of the query",
     ]
     measured = {

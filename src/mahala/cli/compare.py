@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import sys
 from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from mahala.cli.models import (
+    Bins,
+    Decimal,
+    Device,
     Drop,
     FirstIndex,
     Force,
     Jobs,
+    Keep,
+    KeepIds,
     Label,
     LabelledData,
-    check_labels,
+    Scheduler,
     check_output,
+    computing,
+    labelled_table,
     learner_named,
+    seconds_of,
+    show_columns,
+    without_single_rows,
 )
 from mahala.cli.output import Json, print_json, terminal, write_csv
 from mahala.support.files import whole_file
@@ -34,21 +46,42 @@ if TYPE_CHECKING:
     from mahala.metric import MahalanobisMetric
 
 
+# The file in the output folder that keeps what is finished until all is.
+CELLS = "cells.jsonl"
+AGAIN = "What is finished is kept: the same command again resumes."
+
+
 def compare(
     data: LabelledData,
     label: Label = None,
     learners: Annotated[str | None, typer.Option(help="Learners to compare, separated by commas: PA,GML,LMNN.")] = None,
     n_neighbors: Annotated[
-        int, typer.Option("-k", "--n-neighbors", help="Number of neighbours that vote on the class.", min=1)
-    ] = 3,
+        int | None,
+        typer.Option("-k", "--n-neighbors", help="Number of neighbours; default: chosen in the folds.", min=1),
+    ] = None,
+    metric: Annotated[
+        Literal["auto", "error", "balanced", "f1", "roc_auc"],
+        typer.Option(help="Measure that ranks; auto: error, or balanced error if one class has most of the rows."),
+    ] = "auto",
     folds: Annotated[int, typer.Option(help="Number of folds of a cross-validation.", min=2)] = 5,
     repeats: Annotated[int, typer.Option(help="Number of cross-validations, each with other folds.", min=1)] = 2,
     scaling: Annotated[
-        Literal["standard", "none"], typer.Option(help="Divide features by their standard deviation, or keep them raw.")
-    ] = "standard",
+        Literal["auto", "none", "standard", "minmax", "robust"],
+        typer.Option(help="Divide features by their deviation, range or quartiles; auto: chosen in the folds."),
+    ] = "auto",
+    budget: Annotated[str, typer.Option(help="Time for the whole comparison: 90s, 10m, 1h or none.")] = "10m",
+    baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Measure other methods, such as boosting, as context.")
+    ] = True,
     drop: Drop = None,
+    keep: Keep = None,
+    keep_ids: KeepIds = False,
+    bins: Bins = None,
+    decimal: Decimal = None,
     first_index: FirstIndex = 1,
     n_jobs: Jobs = 1,
+    device: Device = None,
+    scheduler: Scheduler = None,
     seed: Annotated[int, typer.Option(help="Seed of the folds and of the learners.", min=0)] = 0,
     output: Annotated[Path | None, typer.Option(help="Folder to write to; default: NAME-mahala.")] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html.")] = True,
@@ -57,8 +90,9 @@ def compare(
 ) -> None:
     """Compare learners by cross-validation, and test whether any of them beats the Euclidean distance.
 
-    Writes report.html (tables and figures), model.safetensors (the best learner, fitted to all rows; it takes raw
-    features) and leaderboard.csv. If no learner beats the Euclidean distance, the entry with the lowest error is saved.
+    Writes report.html (tables and figures), model.safetensors (the best learner that is shown to beat the Euclidean
+    distance, or else that distance, fitted to all rows; it takes raw features) and leaderboard.csv. Ctrl-C writes what
+    is finished, marked as partial; the same command again resumes.
 
     Examples:
 
@@ -67,48 +101,88 @@ def compare(
         mahala compare customers.csv --label churned --drop id --n-jobs 2
 
         mahala compare features.npz --learners PA,LMNN,GML --n-neighbors 5 --no-report --json
+
+        mahala compare fraud.csv --label fraud --metric roc_auc --budget 1h
     """
 
-    from mahala.data.datasets import read_data
-    from mahala.evaluation.cross_validation import MOST_ROWS, default_panel, refit
+    from mahala.evaluation.budget import final_seconds
+    from mahala.evaluation.cross_validation import ComparisonInterrupted
     from mahala.evaluation.cross_validation import compare as cross_validate
+    from mahala.evaluation.fitting import refit
+    from mahala.evaluation.panel import default_panel, members
+    from mahala.evaluation.splits import MOST_ROWS
     from mahala.support.progress import task_bar
 
-    name = Path(data.removesuffix(".gz")).stem
+    seconds = seconds_of(budget, "--budget")
+    name = "stdin" if data == "-" else Path(data.removesuffix(".gz")).stem
     folder = Path(f"{name}-mahala") if output is None else output
     names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
     files_written = [folder / name for name in names]
     _check_folder(folder, files_written, Path(data), force)
-    table = read_data(data, label=label, drop=drop or [], first_index=first_index)
-    labels = check_labels(table, data, "by which learners are compared")
-    panel = default_panel(min(table.X.shape[0], MOST_ROWS), table.X.shape[1], seed)
-    chosen = panel if learners is None else _chosen(learners, panel, seed)
+    table = labelled_table(
+        data,
+        label,
+        drop=drop,
+        keep=keep,
+        keep_ids=keep_ids,
+        bins=bins,
+        decimal=decimal,
+        first_index=first_index,
+        purpose="by which learners are compared",
+    )
+    table = without_single_rows(table, label)
+    labels: Any = table.labels
+    if not as_json:
+        show_columns(table.columns)
+    size = min(table.X.shape[0], MOST_ROWS), table.X.shape[1]
+    chosen = default_panel(*size, seed) if learners is None else _chosen(learners, members(*size, seed), seed)
     errors = terminal(stderr=True)
-    with task_bar("Comparing", errors.is_terminal) as update:
-        board = cross_validate(
-            table.X,
-            labels,
-            chosen,
-            folds=folds,
-            repeats=repeats,
-            n_neighbors=n_neighbors,
-            scaling=scaling,
-            random_state=seed,
-            n_jobs=n_jobs,
-            callback=lambda done, total, learner: update(done, learner, total),
-        )
+    cells = folder / CELLS
+    interrupt = None
+    with computing(device, scheduler), task_bar("Comparing", errors.is_terminal) as update:
+        try:
+            board = cross_validate(
+                table.X,
+                labels,
+                None if learners is None else chosen,
+                folds=folds,
+                repeats=repeats,
+                n_neighbors=n_neighbors,
+                metric=metric,
+                scaling=scaling,
+                budget=seconds,
+                baselines=baselines,
+                random_state=seed,
+                n_jobs=n_jobs,
+                preprocessor=table.preprocessor,
+                callback=lambda done, total, learner: update(done, learner, total),
+                resume=cells,
+            )
+        except ComparisonInterrupted as error:
+            board, interrupt = error.leaderboard, error
+    board = replace(board, columns=table.columns)
     rows = board.rows
     with errors.status("Fitting the winner to all rows…"):
-        winner = chosen.get(board.winner.name)
-        how = "none" if board.winner.name == "Euclidean" else scaling
-        model = refit(table.X[rows], labels[rows], winner, how, table.feature_names)
-        page = _page(board, chosen, table, model, name, data, label, folder) if report else None
+        winner = board.winner
+        learner = chosen.get(winner.name)
+        model = refit(
+            table.X[rows], labels[rows], learner, winner.scaling, table.feature_names, seconds=final_seconds(seconds)
+        )
+        model = replace(model, preprocessor=table.preprocessor)
+        if board.partial:
+            measured = f"{board.parts} of {board.folds * board.repeats} test parts"
+            model = replace(model, origin=dict(model.origin or {}) | {"partial": measured})
+        page = _page(board, chosen, table, model, name, data, label, folder, seconds) if report else None
     folder.mkdir(parents=True, exist_ok=True)
     _write(files_written, page, model, board)
+    if interrupt is None and not board.partial:
+        cells.unlink(missing_ok=True)
     if as_json:
         print_json(_plain(board, data, files_written))
     else:
         _show(board, files_written, terminal())
+    if interrupt is not None:
+        raise interrupt
 
 
 def _check_folder(folder: Path, files: list[Path], data: Path, force: bool) -> None:
@@ -151,20 +225,25 @@ def _page(
     data: str,
     label: str | None,
     folder: Path,
+    budget: float | None,
 ) -> str:
+    from mahala.evaluation.budget import final_seconds
     from mahala.evaluation.cross_validation import held_out
     from mahala.papers.results import versions
-    from mahala.report.html import Shown, report
+    from mahala.report.chart_data import Shown
+    from mahala.report.html import report
     from mahala.support.validation import class_codes
 
     # Figures of the Euclidean distance would show little: if it wins, they show the best learner.
     entry = board.winner if board.winner.learned else board.best_learner
     shown = None
     if entry is not None:
-        metric, mask = held_out(table.X, table.labels, chosen[entry.name], board)
+        limit = final_seconds(budget)
+        metric, mask = held_out(table.X, table.labels, chosen[entry.name], board, entry.scaling, seconds=limit)
         final = model if entry is board.winner else metric
         codes = class_codes(table.labels, table.X.shape[0])[board.rows]
-        shown = Shown(entry.name, metric, final, table.X[board.rows], codes, mask)
+        numbers = None if table.rows is None else table.rows[board.rows]
+        shown = Shown(entry.name, metric, final, table.X[board.rows], codes, mask, numbers)
     file = folder / "model.safetensors"
     source = shlex.quote(data) if Path(data).exists() else "rows.csv"
     model_file = shlex.quote(str(file))
@@ -173,9 +252,7 @@ def _page(
         f"mahala transform {source} --model {model_file} --output vectors.npy",
         f"mahala search {source} --row 0 --model {model_file}{option}",
         f"mahala explain {source} 0 1 --model {model_file}",
-        "",
-        "import mahala",
-        f"metric = mahala.Metric.load({str(file)!r})",
+        f"import mahala\nmetric = mahala.Metric.load({str(file)!r})\n"
         "vectors = metric.transform(X)  # their Euclidean distances are the learned distances",
     ]
     measured = {
@@ -190,8 +267,8 @@ def _saved(board: Leaderboard) -> str:
     rows = "all rows" if len(board.rows) == board.n_rows else f"the {len(board.rows):,} rows of the sample"
     winner = board.winner
     what = f"{winner.name}, fitted to {rows}" if winner.learned else f"the plain distance, {winner.name}"
-    why = "" if board.beats_euclidean else ", which has the lowest error"
-    return f"model.safetensors holds {what}{why}; it takes raw features."
+    votes = "" if board.n_neighbors else f" It did best with k = {winner.n_neighbors}."
+    return f"model.safetensors holds {what}; it takes raw features.{votes}"
 
 
 def _write(paths: list[Path], page: str | None, model: MahalanobisMetric, board: Leaderboard) -> None:
@@ -209,16 +286,18 @@ def _write(paths: list[Path], page: str | None, model: MahalanobisMetric, board:
 
 
 def _plain(board: Leaderboard, data: str, paths: list[Path]) -> dict[str, Any]:
-    same = ("classes", "n_neighbors", "folds", "repeats", "scaling", "beats_euclidean", "notes")
+    of_data = ("classes", "majority", "majority_error", "columns")
+    of_run = ("metric", "n_neighbors", "folds", "repeats", "parts", "partial", "scaling", "left_out", "notes")
     return {
         "data": data,
         "rows": len(board.rows),
         "features": board.n_features,
         "seed": board.random_state,
-        **{name: getattr(board, name) for name in same},
+        **{name: getattr(board, name) for name in (*of_data, *of_run, "beats_euclidean")},
         "winner": board.winner.name,
         "verdict": board.verdict(),
         "entries": board.table(),
+        "baselines": [asdict(own) for own in board.baselines],
         "files": [str(path) for path in paths],
     }
 
@@ -231,30 +310,33 @@ def _show(board: Leaderboard, paths: list[Path], console: Console) -> None:
 
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     # A narrow terminal has room for the numbers only.
-    with_bars = console.width >= 80
+    wide, wider = console.width >= 80, console.width >= 110
+    width = 20 if console.width >= 95 else 12
     grid.add_column("metric", overflow="fold")
-    grid.add_column(f"{board.n_neighbors}-NN error", justify="right", no_wrap=True)
-    if with_bars:
-        grid.add_column(f"0 {percent(board.axis_end):>18}", no_wrap=True)
-    for title in ("to Euclidean", "p", "fit"):
+    grid.add_column(board.measure, justify="right", overflow="fold")
+    if wide:
+        grid.add_column(f"0 {percent(board.axis_end):>{width - 2}}", no_wrap=True)
+        grid.add_column("error" if board.metric == "balanced" else "balanced", justify="right", no_wrap=True)
+    for title in ("difference", "p", "fit", *(("k", "scaling") if wider else ())):
         grid.add_column(title, justify="right", overflow="fold")
-    failed = []
-    for entry in board.entries:
-        if entry.failure is not None:
-            failed.append(f"{entry.name} could not be fitted: {entry.failure}")
-            continue
+    for entry in board.ranked:
         style = "bold" if entry is board.winner else "" if entry.learned else "dim"
-        points = "best" if entry is board.euclidean else f"{100.0 * entry.difference:+.1f}"
+        points = "reference" if entry is board.euclidean else f"{100.0 * entry.difference:+.1f}"
         p = "" if entry.p_value != entry.p_value else p_text(entry.p_value).removeprefix("p ").removeprefix("= ")
         seconds = f"{entry.seconds:.2f} s" if entry.learned else ""
-        bar = [_interval(entry.low, entry.error, entry.high, board.axis_end)] if with_bars else []
-        grid.add_row(escape(entry.name), percent(entry.error), *bar, points, p, seconds, style=style)
+        second = percent(entry.plain_error if board.metric == "balanced" else entry.balanced_error)
+        bar = [_interval(entry.low, entry.error, entry.high, board.axis_end, width), second] if wide else []
+        last = [str(entry.n_neighbors), entry.scaling] if wider else []
+        grid.add_row(escape(entry.name), percent(entry.error), *bar, points, p, seconds, *last, style=style)
     console.print()
     console.print(grid)
     console.print()
-    for text in (*failed, *board.notes):
+    failed = [f"{own.name} could not be fitted: {own.failure}" for own in board.entries if own.failure is not None]
+    for text in (*failed, *board.remarks(), *board.notes, *([AGAIN] if board.partial else [])):
         console.print(escape(text), style="yellow")
     console.print(escape(board.verdict()), style="bold")
+    if (context := board.context()) is not None:
+        console.print(escape(context))
     console.print(escape(_saved(board)))
     console.print()
     for path in paths:
@@ -262,7 +344,11 @@ def _show(board: Leaderboard, paths: list[Path], console: Console) -> None:
 
 
 def _interval(low: float, middle: float, high: float, scale: float, width: int = 20) -> str:
-    """Draw an interval as a line of characters, with a dot at the mean, on an axis from 0 to `scale`."""
+    """Draw an interval as a line of characters, with a dot at the mean, on an axis from 0 to `scale`.
+
+    A mean of one test part has no interval: its ends are NaN.
+    """
+    low, high = (middle if math.isnan(end) else end for end in (low, high))
     at = [min(int(value / scale * (width - 1) + 0.5), width) for value in (low, middle, high)]
     cells = ["━" if at[0] <= place <= at[2] else " " for place in range(width)]
     if at[1] < width:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import FirstIndex, FittedData, Model, bar, check_row_number, load_metric, read_rows
+from mahala.cli.models import Decimal, FirstIndex, FittedData, Model, bar, check_row_number, load_metric, read_rows
 from mahala.cli.output import Json, print_json, terminal
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def explain(
     row2: Annotated[int, typer.Argument(metavar="ROW2", help="Number of another row.")],
     model: Model,
     top: Annotated[int, typer.Option(help="Number of contributions to show.", min=1)] = 10,
+    decimal: Decimal = None,
     first_index: FirstIndex = 1,
     as_json: Json = False,
 ) -> None:
@@ -38,7 +39,7 @@ def explain(
         mahala explain wine.csv 0 17 --model wine.safetensors --top 3 --json
     """
     metric = load_metric(model)
-    X = read_rows(data, metric, first_index=first_index).X
+    X = read_rows(data, metric, decimal=decimal, first_index=first_index).X
     rows = [check_row_number(number, X.shape[0], name) for number, name in ((row, "ROW"), (row2, "ROW2"))]
     x, x2 = (_dense(X[[number]]) for number in rows)
     told = _facts(metric, x, x2) | {"rows": rows}

@@ -12,15 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mahala.cli.models import (
+    Bins,
+    Decimal,
+    Device,
     Drop,
     FirstIndex,
     Force,
+    Keep,
+    KeepIds,
     Label,
-    LabelledData,
+    Scheduler,
     Settings,
     check_labels,
     check_output,
+    computing,
+    labelled_table,
     learner_named,
+    show_columns,
     spectrum,
 )
 from mahala.cli.output import Json, print_json, terminal
@@ -35,9 +43,16 @@ _MOST_MEASURED = 10_000
 
 
 def fit(
-    data: LabelledData,
-    output: Annotated[Path, typer.Option(help="The model file to write.")],
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA",
+            help="A .csv, .tsv, .parquet, .npz or .svm file, or a data set such as wine; with --scheduler, Parquet "
+            "files, a .zarr group or a folder of them or of X*.npy and y*.npy.",
+        ),
+    ],
     label: Label = None,
+    output: Annotated[Path | None, typer.Option(help="The model file to write; default: NAME.safetensors.")] = None,
     learner: Annotated[str, typer.Option(help="A learner such as PA, GML, LMNN or OASIS.")] = "PA",
     settings: Settings = None,
     scaling: Annotated[
@@ -45,9 +60,15 @@ def fit(
         typer.Option(help="Divide features by their standard deviation; default: standard unless sparse or bilinear."),
     ] = None,
     drop: Drop = None,
+    keep: Keep = None,
+    keep_ids: KeepIds = False,
+    bins: Bins = None,
+    decimal: Decimal = None,
     first_index: FirstIndex = 1,
     state: Annotated[bool, typer.Option("--state", help="Save the learner, to learn more later; no scaling.")] = False,
     seed: Annotated[int, typer.Option(help="The random_state of the learner.", min=0)] = 0,
+    device: Device = None,
+    scheduler: Scheduler = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -55,51 +76,97 @@ def fit(
 
     The model file stores the names and scales of the features, so that `transform`, `search` and `explain` accept raw
     tables. The printed error is measured on the training rows; use `mahala compare` to estimate the error on new rows.
-    Ctrl-C stops an iterative learner and saves what it has learned so far.
+    Ctrl-C stops an iterative or online learner after its iteration or chunk of steps, and saves what it has learned so
+    far, marked in the model file; a second one stops at once.
 
     Examples:
+
+        mahala fit wine
 
         mahala fit wine.csv --label maker --output wine.safetensors
 
         mahala fit wine.csv --label maker --learner lmnn --set n_neighbors=5 --output wine.safetensors
 
         mahala fit clicks.npz --learner oasis --state --output state.safetensors
+
+        mahala fit folder/*.parquet --label maker --learner nca --scheduler local --output wine.safetensors
     """
     import numpy as np
     from sklearn.utils import get_tags
 
-    from mahala.data.datasets import read_data
+    from mahala.data.dask_files import read_with_dask
     from mahala.data.scaling import divided, feature_scales
     from mahala.metric import MahalanobisMetric
+    from mahala.support.deadline import stopped_by_ctrl_c
     from mahala.support.progress import show_progress
 
-    check_output(output, inputs=[Path(data)], force=force)
+    output = Path(f"{Path(data[0].removesuffix('.gz')).stem}.safetensors") if output is None else output
+    check_output(output, inputs=map(Path, data), force=force)
     chosen = learner_named(learner, settings or [], seed)
-    table = read_data(data, label=label, drop=drop or (), first_index=first_index)
-    if get_tags(chosen).target_tags.required:
-        check_labels(table, data, f"from which {type(chosen).__name__} learns")
-    how = _scaling(scaling, chosen, table, state)
-    scales = feature_scales(table.X, how)
-    X = divided(table.X, scales)
-    started = time.perf_counter()
-    try:
-        # A progress bar would clutter a log file.
-        with show_progress() if sys.stderr.isatty() else nullcontext():
-            chosen.fit(X, table.labels)
-    except KeyboardInterrupt:
-        if getattr(chosen, "stop_reason_", None) != "interrupted":
-            raise  # nothing has been learned yet
-    seconds = time.perf_counter() - started
-    metric = replace(chosen.metric_, feature_names=table.feature_names)
-    told = _summary(chosen, metric, table, X) | {"scaling": how, "seconds": seconds, "file": str(output)}
-    if state:
-        if table.feature_names is not None:
-            chosen.feature_names_in_ = np.array(table.feature_names, dtype=object)
-        chosen.save(output)
-    else:
-        if isinstance(metric, MahalanobisMetric) and how != "none":
-            metric = replace(metric, scales=scales)
-        metric.save(output)
+    required = get_tags(chosen).target_tags.required
+    purpose = f"from which {type(chosen).__name__} learns" if required else None
+    with computing(device, scheduler):
+        if scheduler is not None:
+            for given, option in ((keep, "--keep"), (keep_ids, "--keep-ids"), (bins, "--bins"), (decimal, "--decimal")):
+                if given:
+                    raise ValueError(f"{option} cannot be used with --scheduler: tables are read as they are")
+            names = [name.strip() for text in drop or () for name in text.split(",")]
+            table = read_with_dask(data, label=label, drop=names)
+            if required:
+                check_labels(table, data[0], str(purpose))
+        elif len(data) > 1:
+            raise ValueError("DATA must be one file, or else --scheduler be given, with which files are read by Dask")
+        else:
+            table = labelled_table(
+                data[0],
+                label,
+                drop=drop,
+                keep=keep,
+                keep_ids=keep_ids,
+                bins=bins,
+                decimal=decimal,
+                first_index=first_index,
+                purpose=purpose,
+                classes=not chosen._learns_numbers,
+            )
+        if not as_json:
+            show_columns(table.columns)
+        how = _scaling(scaling, chosen, table, state)
+        scales = feature_scales(table.X, how)
+        X = divided(table.X, scales)
+        started = time.perf_counter()
+        try:
+            # A progress bar would clutter a log file.
+            with (
+                show_progress() if sys.stderr.isatty() else nullcontext(),
+                stopped_by_ctrl_c(lambda: typer.echo("stopping; Ctrl-C again to stop at once", err=True)) as limit,
+            ):
+                chosen.fit(X, table.labels)
+            stopped = limit.stopped
+        except KeyboardInterrupt:
+            if getattr(chosen, "stop_reason_", None) != "interrupted":
+                raise  # nothing has been learned yet
+            stopped = True
+        seconds = time.perf_counter() - started
+        metric = replace(chosen.metric_, feature_names=table.feature_names, preprocessor=table.preprocessor)
+        if stopped:
+            metric = replace(metric, origin=dict(metric.origin or {}) | {"stopped": "interrupted"})
+        # Saved before it is measured, which takes time, too.
+        if state:
+            if table.feature_names is not None:
+                chosen.feature_names_in_ = np.array(table.feature_names, dtype=object)
+            if table.preprocessor is not None:
+                chosen.preprocessor_ = table.preprocessor
+            if stopped and hasattr(chosen, "stop_reason_"):
+                chosen.stop_reason_ = "interrupted"
+            chosen.save(output)
+        elif isinstance(metric, MahalanobisMetric) and how != "none":
+            replace(metric, scales=scales).save(output)
+        else:
+            metric.save(output)
+        told = _summary(chosen, metric, table, X) | {"scaling": how, "seconds": seconds, "file": str(output)}
+        told["stopped"] = "interrupted" if stopped else told["stopped"]
+        told["columns"] = table.columns
     if as_json:
         print_json(told)
     else:
@@ -139,6 +206,9 @@ def _summary(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str
     }
     if table.labels is None:
         return told
+    if learner._learns_numbers:
+        scores = {"measure": "R² of kernel regression", "rows_measured": X.shape[0], "before": None}
+        return told | scores | {"classes": None, "after": learner.score(X, table.labels)}
     return told | _before_and_after(metric, X, table.labels)
 
 
@@ -149,11 +219,13 @@ def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
     from mahala.evaluation.knn import knn_error
     from mahala.evaluation.ranking import mean_average_precision
     from mahala.metric import MahalanobisMetric
+    from mahala.support.dask_rows import in_memory
 
     n_rows = X.shape[0]
     if n_rows > _MOST_MEASURED:
         chosen = np.sort(np.random.default_rng(0).permutation(n_rows)[:_MOST_MEASURED])
         X, y, n_rows = X[chosen], y[chosen], _MOST_MEASURED
+    X = in_memory(X)
     if isinstance(metric, MahalanobisMetric):
         k = min(3, n_rows - 1)
         measure = f"{k}-NN error"
@@ -179,8 +251,10 @@ def _show(told: dict[str, Any], settings: list[str], state: bool) -> None:
         grid.add_row("rank", f"{told['rank']:,}")
     if "measure" in told:
         sample = "" if told["rows_measured"] == told["rows"] else f" ({told['rows_measured']:,} of them)"
-        grid.add_row(told["measure"], f"{told['before']:.1%} Euclidean → [bold]{told['after']:.1%}[/bold] learned")
-        grid.add_row("", f"[dim]on the training rows{sample}, leave-one-out; new rows: mahala compare[/dim]")
+        before = "" if told["before"] is None else f"{told['before']:.1%} Euclidean → "
+        grid.add_row(told["measure"], f"{before}[bold]{told['after']:.1%}[/bold] learned")
+        hint = "" if told["before"] is None else "; new rows: mahala compare"
+        grid.add_row("", f"[dim]on the training rows{sample}, leave-one-out{hint}[/dim]")
     stopped = ", stopped by Ctrl-C" if told["stopped"] == "interrupted" else ""
     grid.add_row("took", f"{told['seconds']:.2g} s{stopped}")
     grid.add_row("state" if state else "model", escape(told["file"]))

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from mahala.cli.output import printable, say
 
 # Errors that the user can fix: a wrong value, a missing or unusable file, an extra that is not installed.
 FIXABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
+
+
+@contextmanager
+def _plain_switches(params: list[Any]) -> Iterator[None]:
+    """Let --help show a switch as `--flag / --no-flag`, and without a type, as if it took a value."""
+    flags = [param for param in params if getattr(param, "is_flag", False)]
+    before = [dict(vars(param)) for param in flags]
+    for param in flags:
+        param.metavar = ""
+        if param.secondary_opts:
+            default = param.opts[0] if param.default else param.secondary_opts[0]
+            param.opts, param.secondary_opts = [f"{param.opts[0]} / {param.secondary_opts[0]}"], []
+            param.help, param.show_default = f"{param.help} [default: {default}]", False
+    try:
+        yield
+    finally:  # the same objects read the command line
+        for param, values in zip(flags, before, strict=True):
+            vars(param).update(values)
+
+
+class Command(TyperCommand):
+    """A command whose --help shows switches as such."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with _plain_switches(self.get_params(ctx)):
+            super().format_help(ctx, formatter)
 
 
 class Group(TyperGroup):
@@ -24,7 +53,12 @@ class Group(TyperGroup):
         ctx.meta["debug"] = "--debug" in args[:end]
         return super().parse_args(ctx, [arg for at, arg in enumerate(args) if arg != "--debug" or at >= end])
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with _plain_switches(self.get_params(ctx)):
+            super().format_help(ctx, formatter)
+
     def invoke(self, ctx: Any) -> Any:
+        _tell_what_takes_long()
         if ctx.meta["debug"]:
             return super().invoke(ctx)
         try:
@@ -48,14 +82,28 @@ class Group(TyperGroup):
             raise typer.Exit(1) from None
 
 
+class _Told(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage(), err=True)
+
+
+def _tell_what_takes_long() -> None:
+    """Print what the library logs, as that functions are compiled, if there is somebody who waits."""
+    log = logging.getLogger("mahala")
+    if sys.stderr.isatty() and not any(isinstance(handler, _Told) for handler in log.handlers):
+        log.addHandler(_Told())
+        log.setLevel(logging.INFO)
+
+
 # Arguments of the library, as its messages spell them, and the options that set them.
 _OPTIONS = {
-    r"\bdrop=\[([^\]]*)\]": r"--drop \1",
     r"\bnew_input=True\b": "--new-input",
     r"^items are not those(.*) pass new_items=True\b": r"--items are not those\1 give --new-items",
     r"^label and drop name": "--label and --drop name",
+    r"^drop and keep name": "--drop and --keep name",
     r"\bfirst_index=0$": "--first-index 0 is given",
     r"\(with items\)": "(with --items)",
+    r"\(if items are given\)": "(if --items is given)",
     r"\bgive n_features$": "give --features",
     r"^records must name ids in query_ids, got": "--qrels must name queries that --queries has, got",
     r"^records must name ids in item_ids, got": "--qrels must name items that --items has, got",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import MODEL_HELP, bar, load_model, spectrum
+from mahala.cli.models import MODEL_HELP, bar, load_model, show_columns, spectrum
 from mahala.cli.output import Json, print_json, terminal
 
 if TYPE_CHECKING:
@@ -69,8 +69,11 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
         "verdict": getattr(learner, "verdict_", None),
         "iterations": getattr(learner, "n_iter_", None),
         "objective": getattr(learner, "objective_", None),
-        "stopped": getattr(learner, "stop_reason_", None),
+        "stopped": getattr(learner, "stop_reason_", origin.get("stopped")),
+        "partial": origin.get("partial"),
     }
+    if metric.preprocessor is not None:
+        told["columns"] = metric.preprocessor.columns_
     if kernel_map is None and metric.matrix.shape[0] == metric.matrix.shape[1]:
         weights = np.asarray(metric.matrix.diagonal())
         names = metric.feature_names or [f"x{i}" for i in range(len(weights))]
@@ -114,6 +117,10 @@ def _show(told: dict[str, Any], path: Path) -> None:
         grid.add_row(
             "iterations", f"{told['iterations']:,}, objective {told['objective']:.6g}, stopped: {told['stopped']}"
         )
+    elif told["stopped"] is not None:
+        grid.add_row("stopped", {"interrupted": "by Ctrl-C", "time": "by its time limit"}.get(told["stopped"], ""))
+    if told["partial"] is not None:
+        grid.add_row("chosen", escape(f"by a comparison that was ended after {told['partial']}"))
     console.print(grid)
     if told["spectrum"]:
         name = "singular values" if told["kind"] == "bilinear" else "eigenvalues"
@@ -121,6 +128,9 @@ def _show(told: dict[str, Any], path: Path) -> None:
     if told["weights"]:
         title = "Features with the largest weights (diagonal of M" + (", scaled features)" if told["scaled"] else ")")
         _bars(console, title, [(line["feature"], line["weight"]) for line in told["weights"]])
+    if any(done != "number" for _, done in told.get("columns", ())):
+        console.print()
+        show_columns(told["columns"])
 
 
 def _bars(console: Console, title: str, lines: list[tuple[str, float]]) -> None:

@@ -6,8 +6,22 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli import adapt, compare, evaluate, explain, fit, inspect, reproduce, search, simulate, stream, transform
-from mahala.cli.group import Group
+from mahala.cli import (
+    adapt,
+    compare,
+    evaluate,
+    explain,
+    fit,
+    inspect,
+    reproduce,
+    search,
+    serve,
+    simulate,
+    stream,
+    transform,
+    warm_up,
+)
+from mahala.cli.group import Command, Group
 
 app = typer.Typer(
     name="mahala",
@@ -17,17 +31,19 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("compare")(compare.compare)
-app.command("fit")(fit.fit)
-app.command("transform")(transform.transform)
-app.command("search")(search.search)
-app.command("evaluate")(evaluate.evaluate)
-app.command("simulate")(simulate.simulate)
-app.command("explain")(explain.explain)
-app.command("adapt")(adapt.adapt)
-app.command("inspect")(inspect.inspect)
-app.command("reproduce")(reproduce.reproduce)
-app.command("stream")(stream.stream)
+app.command("compare", cls=Command)(compare.compare)
+app.command("fit", cls=Command)(fit.fit)
+app.command("transform", cls=Command)(transform.transform)
+app.command("search", cls=Command)(search.search)
+app.command("evaluate", cls=Command)(evaluate.evaluate)
+app.command("simulate", cls=Command)(simulate.simulate)
+app.command("explain", cls=Command)(explain.explain)
+app.command("adapt", cls=Command)(adapt.adapt)
+app.command("inspect", cls=Command)(inspect.inspect)
+app.command("reproduce", cls=Command)(reproduce.reproduce)
+app.command("stream", cls=Command)(stream.stream)
+app.add_typer(serve.app, name="serve", help=serve.start.__doc__)
+app.command("warm-up", cls=Command)(warm_up.warm_up)
 
 
 def _version(wanted: bool) -> None:

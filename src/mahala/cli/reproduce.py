@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mahala.cli.models import Force, Jobs, check_output
+from mahala.cli.models import Device, Force, Jobs, Scheduler, check_output, computing
 from mahala.cli.output import Json, print_json, terminal
 from mahala.support.files import whole_file
 
@@ -35,6 +35,8 @@ def reproduce(
     runs: Annotated[int | None, typer.Option(help="Number of random splits; default: as in the paper.", min=1)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Run a version of about a minute, kept apart.")] = False,
     n_jobs: Jobs = 1,
+    device: Device = None,
+    scheduler: Scheduler = None,
     data: Annotated[Path | None, typer.Option(help="Folder of .npz data sets; default: MAHALA_DATA.")] = None,
     output: Annotated[Path, typer.Option(help="Folder of the results; existing ones are continued.")] = Path("results"),
     image: Annotated[Literal["svg", "png"], typer.Option(help="Format of the figures.")] = "svg",
@@ -93,7 +95,8 @@ def reproduce(
     for name, study, part in chosen:
         path = folder / study.cells_file
         if not show:
-            _measure(study, path, part, quick, n_jobs, data, errors.is_terminal)
+            with computing(device, scheduler):
+                _measure(study, path, part, quick, n_jobs, data, errors.is_terminal)
         cells = [cell for cell in read_cells(path) if cell.dataset in study.datasets]
         if not cells:
             errors.print(f"{paper} {name} has no results yet.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from mahala.cli.models import FirstIndex, Force, Model, check_output, check_row_number, load_metric, read_rows
+from mahala.cli.models import Decimal, FirstIndex, Force, Model, check_output, check_row_number, load_metric, read_rows
 from mahala.cli.output import print_json, say, terminal, write_csv
 from mahala.support.files import whole_file
 from mahala.support.rows import slices
@@ -37,6 +37,7 @@ def search(
     k: Annotated[int, typer.Option("-k", help="Maximum number of items to find per query.", min=1)] = 10,
     label: Annotated[str | None, typer.Option(help="Column of ITEMS to show with the results.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the results to this .csv file.")] = None,
+    decimal: Decimal = None,
     first_index: FirstIndex = 1,
     force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query, for scripts.")] = False,
@@ -59,7 +60,7 @@ def search(
     if output is not None:
         check_output(output, ".csv", inputs=[Path(items), Path(queries) if queries else None, model], force=force)
     metric = load_metric(model)
-    table = read_rows(items, metric, label, items=True, first_index=first_index)
+    table = read_rows(items, metric, label, items=True, decimal=decimal, first_index=first_index)
     if row:
         rows = [check_row_number(number, table.X.shape[0], "--row") for number in row]
         if metric.matrix.shape[0] != metric.matrix.shape[1]:
@@ -67,7 +68,7 @@ def search(
         asked, numbers, own = table.X[rows], rows, True
     else:
         assert queries is not None, "either is given"
-        asked = read_rows(queries, metric, first_index=first_index).X
+        asked = read_rows(queries, metric, decimal=decimal, first_index=first_index).X
         numbers, own = list(range(asked.shape[0])), False
     score = "distance" if isinstance(metric, MahalanobisMetric) else "similarity"
     found = _find(metric, asked, numbers, table.X, table.labels, k, own)

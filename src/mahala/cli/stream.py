@@ -21,7 +21,7 @@ from mahala.cli.models import Settings
 from mahala.cli.output import say
 
 if TYPE_CHECKING:
-    from mahala.stream import Stream
+    from mahala.stream.stream import Stream
 
 # Exit codes: too many malformed lines, and some malformed lines.
 INVALID, MALFORMED = 2, 3
@@ -74,11 +74,12 @@ def stream(
 
     Examples:
 
-        mahala stream --model clicks.safetensors --learner PA --set C=0.1 --input clicks.jsonl > predicted.jsonl
+        mahala stream --model pairs.safetensors --learner PA --set C=0.1 --input pairs.jsonl > predicted.jsonl
 
         tail -n +1 -F clicks.jsonl | mahala stream --model clicks.safetensors --learner OASIS --items embeddings.npy
     """
-    from mahala.stream import LONGEST, Malformed, Stream, read_lines
+    from mahala.stream.lines import LONGEST, read_lines
+    from mahala.stream.stream import Malformed, Stream
     from mahala.support.files import only_writer
 
     if settings and learner is None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mahala.cli.models import FirstIndex, FittedData, Force, Model, check_output, load_metric, read_rows
+from mahala.cli.models import Decimal, FirstIndex, FittedData, Force, Model, check_output, load_metric, read_rows
 from mahala.cli.output import Json, print_json, say, write_csv
 from mahala.support.files import whole_file
 
@@ -19,6 +19,7 @@ def transform(
     output: Annotated[Path, typer.Option(help="File to write: .npy, .npz, .csv or .parquet.")],
     components: Annotated[int | None, typer.Option(help="Keep this many leading directions.", min=1)] = None,
     label: Annotated[str | None, typer.Option(help="A column of labels to copy; not for .npy files.")] = None,
+    decimal: Decimal = None,
     first_index: FirstIndex = 1,
     force: Force = False,
     as_json: Json = False,
@@ -41,7 +42,7 @@ def transform(
     if label is not None and output.suffix.lower() == ".npy":
         raise ValueError("--label cannot be used with .npy, which holds rows only: write .npz, .csv or .parquet")
     metric = load_metric(model)
-    table = read_rows(data, metric, label, first_index=first_index)
+    table = read_rows(data, metric, label, decimal=decimal, first_index=first_index)
     if components is not None:
         metric = metric.truncate(components)
     rows = metric.embed(table.X)
@@ -94,4 +95,4 @@ def _write_parquet(path: Path, columns: dict[str, list[Any]]) -> None:
 
             pandas.DataFrame(columns).to_parquet(path)
     except ImportError:
-        raise ImportError("Parquet files need polars, or pandas with pyarrow: pip install 'mahala[parquet]'") from None
+        raise ImportError("Parquet files need polars, or pandas with pyarrow: pip install 'mahala[tables]'") from None

@@ -65,10 +65,10 @@ class Hedge:
         weights /= weights.sum()
         return weights
 
-    def update(self, losses: FloatArray) -> None:
-        """Count the losses of the experts."""
-        self.losses = self.discount * self.losses + losses
-        self.n = self.discount * self.n + 1.0
+    def update(self, losses: FloatArray, weight: float = 1.0) -> None:
+        """Count the losses of the experts, with a weight from 0 to 1; T is the sum of the weights."""
+        self.losses = self.discount * self.losses + weight * losses
+        self.n = self.discount * self.n + weight
 
     def bound(self, expert: int) -> float:
         """Return the most by which the weighted mean loss can exceed that of an expert, over all updates so far."""

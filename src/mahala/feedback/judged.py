@@ -22,8 +22,6 @@ Averaged = DenseModel | CovarianceModel  # they have the mean of all models besi
 POOL = 256
 # Up to one non-zero feature in so many, mapping queries one by one is cheaper than whole matrices.
 SPARSE = 5
-# Products of larger numbers could overflow in float32.
-LARGEST_ROUGH = 1e15
 
 
 class Search(NamedTuple):
@@ -67,10 +65,12 @@ def candidates(mapped: FloatArray, items: Any, size: int = POOL) -> IndexArray:
 
 
 def rough(mapped: FloatArray, items: Any) -> Any:
-    """Return mapped queries in the precision of the items, which is enough to find candidates; large ones unchanged."""
-    if np.abs(mapped).max(initial=0.0) > LARGEST_ROUGH:
-        return mapped
-    return mapped.astype(np.result_type(items.dtype, np.float32), copy=False)
+    """Return mapped queries in the precision of the items, which is enough to find candidates.
+
+    Each is multiplied by a power of two, which leaves its ranking as it is, so that no product with an item overflows.
+    """
+    _, exponent = np.frexp(np.abs(mapped).max(axis=1, initial=0.0) * mapped.shape[1])
+    return np.ldexp(mapped, -exponent[:, None]).astype(np.result_type(items.dtype, np.float32), copy=False)
 
 
 def learn(

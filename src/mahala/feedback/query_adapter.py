@@ -12,14 +12,15 @@ from sklearn.base import clone
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.comparisons.sampling import check_seed
-from mahala.compiled.ranking import leading
 from mahala.evaluation.statistics import paired_gains
 from mahala.feedback import judged
 from mahala.feedback.gains import ROUNDING, CrossValidation, Gain, RunningGain
 from mahala.feedback.hedge import Hedge, mixtures, prior
+from mahala.feedback.query_maps import QueryMaps
 from mahala.feedback.remembered import Remembered
 from mahala.learner import SavedEstimator
 from mahala.metric import BilinearMetric
+from mahala.metric.matrices import leading
 from mahala.online.oasis import OASIS
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.similarity_model import LONGEST_STEP
@@ -89,7 +90,8 @@ class QueryAdapter(SavedEstimator):
         Correction for positions. None compares a clicked result with all that were not clicked; "skip-above" only with
         those above it; a number η weights a pair by (rank of the better result / number shown)^η.
     user_cap : int or None
-        The n-th impression of a user is learned from with the weight min(1, user_cap / n).
+        The n-th impression of a user is learned from, and counts for and against the experts, with the weight
+        min(1, user_cap / n).
     memory : int
         Number of query ids, and of users, that are remembered; those not seen for the longest time are forgotten first.
     k : int
@@ -284,13 +286,14 @@ class QueryAdapter(SavedEstimator):
             gaps = np.column_stack([scores, scores @ trust])
             gaps = gaps[positive] - gaps[negative]
             losses = weights @ ((gaps < 0.0) + 0.5 * (gaps == 0.0)) / weights.sum()
-            hedge.update(losses[:-1])
+            share = 1.0
+            if self.user_cap is not None and user is not None:
+                share = min(1.0, self.user_cap / self._users.add(user))
+            hedge.update(losses[:-1], share)
             self._seen[kind].add(float(losses[0] - losses[-1]))
             if self._plain:  # a click among many is less certain
                 weights = weights / len(np.unique(positive)) ** CROWD
-            if self.user_cap is not None and user is not None:
-                n = self._users.add(user)
-                weights = weights * min(1.0, self.user_cap / n)
+            weights = weights * share
             self._model.feed_query(x, items, (positive, negative, weights), self._rule())
             self._ids.add(key)
             self._served.clear()
@@ -378,6 +381,12 @@ class QueryAdapter(SavedEstimator):
         """The similarity that serves new queries."""
         self._check_fitted()
         return BilinearMetric(self._matrix("new"), origin={"learner": type(self).__name__, "trust": self.trust_["new"]})
+
+    @one_at_a_time
+    def maps(self) -> QueryMaps:
+        """Return what is served at the moment, which maps queries without the learner and does not change."""
+        self._check_fitted()
+        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.to_arrays()["digests"])
 
     @property
     @one_at_a_time

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from mahala.support.model_files import ModelFileError
 
+_MOST = 2**62  # of a count in a file: one more must fit into 64 bits
+
 
 class Remembered:
     """How often each id was seen, for the `size` ids that were seen last (least recently used ones are forgotten).
@@ -31,11 +33,11 @@ class Remembered:
         self._counts: OrderedDict[int, int] = OrderedDict()
 
     def __contains__(self, own: Hashable) -> bool:
-        return _digest(own) in self._counts
+        return digest_of(own) in self._counts
 
     def add(self, own: Hashable) -> int:
         """Remember an id; return how often it was seen."""
-        key = _digest(own)
+        key = digest_of(own)
         count = self._counts[key] = self._counts.pop(key, 0) + 1
         if len(self._counts) > self.size:
             self._counts.popitem(last=False)
@@ -52,12 +54,13 @@ class Remembered:
         """Restore what `to_arrays` returned."""
         if digests.dtype != np.uint64 or counts.dtype != np.int64 or digests.shape != counts.shape:
             raise ModelFileError("the ids should be unsigned and their counts signed integers, as many of each")
-        if digests.ndim != 1 or len(digests) > self.size or (counts < 1).any():
-            raise ModelFileError(f"the ids should be up to {self.size} digests, each with a count of at least 1")
+        if digests.ndim != 1 or len(digests) > self.size or ((counts < 1) | (counts > _MOST)).any():
+            raise ModelFileError(f"the ids should be up to {self.size} digests, each with a count from 1 to {_MOST}")
         self._counts = OrderedDict(zip(digests.tolist(), counts.tolist(), strict=True))
 
 
-def _digest(own: Hashable) -> int:
+def digest_of(own: Hashable) -> int:
+    """Return 64 bits by which an id is told apart."""
     if isinstance(own, np.generic):  # the same id as the number or string of Python
         own = own.item()
     data = own if isinstance(own, bytes) else repr(own).encode()

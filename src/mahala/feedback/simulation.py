@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from mahala.comparisons import Judgments
-from mahala.compiled.ranking import leading
 from mahala.evaluation.ranking_quality import RankingQuality, evaluate_ranking
 from mahala.feedback.click_models import Clicks, click_model
+from mahala.metric.matrices import leading
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.validation import Count, Fraction, check_row, check_rows, check_value, is_sparse
 

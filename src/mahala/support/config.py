@@ -12,12 +12,15 @@ from mahala.support.validation import Count, Where, check_value
 
 _settings: dict[str, Any] = {"engine": None, "n_threads": None, "tf32": False}
 
+
+def _is_engine(value: Any) -> bool:
+    if isinstance(value, str):  # "dask:" is what rows of Dask are given, with the engine of its workers
+        return bool(re.fullmatch(r"(dask:)?(cpu|cuda(:\d+)?|torch-cpu)|dask:", value))
+    return hasattr(value, "scheduler_info")
+
+
 _Engine = Annotated[
-    str,
-    Where(
-        lambda value: isinstance(value, str) and bool(re.fullmatch(r"cpu|cuda(:\d+)?|torch-cpu", value)),
-        "'cpu', 'cuda', 'cuda:1' and so on, or 'torch-cpu'",
-    ),
+    Any, Where(_is_engine, "'cpu', 'cuda', 'cuda:1' and so on, 'torch-cpu', or a Client of dask.distributed")
 ]
 _TYPES: dict[str, Any] = {"engine": _Engine | None, "n_threads": Count | None, "tf32": bool}
 _in_block: ContextVar[dict[str, Any]] = ContextVar("mahala_settings")
@@ -37,9 +40,10 @@ def set_config(**settings: Any) -> None:
 
     Parameters
     ----------
-    engine : "cpu", a device of PyTorch such as "cuda", or None
+    engine : "cpu", a device of PyTorch such as "cuda", a Client of dask.distributed, or None
         Where learners that fit all the data compute their sums, and where nearest neighbours are searched. None is
-        "cpu", the cores of this machine.
+        "cpu", the cores of this machine. Dask arrays are computed by Dask, whatever the engine; its workers then use
+        the device named here, or else that of `set_config` on the worker.
     tf32 : bool
         Whether matrix products of float32 on a GPU round their factors to 11 bits, which is faster.
     n_threads : int or None

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from types import FrameType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -98,13 +98,12 @@ class uninterrupted:
         self._waiting = True
 
 
-class one_blas_thread:
+class one_blas_thread(ContextDecorator):
     """A context in which BLAS runs on one thread; contexts may be nested and may overlap between threads.
 
     The products of a stream are small: on a busy machine two threads wait for each other and take 70 times as long.
+    Also the last bits of a factorisation depend on the number of threads. It is a decorator, too.
     """
-
-    __slots__ = ()
 
     def __enter__(self) -> None:
         global _depth

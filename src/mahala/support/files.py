@@ -170,9 +170,11 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
         if not re.fullmatch(r"\d*", file.read(21)):
             raise FileExistsError(f"{place} must be free for a lock, but it is a file of something else: rename it")
         if file.writable():
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            try:  # past the buffer of the file, which would be written again when it is closed
+                os.ftruncate(file.fileno(), 0)
+                os.write(file.fileno(), str(os.getpid()).encode())
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, place) from error
         try:
             yield
         finally:

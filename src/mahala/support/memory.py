@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
 
 
 def memory_limit(max_memory: float | None) -> float:
     """Return the number of bytes that may be allocated: max_memory, by default the memory of this machine.
 
-    A limit on the memory of this process (`ulimit -v`) counts too.
+    What a limit on the memory of this process (`ulimit -v`) leaves counts too.
     """
     if max_memory is not None:
         return float(max_memory)
@@ -21,7 +22,16 @@ def memory_limit(max_memory: float | None) -> float:
     except ImportError:  # Windows
         return limit
     own = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return limit if own == resource.RLIM_INFINITY else min(limit, float(own))
+    return limit if own == resource.RLIM_INFINITY else min(limit, float(own) - _in_use())
+
+
+def _in_use() -> float:
+    """The address space of this process, in bytes, where the system tells."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[0]
+    except OSError:
+        return 0.0
+    return float(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def check_room(needed: float, max_memory: float | None, what: str, advice: str) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -51,17 +51,32 @@ def write_model(
     The header holds None, booleans, numbers (infinities and NaN too), strings, and lists and string-keyed
     dicts of these; tuples are read back as lists.
     """
+    parts = _parts(content, arrays, header)
+    with whole_file(path, previous) as temporary:
+        with open(temporary, "wb") as file:
+            file.writelines(parts)
+        if verify is not None:
+            verify(temporary)
+
+
+def model_bytes(content: str, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, object]) -> bytes:
+    """Return what `write_model` writes to a file."""
+    return b"".join(_parts(content, arrays, header))
+
+
+def _parts(
+    content: str, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, object]
+) -> Iterator[bytes | memoryview]:
+    """Yield a file in parts, because the functions of safetensors copy all arrays first."""
     if content not in _READERS:
         raise ValueError(f"content must be one of {sorted(_READERS)}, got {content!r}")
     document = {"version": FORMAT_VERSION, "content": content, "header": _encode(header, "header")}
     text = json.dumps(document, allow_nan=False)
     stored = {name: _storable(array, name) for name, array in arrays.items()}
-    # Written array by array, because the functions of safetensors copy all arrays first; long numbers come first, so
-    # that all are aligned.
     layout: dict[str, object] = {
         "__metadata__": {_METADATA_KEY: text, _CHECKSUMS_KEY: json.dumps(_checksums(text, stored), sort_keys=True)}
     }
-    order = sorted(stored, key=lambda name: (-stored[name].itemsize, name))
+    order = sorted(stored, key=lambda name: (-stored[name].itemsize, name))  # so that all are aligned
     end = 0
     for name in order:
         array = stored[name]
@@ -70,13 +85,9 @@ def write_model(
         end += array.nbytes
     head = json.dumps(layout).encode()
     head += b" " * (-len(head) % 8)
-    with whole_file(path, previous) as temporary:
-        with open(temporary, "wb") as file:
-            file.write(len(head).to_bytes(8, "little") + head)
-            for name in order:
-                file.write(_bytes(stored[name]))
-        if verify is not None:
-            verify(temporary)
+    yield len(head).to_bytes(8, "little") + head
+    for name in order:
+        yield _bytes(stored[name])
 
 
 def read_model(
@@ -96,10 +107,12 @@ def read_model(
             metadata = file.metadata()
             header = _read_header(path, metadata, content)
             names = file.keys()
-            arrays = _mapped(path) if mapped else {name: file.get_tensor(name) for name in names}
-        checksums = json.loads(metadata.get(_CHECKSUMS_KEY, "null"))
-        if checksums is not None and checksums != _checksums(metadata[_METADATA_KEY], arrays):
-            raise ModelFileError(f"{path} is damaged: its checksums are not those of its content")
+            arrays = (
+                _views(np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray))[1]
+                if mapped
+                else {name: file.get_tensor(name) for name in names}
+            )
+        _check_checksums(path, metadata, arrays)
         return header, arrays
     except ModelFileError:
         raise
@@ -107,6 +120,19 @@ def read_model(
         raise ModelFileError(
             f"{path} is not a readable model file; it is damaged, truncated or in another format ({error})"
         ) from error
+
+
+def read_model_bytes(data: bytes, content: str) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    """Return the header and the arrays, the caller's own, of what `model_bytes` returned."""
+    try:
+        metadata, views = _views(np.frombuffer(data, dtype=np.uint8))
+        header = _read_header("the model", metadata, content)
+        _check_checksums("the model", metadata, views)
+        return header, {name: view.copy() for name, view in views.items()}
+    except ModelFileError:
+        raise
+    except Exception as error:  # of many types, as above
+        raise ModelFileError(f"the model cannot be read; it is damaged or truncated ({error})") from error
 
 
 def is_model_file(path: str | os.PathLike[str]) -> bool:
@@ -227,17 +253,23 @@ def _checksums(text: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     return sums
 
 
-def _mapped(path: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file of `write_model` as views of the file."""
-    data = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+def _check_checksums(name: str, metadata: dict[str, str], arrays: Mapping[str, NDArray[Any]]) -> None:
+    checksums = json.loads(metadata.get(_CHECKSUMS_KEY, "null"))
+    if checksums is not None and checksums != _checksums(metadata[_METADATA_KEY], arrays):
+        raise ModelFileError(f"{name} is damaged: its checksums are not those of its content")
+
+
+def _views(data: NDArray[np.uint8]) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+    """Return the metadata and, as views, the arrays of a file of `write_model`."""
     start = 8 + int.from_bytes(data[:8].tobytes(), "little")
     layout = json.loads(data[8:start].tobytes())
+    metadata: dict[str, str] = layout.pop("__metadata__")
     arrays = {}
-    for name in layout.keys() - {"__metadata__"}:
-        kind, (first, stop) = layout[name]["dtype"], layout[name]["data_offsets"]
+    for name, entry in layout.items():
+        kind, (first, stop) = entry["dtype"], entry["data_offsets"]
         dtype = np.dtype(bool if kind == "BOOL" else f"<{kind[0].lower()}{int(kind[1:]) // 8}")
-        arrays[name] = data[start + first : start + stop].view(dtype).reshape(layout[name]["shape"])
-    return arrays
+        arrays[name] = data[start + first : start + stop].view(dtype).reshape(entry["shape"])
+    return metadata, arrays
 
 
 def _encode(value: object, where: str) -> object:

@@ -1,4 +1,4 @@
-"""Progress bars on stderr."""
+"""Progress bars on stderr. Their times do not count what Numba compiles."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
+
+from mahala.support.compiling import COMPILING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -65,8 +67,20 @@ def tell_stream(stream: object, done: int, mistakes: int) -> None:
 
 
 def _bars() -> Progress:
-    from rich import progress
-    from rich.console import Console
+    try:
+        from rich import progress
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        raise ImportError("progress bars need Rich: pip install 'mahala[cli]'") from None
+
+    class TimeLeft(progress.TimeRemainingColumn):
+        max_refresh = 0.0  # the seconds go on while functions are compiled
+
+        def render(self, task: progress.Task) -> Text:
+            if not COMPILING.active:
+                return super().render(task)
+            return Text(f"compiling, {COMPILING.seconds:.0f} s", style="progress.remaining")
 
     columns = (
         progress.TextColumn("{task.description}"),
@@ -74,9 +88,9 @@ def _bars() -> Progress:
         progress.MofNCompleteColumn(),
         progress.TextColumn("{task.fields[text]}"),
         progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(compact=True),
+        TimeLeft(compact=True),
     )
-    return progress.Progress(*columns, console=Console(stderr=True))
+    return progress.Progress(*columns, console=Console(stderr=True), get_time=COMPILING.working_time)
 
 
 def _update(bars: Progress, name: str) -> Update:

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch at the door: they are taken as arrays, and answered in kind. PyTorch itself is not imported."""
+"""Arrays of PyTorch and of Dask at the door, which are answered in kind; neither library is imported."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import Any
 def is_tensor(X: Any) -> bool:
     """Whether X is a tensor of PyTorch."""
     return any(kind.__module__ == "torch" and kind.__name__ == "Tensor" for kind in type(X).__mro__)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is an array, data frame or series of Dask."""
+    return hasattr(type(X), "__dask_graph__") and hasattr(X, "ndim")
 
 
 def to_numpy(X: Any) -> Any:
@@ -24,6 +29,12 @@ def like(result: Any, X: Any) -> Any:
     return torch.as_tensor(result, device=X.device)
 
 
-def engine_of(X: Any, default: str | None) -> str | None:
-    """Return the engine for rows X: the device of a tensor that is not on the processor, otherwise the default."""
+def engine_of(X: Any, default: Any) -> Any:
+    """Return the engine for rows X: the device of a tensor that is not on the processor, Dask, or the default.
+
+    The workers of Dask use the default, if that is a name.
+    """
+    if is_dask(X):
+        name = default or ""
+        return f"dask:{name.removeprefix('dask:')}" if isinstance(name, str) else default
     return str(X.device) if is_tensor(X) and X.device.type == "cuda" else default

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,13 +16,11 @@ from numbers import Integral, Real
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import validate_data
 
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
-from mahala.support.tensors import to_numpy
+from mahala.support.lazily import sklearn_checks, sp
+from mahala.support.tensors import is_dask, to_numpy
 
 # The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
 LARGEST_VALUE = 1e45
@@ -30,17 +29,23 @@ _LARGEST_SQUARE = LARGEST_VALUE**2
 _FLOAT64, _FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
 
 
-# SciPy's issparse, without its narrowing to a static type that has no attributes.
-is_sparse: Callable[[Any], bool] = sp.issparse
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix or array of SciPy; there is none before its module is imported."""
+    return "scipy.sparse" in sys.modules and bool(sp.issparse(X))
 
 
 def check_rows(X: Any, name: str = "X") -> Any:
     """Return X as a finite 2-D numeric array (dense, memory-mapped or CSR) in its own dtype, not copied if possible."""
     if _is_valid(X, 2):
         return X
+    if is_dask(X):
+        raise TypeError(
+            f"{name} is of Dask, whose rows are not gathered here: give NumPy rows, for instance of a sample "
+            f"({name}[:10_000].compute()), or see docs/scale.md for what runs on Dask"
+        )
     X = to_numpy(X)
     with _naming(X, name):
-        X = _floats(check_array(X, accept_sparse="csr", dtype="numeric", input_name=name), name)
+        X = _floats(sklearn_checks.check_array(X, accept_sparse="csr", dtype="numeric", input_name=name), name)
     check_scale(X, name)
     if hasattr(X, "indptr") and not X.has_canonical_format:
         X = X.copy()
@@ -53,7 +58,9 @@ def check_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) ->
     """Return rows as `check_rows` does; their features are those of the estimator, or with `reset` become them."""
     X = to_numpy(X)
     with _naming(X, "X"):
-        X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=at_least)
+        X = sklearn_checks.validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_min_samples=at_least
+        )
         X = _floats(X, "X")
     return check_scale(X)
 
@@ -61,7 +68,7 @@ def check_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) ->
 def _floats(X: Any, name: str) -> Any:
     """Return the result of a check of numbers; what it left as objects, such as a None in a list, as checked floats."""
     if X.dtype.kind == "O":
-        X = check_array(X, accept_sparse="csr", dtype=np.float64, input_name=name)
+        X = sklearn_checks.check_array(X, accept_sparse="csr", dtype=np.float64, input_name=name)
     if X.dtype.kind not in "fiub":
         raise ValueError(f"{name} must hold real numbers, got {X.dtype}")
     return X
@@ -212,7 +219,7 @@ def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> SignArray:
 
 def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
     """Return the class labels of the rows as a 1-D array, strings as objects; raise if a label is missing."""
-    y = to_numpy(y)
+    y = y.compute() if is_dask(y) else to_numpy(y)
     array = np.asarray(y)
     if array.ndim != 1 or len(array) != n_rows:
         raise ValueError(f"{name} must be 1-D with a label for each of the {n_rows} rows, got shape {array.shape}")
@@ -316,13 +323,10 @@ def between(low: float, high: float = np.inf) -> Callable[[Any], bool]:
 
 
 def _is_seed(value: Any) -> bool:
-    if isinstance(value, np.random.Generator):
+    # Not by scikit-learn's check_random_state, which fills a generator of 2,500 bytes to say yes.
+    if value is None or value is np.random or isinstance(value, np.random.Generator | np.random.RandomState):
         return True
-    try:
-        check_random_state(value)
-    except ValueError:
-        return False
-    return True
+    return isinstance(value, Integral) and 0 <= int(value) < 2**32
 
 
 Positive = Annotated[float, Where(lambda value: is_number(value) and 0.0 < value < np.inf, "a positive number")]

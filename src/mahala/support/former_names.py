@@ -1,0 +1,40 @@
+"""Names under which other libraries, above all metric-learn, have what mahala calls otherwise.
+
+Whoever asks for one of them gets an AttributeError that says where it is.
+"""
+
+from __future__ import annotations
+
+# Attributes of a learner, where it has none of that name.
+OF_LEARNERS = {
+    "predict": "predict_comparisons(pairs or triplets) judges comparisons, and transform(X) maps rows",
+    "decision_function": "margins(pairs or triplets) is positive where predict_comparisons is +1",
+    "get_metric": "metric_.distance is the function of two points",
+    "pair_score": "-pair_distance(pairs) is larger for nearer pairs",
+    "score_pairs": "pair_distance(pairs) has the distances",
+    "pair_distance": "metric_.similarity(x, x2) compares rows, since what is learned is a similarity",
+    "calibrate_threshold": "metric_.calibrate_threshold(pairs) returns a metric with another threshold",
+    "set_threshold": "dataclasses.replace(metric_, threshold=b) returns a metric with another threshold, b squared",
+    "preprocessor_": "Pairs(X, left, right) and Triplets(X, ...) hold row numbers into X, so that none is needed there",
+}
+
+# Attributes of the package.
+OF_PACKAGE = {
+    "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
+    "Covariance": "PCA(whiten=True) is the metric of the inverse covariance",
+    "ITML_Supervised": "ITML learns from labels, too",
+    "LFDA": "LDA and LMNN are the nearest, see docs/guides/from-metric-learn.md",
+    "LSML": "BoostMetric learns from relative comparisons, see docs/guides/from-metric-learn.md",
+    "LSML_Supervised": "BoostMetric learns from relative comparisons, see docs/guides/from-metric-learn.md",
+    "MMC_Supervised": "MMC learns from labels, too",
+    "RCA_Supervised": "RCA learns from labels, too",
+    "SCML": "BoostMetric learns a sum of rank-one matrices, see docs/guides/from-metric-learn.md",
+    "SCML_Supervised": "BoostMetric learns a sum of rank-one matrices, see docs/guides/from-metric-learn.md",
+    "SDML": "ITML minimises the same divergence, see docs/guides/from-metric-learn.md",
+    "SDML_Supervised": "ITML minimises the same divergence, see docs/guides/from-metric-learn.md",
+}
+
+
+def hint(names: dict[str, str], name: str) -> str:
+    """Return what to append to the message of an AttributeError."""
+    return f"; {names[name]}" if name in names else ""

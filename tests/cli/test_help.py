@@ -1,0 +1,114 @@
+"""What --help shows: every example runs as it is printed, and switches look like switches."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from dataclasses import replace
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import mahala
+from mahala import BilinearMetric
+from mahala.cli.main import app
+
+COMMANDS = get_command(app).commands
+EXAMPLES = [
+    pytest.param(example, id=example)
+    for command in COMMANDS.values()
+    for example in re.findall(r"^ +((?:tail .* \| )?mahala .*)$", command.help.partition("Examples:")[2], re.MULTILINE)
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the files that the examples name."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    table = files("mahala").joinpath("data/wine.csv").read_text().replace("cultivar", "maker")
+    (tmp_path / "wine.csv").write_text(table)
+    names, features, makers = _read(table)
+    replace(mahala.RCA().fit(features, makers).metric_, feature_names=names).save("wine.safetensors")
+    y = np.arange(60) % 2
+    X = rng.normal(size=(60, 3)) + np.eye(2, 3)[y]
+    np.savez("features.npz", X=X, y=y)
+    np.savez("clicks.npz", X=X, y=y)
+    rows = "".join(
+        f"{i},{a},{b},{c},{'yes' if k else 'no'}\n" for i, ((a, b, c), k) in enumerate(zip(X, y, strict=True))
+    )
+    (tmp_path / "customers.csv").write_text("id,age,visits,spent,churned\n" + rows)
+    (tmp_path / "fraud.csv").write_text("id,age,visits,spent,fraud\n" + rows)
+    mahala.OASIS(n_triplets=50, random_state=0).fit(X, y).save("state.safetensors")
+    queries, items = rng.normal(size=(8, 3)), rng.normal(size=(40, 3))
+    for name, rows in (("queries", queries), ("q", queries), ("items", items), ("i", items), ("embeddings", items)):
+        np.save(f"{name}.npy", rows)
+    polars = pytest.importorskip("polars")
+    (tmp_path / "folder").mkdir()
+    polars.read_csv("wine.csv").write_parquet("folder/part.parquet")
+    for name, rows in (("q", queries), ("i", items)):
+        polars.DataFrame({"vector": rows.tolist()}).write_parquet(f"{name}.parquet")
+    grades = "query-id\tcorpus-id\tscore\n" + "".join(f"{q}\t{i}\t1\n" for q in range(8) for i in range(q, q + 4))
+    for name in ("qrels.tsv", "test.tsv"):
+        (tmp_path / name).write_text(grades)
+    BilinearMetric(np.eye(3)).save("m.safetensors")
+    lines = {
+        "pairs.jsonl": [{"x": a, "x2": b, "similar": i % 2 == 0} for i, (a, b) in enumerate(pairwise(X))],
+        "clicks.jsonl": [{"query": i, "positive": i + 1, "negative": i + 2} for i in range(30)],
+        "impressions.jsonl": [{"query": q, "shown": [1, 2, 3], "clicked": [False, True, False]} for q in queries],
+    }
+    for name, records in lines.items():
+        text = "".join(json.dumps(record, default=np.ndarray.tolist) + "\n" for record in records)
+        (tmp_path / name).write_text(text)
+
+
+def _read(table):
+    (*names, _), *rows = csv.reader(table.splitlines())  # the label is the last column
+    return names, np.array([row[:-1] for row in rows], dtype=float), [row[-1] for row in rows]
+
+
+def test_every_command_has_an_example():
+    named = {re.search(r"mahala ([\w-]+)", example.values[0])[1] for example in EXAMPLES}
+    assert named == set(COMMANDS)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example_runs_as_printed(example, folder):
+    pipe, _, command = example.rpartition(" | ")
+    words = shlex.split(command.partition(" > ")[0])
+    given = None
+    if pipe:
+        assert pipe == "tail -n +1 -F clicks.jsonl"  # which waits for more lines, as the test does not
+        given = Path("clicks.jsonl").read_text()
+    if "--scheduler" in words:
+        pytest.importorskip("distributed", reason="needs Dask: pip install 'mahala[dask]'")
+        words[words.index("folder/*.parquet")] = "folder/part.parquet"  # as a shell does
+    if words[1:2] == ["reproduce"] and len(words) > 2:  # minutes to hours: read, but not run
+        with COMMANDS["reproduce"].make_context("reproduce", words[2:]) as context:
+            assert context.params["paper"] == words[2]
+        return
+    if words[1:2] == ["serve"]:  # which does not end: read, but not run
+        with COMMANDS["serve"].commands["start"].make_context("start", words[2:]) as context:
+            assert context.params["demo"] or context.params["items"]
+        return
+    result = CliRunner().invoke(app, words[1:], input=given)
+    assert result.exit_code == 0, result.output
+
+
+def test_switches_are_shown_without_a_type():
+    for _ in range(2):  # what --help changes for itself, it changes back
+        text = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["compare", "--help"]).output
+        assert "--report / --no-report " in text
+        assert "[default: --report]" in text
+        assert not re.search(r"bool", text, re.IGNORECASE)
+    result = CliRunner().invoke(app, ["compare", "nowhere.csv", "--no-report", "--json"])
+    assert result.exit_code == 2
+    assert "nowhere" in result.output
+    assert not re.search(r"bool", CliRunner().invoke(app, ["--help"]).output, re.IGNORECASE)

@@ -1,0 +1,49 @@
+"""QueryMaps: what an adapter serves at a moment."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mahala import QueryAdapter
+from mahala.feedback.query_maps import QueryMaps
+
+
+def taught(**params):
+    rng = np.random.default_rng(0)
+    adapter = QueryAdapter(random_state=0, **params)
+    for at in range(30):
+        adapter.learn_one(
+            rng.normal(size=4), rng.normal(size=(5, 4)), rng.integers(0, 2, size=5), query_id=f"q{at % 5}"
+        )
+    return adapter, rng
+
+
+def test_maps_are_what_the_adapter_serves_and_stay_as_they_were():
+    adapter, rng = taught()
+    maps, x = adapter.maps(), rng.normal(size=4)
+    for query_id, known in (("q1", True), ("other", False), (None, False)):
+        assert maps.is_known(x, query_id) == known
+        assert maps.embed(x, query_id) == pytest.approx(adapter.embed(x, query_id), rel=1e-12)
+    before = maps.embed(x, "q1").copy()
+    adapter.learn_one(x, rng.normal(size=(5, 4)), [0, 1, 0, 0, 1])
+    assert (maps.embed(x, "q1") == before).all()
+    assert adapter.maps().is_known(x)  # without an id, by the vector itself
+    again = QueryMaps.from_arrays(maps.to_arrays())
+    assert again.embed(x, "q1") == pytest.approx(before, rel=1e-5)
+
+
+def test_a_user_is_trusted_no_more_than_learned_from():
+    """One user who clicks against the ranking moves trust like few impressions, however many there are."""
+    rng = np.random.default_rng(1)
+    x, items = rng.normal(size=4), rng.normal(size=(6, 4))
+    items = items[np.argsort(-items @ x)]
+    trusts = {}
+    for cap, n in ((None, 100), (2, 100), (None, 2)):
+        adapter = QueryAdapter(user_cap=cap, random_state=0)
+        for _ in range(n):
+            adapter.learn_one(x, items, [0, 0, 0, 0, 0, 1], query_id="q", user="u")
+        trusts[cap, n] = adapter._hedges["known"].n
+    assert trusts[None, 100] == 99  # all but the first
+    assert trusts[2, 100] == pytest.approx(1 + sum(2 / n for n in range(3, 101)))
+    assert trusts[None, 2] == 1
