@@ -1,0 +1,128 @@
+"""The pictures of the first page, drawn when the site is built from what the examples of other pages learn."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from mkdocs.structure.files import File
+
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+GALLERY = re.compile(r'(?<=<div class="gallery" markdown>\n).*?(?=\n</div>)', re.DOTALL)
+ENTRY = re.compile(r"^\[(?P<text>.*?)\]\((?P<page>[\w/]+\.md)\)$", re.MULTILINE)
+GREY = "#8a8f98"  # seen on white and on black
+
+
+def classes_in_a_plane(names: dict[str, Any], axes: Axes) -> None:
+    """Test rows in the two leading directions."""
+    Z = names["learner"].metric_.truncate(2).transform(names["X_test"])
+    axes.scatter(*Z.T, c=names["y_test"], cmap="tab10", s=6, linewidths=0)
+    axes.set(xlabel="first direction", ylabel="second direction", xticks=[], yticks=[])
+
+
+def distances_of_pairs(names: dict[str, Any], axes: Axes) -> None:
+    """Squared distances of pairs that the learner has not seen, and its threshold."""
+    pairs, learner = names["unseen"], names["learner"]
+    squared = learner.metric_.distance(pairs.X[pairs.left], pairs.X[pairs.right], squared=True)
+    bins = np.linspace(0.0, float(np.quantile(squared, 0.99)), 40)
+    for similar, name in ((True, "similar"), (False, "dissimilar")):
+        axes.hist(squared[pairs.similar == similar], bins, alpha=0.6, label=name)
+    axes.axvline(learner.threshold_, color=GREY, linestyle="--", label="threshold")
+    axes.set(xlabel="squared distance of unseen pairs", yticks=[])
+    axes.legend(frameon=False, labelcolor=GREY)
+
+
+def weights_of_features(names: dict[str, Any], axes: Axes) -> None:
+    """Weights in units of the features' variance, which makes them comparable."""
+    weights = names["mdm"].feature_importances_ * names["X_train"].var(axis=0)
+    axes.bar(np.arange(len(weights)), weights / weights.max())
+    axes.set(xlabel="feature", ylabel="weight, for equal variances", yticks=[])
+
+
+def target_along_a_direction(names: dict[str, Any], axes: Axes) -> None:
+    """Targets of test rows against their leading direction."""
+    Z = names["learner"].metric_.truncate(1).transform(names["X_test"])
+    axes.scatter(Z[:, 0], names["y_test"], s=8, linewidths=0)
+    axes.set(xlabel="first direction", ylabel="target")
+
+
+def similarities(names: dict[str, Any], axes: Axes) -> None:
+    """Similarities of test rows, which are sorted by their class."""
+    order = np.argsort(names["y_test"], kind="stable")
+    rows = names["X_test"][order]
+    S = names["learner"].metric_.pairwise(rows)
+    axes.imshow(S, vmin=np.quantile(S, 0.02), vmax=np.quantile(S, 0.98), aspect="auto")
+    axes.set(xlabel="items, by class", ylabel="queries, by class", xticks=[], yticks=[])
+
+
+def distances_of_rows(names: dict[str, Any], axes: Axes) -> None:
+    """Distances of test rows, of one class and of different ones."""
+    squared = names["learner"].metric_.pairwise(names["f"](names["X_test"]), squared=True)
+    y = names["y_test"]
+    left, right = np.triu_indices(len(y), 1)
+    bins = np.linspace(0.0, float(np.sqrt(squared.max())), 40)
+    for same, name in ((True, "same class"), (False, "other class")):
+        chosen = (y[left] == y[right]) == same
+        axes.hist(np.sqrt(squared[left, right][chosen]), bins, alpha=0.6, density=True, label=name)
+    axes.set(xlabel="distance of unseen rows", yticks=[])
+    axes.legend(frameon=False, labelcolor=GREY)
+
+
+PICTURES: dict[str, Callable[[dict[str, Any], Axes], None]] = {
+    "learners/NCA.md": classes_in_a_plane,
+    "learners/GML.md": distances_of_rows,
+    "learners/PA.md": distances_of_pairs,
+    "learners/OASIS.md": similarities,
+    "learners/MDM.md": weights_of_features,
+    "learners/MLKR.md": target_along_a_direction,
+}
+
+
+def picture(page: str, folder: Path) -> bytes:
+    """Run the first example of a page, and draw what it has learned as SVG."""
+    names: dict[str, Any] = {}
+    example = EXAMPLE.search((folder / page).read_text(encoding="utf-8"))
+    assert example is not None, page
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(example[1], page, "exec"), names)
+    figure = Figure(figsize=(4.0, 2.6), layout="constrained")
+    axes = figure.subplots()
+    PICTURES[page](names, axes)
+    axes.tick_params(colors=GREY)
+    for part in (axes.xaxis.label, axes.yaxis.label):
+        part.set_color(GREY)
+    for side, spine in axes.spines.items():
+        spine.set(color=GREY, visible=side in ("left", "bottom"))
+    written = io.BytesIO()
+    figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+    return written.getvalue()
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pictures to the site."""
+    for page in PICTURES:
+        content = picture(page, Path(config.docs_dir))
+        files.append(File.generated(config, _address(page), content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **more: Any) -> str:
+    """Put each picture into its link on the first page, which without it is a list of links."""
+    if page.file.src_uri != "index.md":
+        return markdown
+    return GALLERY.sub(lambda found: ENTRY.sub(_with_picture, found[0]), markdown)
+
+
+def _with_picture(entry: re.Match[str]) -> str:
+    return f"[![]({_address(entry['page'])})\n{entry['text']}]({entry['page']})"
+
+
+def _address(page: str) -> str:
+    return f"images/{Path(page).stem}.svg"
