@@ -76,8 +76,7 @@ def child(name: str, n: int, d: int, m: int, near: int) -> None:
     if near:
         from mahala.batch.pair_costs import AllPairs
 
-        _, far, n_far = AllPairs(y).scatters(X @ L.T)
-        L *= (n_far / far) ** 0.5
+        L *= AllPairs(y).mean_dissimilar(X @ L.T) ** -0.5
     WORK[name](X[:50], y[:50], L)  # compiles, and imports
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = np.inf

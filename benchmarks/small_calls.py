@@ -1,4 +1,4 @@
-"""Cost of single calls: `learn_one`, `predict` of one comparison, `distance` and `similarity` of two points.
+"""Cost of single calls: `learn_one`, `predict_comparisons` of one, `distance` and `similarity` of two points.
 
     python benchmarks/small_calls.py            # about two minutes
     python benchmarks/small_calls.py --quick    # d = 16 only
@@ -59,7 +59,7 @@ def rows(d: int, n: int = 512) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure(learner, d: int) -> tuple[float, float, float]:
-    """Return the microseconds of a step in a stream, of `learn_one` and of `predict` of one comparison."""
+    """Return the microseconds of a step in a stream, of `learn_one` and of `predict_comparisons` of one."""
     X, y = rows(d)
     is_pair = isinstance(learner, mahala.PA | mahala.POLA | mahala.LEGO | mahala.RDML)
     kind = Pairs if is_pair else Triplets
@@ -73,8 +73,8 @@ def measure(learner, d: int) -> tuple[float, float, float]:
     arguments = cycle(zip(*vectors, *([comparisons.similar.tolist()] if is_pair else []), strict=True))
     one = best(lambda: learner.learn_one(*next(arguments)), 2000 if d < 100 else 500)
     single = np.stack([rows[0] for rows in vectors])[np.newaxis]
-    learner.predict(single)
-    return step, one, best(lambda: learner.predict(single), 500)
+    learner.predict_comparisons(single)
+    return step, one, best(lambda: learner.predict_comparisons(single), 500)
 
 
 def river_row(d: int) -> float | None:

@@ -1,4 +1,4 @@
-"""A campaign of hostile input, damaged files, kills, threads, long streams and odd places against mahala.
+"""A campaign of hostile input, damaged files, kills, faults, threads, long streams and odd places against mahala.
 
     python -m campaign                                  # every part in full: hours; `make campaign`
     python -m campaign --short                          # every part in short, as in `make test`
@@ -6,7 +6,7 @@
     python -m campaign inputs --seed 7 --only 1234      # one case alone, with its traceback
 
 Each part counts what it tried and what failed. A case is drawn from the seed and its number, so that it can be run
-alone. With `--state FILE` a campaign that was stopped goes on where it was.
+alone. With `--state FILE` a campaign that was stopped resumes.
 """
 
 import sys

@@ -11,7 +11,7 @@ import campaign
 
 from .runner import check_source, load_state, run_part, save_state
 
-PARTS = ("inputs", "files", "kills", "threads", "length", "places")
+PARTS = ("inputs", "files", "kills", "faults", "threads", "length", "places", "service")
 
 
 def main() -> int:

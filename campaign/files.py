@@ -31,13 +31,14 @@ from mahala.cli.models import load_model, read_named_collection
 from mahala.cli.stream import open_input, read_items
 from mahala.data.datasets import read_data
 from mahala.online.online_mixin import OnlineMixin
-from mahala.stream import Stream, read_lines
+from mahala.stream.lines import read_lines
+from mahala.stream.stream import Stream
 from mahala.support.model_files import read_model, write_model
 
 from .runner import Failed
 from .values import Rng, chance, pick
 
-AMOUNT, SHORT = 100_000, 200
+AMOUNT, SHORT = 100_000, 100
 CPU_SECONDS = 1.0
 MEMORY = 2**26  # beside sixteen times the file
 D = 4
@@ -81,6 +82,7 @@ def prepare(amount: int) -> None:
         for metric in (
             mahala.PCA().fit(X).metric_,
             mahala.OASIS(n_triplets=9, storage="sparse").fit(sp.csr_array(X), y).metric_,
+            mahala.MahalanobisMetric(np.eye(5), preprocessor=mahala.TablePreprocessor().fit(_cells(X, y))),
         ):
             _add_model(Path(folder, "metric.safetensors"), metric)
         adapter = mahala.QueryAdapter(random_state=0)
@@ -93,7 +95,7 @@ def prepare(amount: int) -> None:
         _add_model(Path(folder, "stream.safetensors"), None)
     _add_tables(X, y)
     for file in _FILES:
-        if not file.name.endswith(".parquet"):  # see _parquet
+        if file.name not in ("t.csv", "t.tsv", "t.csv.gz", "t.parquet"):  # which polars reads: see _parquet
             _run(file.use, file.name, file.data)
 
 
@@ -203,11 +205,20 @@ def _lines(kind: str) -> list[bytes]:
     return lines
 
 
+def _cells(X: Any, y: Any) -> Any:
+    """Return a table with a number, a gap and text, which gives five features."""
+    numbers = X[:, 0].astype(object)
+    numbers[0] = None
+    return np.column_stack([numbers, np.array(["a", "b", "c"], dtype=object)[y]])
+
+
 def _use_model(path: Path) -> None:
     rng = np.random.default_rng(2)
     metric, learner = load_model(path)
     X = rng.normal(size=(9, metric.n_features_in))
     metric.embed(X)
+    if metric.preprocessor is not None and metric.preprocessor.n_features_in_ == 2:
+        metric.preprocessor.transform(_cells(X, np.arange(9) % 3))
     metric.rank(
         X[0], X if metric.n_item_features == metric.n_features_in else rng.normal(size=(3, metric.n_item_features))
     )

@@ -33,10 +33,10 @@ from mahala.online.pair_learner import PairLearner
 from .runner import Failed
 
 # Cases: every second one kills a stream three times, the others fail every step of its checkpoints.
-AMOUNT, SHORT = 720, 2
+AMOUNT, SHORT = 720, 1
 CPU_SECONDS = 120.0
 N_LINES, EVERY, N_KILLS, D = 30, 17, 3, 3
-_STREAMS = [
+STREAMS = [
     mahala.QueryAdapter(),
     *(learner for learner in ALL if isinstance(learner, OnlineMixin) and getattr(learner, "storage", None) != "gram"),
 ]
@@ -54,20 +54,20 @@ def n_cases(amount: int) -> int:
 
 def prepare(amount: int) -> None:
     """Load the kernels once, so that a forked stream begins at once."""
-    for number in range(min(len(_STREAMS), -(-amount // 2))):
+    for number in range(min(len(STREAMS), -(-amount // 2))):
         with (
             tempfile.TemporaryDirectory(prefix="campaign-") as folder,
             redirect_stdout(io.StringIO()),
             redirect_stderr(io.StringIO()),
         ):
-            app(_Job(Path(folder), number, 0).arguments, standalone_mode=False)
+            app(Job(Path(folder), number, 0).arguments, standalone_mode=False)
 
 
-class _Job:
+class Job:
     """A stream in a folder of its own."""
 
     def __init__(self, folder: Path, number: int, seed: int) -> None:
-        learner = _STREAMS[7 * number % len(_STREAMS)]  # the first few are of several kinds
+        learner = STREAMS[7 * number % len(STREAMS)]  # the first few are of several kinds
         self.name, self.model, self.lines = repr(learner), folder / "m.safetensors", folder / "lines.jsonl"
         self.output = folder / "output"
         self.errors = folder / "errors"
@@ -139,36 +139,42 @@ def _line(learner: Any, rng: np.random.Generator, at: int) -> dict[str, Any]:
     return {"query": a, "positive": b, "negative": c}
 
 
-def _end(pid: int) -> int:
+def end(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def run(case: int, seed: int, amount: int) -> int:
     with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
-        job = _Job(Path(folder), case // 2, seed)
+        job = Job(Path(folder), case // 2, seed)
         started = time.monotonic()
-        code = _end(job.start())
+        whole, model = whole_run(job)
         seconds = time.monotonic() - started
-        if code:
-            raise Failed(f"{job.name}: exit code {code}: {job.errors.read_text()[-300:]}")
-        whole, model = job.printed(), job.model.read_bytes()
-        if sorted(whole) != list(range(1, N_LINES + 1)):
-            raise Failed(f"{job.name}: of {N_LINES} lines {len(whole)} are printed")
-        _clean(job)
         rng = np.random.default_rng([seed, case])
         if case % 2 == 0:
             return _kill(job, rng, seconds, whole, model)
-        return _fault(job, _FAULTS[case // 2 // len(_STREAMS) % len(_FAULTS)], rng, whole, model)
+        return _fault(job, _FAULTS[case // 2 // len(STREAMS) % len(_FAULTS)], rng, whole, model)
 
 
-def _clean(job: _Job) -> None:
+def whole_run(job: Job) -> tuple[dict[int, str], bytes]:
+    """Return what a stream that is never stopped prints, and its model file."""
+    code = end(job.start())
+    if code:
+        raise Failed(f"{job.name}: exit code {code}: {job.errors.read_text()[-300:]}")
+    whole, model = job.printed(), job.model.read_bytes()
+    if sorted(whole) != list(range(1, N_LINES + 1)):
+        raise Failed(f"{job.name}: of {N_LINES} lines {len(whole)} are printed")
+    clean(job)
+    return whole, model
+
+
+def clean(job: Job) -> None:
     """Remove all but the input."""
     for path in job.lines.parent.iterdir():
         if path != job.lines:
             path.unlink()
 
 
-def _kill(job: _Job, rng: np.random.Generator, seconds: float, whole: dict[int, str], model: bytes) -> int:
+def _kill(job: Job, rng: np.random.Generator, seconds: float, whole: dict[int, str], model: bytes) -> int:
     seen: set[int] = set()
     n_kills = 0
     for _ in range(20):
@@ -176,14 +182,14 @@ def _kill(job: _Job, rng: np.random.Generator, seconds: float, whole: dict[int, 
         if n_kills < N_KILLS:
             time.sleep(float(rng.random()) * seconds)
             os.kill(pid, signal.SIGKILL)
-        code = _end(pid)
+        code = end(pid)
         n_kills += code == -signal.SIGKILL
         _check_seen(job, seen, whole)
         job.check_model()
         if code == 0 and n_kills >= N_KILLS:
             break
         if code == 0:  # it was done before it was killed
-            _clean(job)
+            clean(job)
             seen.clear()
         elif code != -signal.SIGKILL:
             raise Failed(f"{job.name}: exit code {code}: {job.errors.read_text()[-300:]}")
@@ -191,14 +197,14 @@ def _kill(job: _Job, rng: np.random.Generator, seconds: float, whole: dict[int, 
     return n_kills
 
 
-def _check_seen(job: _Job, seen: set[int], whole: dict[int, str]) -> None:
+def _check_seen(job: Job, seen: set[int], whole: dict[int, str]) -> None:
     printed = job.printed(whole) if job.output.exists() else {}
     if printed and min(printed) > max(seen, default=0) + 1:
         raise Failed(f"{job.name}: lines {max(seen, default=0) + 1} to {min(printed) - 1} are not printed")
     seen |= set(printed)
 
 
-def _check_end(job: _Job, seen: set[int], model: bytes) -> None:
+def _check_end(job: Job, seen: set[int], model: bytes) -> None:
     if sorted(seen) != list(range(1, N_LINES + 1)):
         raise Failed(f"{job.name}: of {N_LINES} lines {len(seen)} were ever printed")
     if job.model.read_bytes() != model:
@@ -210,7 +216,7 @@ def _check_end(job: _Job, seen: set[int], model: bytes) -> None:
 class _Faults:
     """Counts the calls of a checkpoint, and makes the k-th fail, or ends the process there."""
 
-    def __init__(self, job: _Job, k: int, error: int | None, count: Path) -> None:
+    def __init__(self, job: Job, k: int, error: int | None, count: Path) -> None:
         self.job, self.k, self.error, self.count, self.n = job, k, error, count, 0
 
     def install(self) -> None:
@@ -237,21 +243,21 @@ class _Faults:
         return wrapped
 
 
-def _fault(job: _Job, error: int | None, rng: np.random.Generator, whole: dict[int, str], model: bytes) -> int:
+def _fault(job: Job, error: int | None, rng: np.random.Generator, whole: dict[int, str], model: bytes) -> int:
     count = job.lines.with_name("count")
     count.touch()
-    _end(job.start(_Faults(job, 0, None, count).install))
+    end(job.start(_Faults(job, 0, None, count).install))
     n_calls = count.stat().st_size
     if n_calls < 2:
         raise Failed(f"{job.name}: a checkpoint makes {n_calls} calls that can fail")
     for k in range(1, n_calls + 1):
-        _clean(job)
-        _stop(job, _Faults(job, k, error, count).install, whole, model)
+        clean(job)
+        check_stopped(job, end(job.start(_Faults(job, k, error, count).install)), whole, model)
     # A full disk: a file cannot grow beyond this, but what is printed fits.
     n_printed = sum(len(line) + 1 for line in whole.values())
     for size in rng.integers(n_printed, max(len(model), n_printed + 1), size=3):
-        _clean(job)
-        _stop(job, functools.partial(_limit_files, int(size)), whole, model)
+        clean(job)
+        check_stopped(job, end(job.start(functools.partial(_limit_files, int(size)))), whole, model)
     return n_calls + 3
 
 
@@ -260,16 +266,17 @@ def _limit_files(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-def _stop(job: _Job, before: Callable[[], object], whole: dict[int, str], model: bytes) -> None:
+def check_stopped(job: Job, code: int, whole: dict[int, str], model: bytes) -> None:
+    """Check what a stream left that a fault stopped, or not, and what a restart makes of it."""
     seen: set[int] = set()
-    code, told = _end(job.start(before)), job.errors.read_text()
+    told = job.errors.read_text()
     if code not in (0, 2, 137):
         raise Failed(f"{job.name}: exit code {code} after a fault: {told[-300:]}")
     if "Traceback" in told or (code == 2 and job.model.stem not in told):
         raise Failed(f"{job.name}: the error does not name the file: {told[-300:]}")
     _check_seen(job, seen, whole)
     job.check_model()
-    code = _end(job.start())
+    code = end(job.start())
     if code:
         raise Failed(f"{job.name}: exit code {code} after a restart: {job.errors.read_text()[-300:]}")
     _check_seen(job, seen, whole)

@@ -18,7 +18,7 @@ from mahala.support.model_files import read_model, write_model
 from .inputs import check_learned, content
 from .runner import Failed
 
-AMOUNT, SHORT = 100_000_000, 1000  # steps of each learner
+AMOUNT, SHORT = 100_000_000, 200  # steps of each learner
 CPU_SECONDS = 6 * 3600.0
 N_BLOCKS, D = 20, 3
 MEMORY = 2**24
