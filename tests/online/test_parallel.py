@@ -52,6 +52,31 @@ def test_a_dask_array_of_comparisons_is_the_stream_of_all_of_them():
         mahala.PA().fit(da.from_array(pairs, chunks=(90, 1, 3)), similar[:3])
 
 
+@pytest.mark.parametrize("kind", ["pairs", "triplets"])
+def test_a_bag_of_dask_is_the_stream_of_its_comparisons(kind):
+    db = pytest.importorskip("dask.bag", reason="needs Dask: pip install 'mahala[dask]'")
+    rng = np.random.default_rng(0)
+    vectors, similar = rng.normal(size=(31, 3, 4)), rng.random(31) < 0.5
+    if kind == "pairs":
+        comparisons = [(x, x2, label) for (x, x2, _), label in zip(vectors.tolist(), similar.tolist(), strict=True)]
+        learner, given, y = mahala.PA("I"), vectors[:, :2], np.where(similar, 1, -1)
+    else:
+        comparisons, learner, given, y = [tuple(own) for own in vectors], mahala.OASIS(), vectors, None
+    bag = db.from_sequence(comparisons, partition_size=8)
+    bag = db.concat([bag, bag.filter(lambda own: False)])  # partitions may be empty
+    parts = clone(learner)
+    for i in range(0, 31, 8):
+        parts.partial_fit(given[i : i + 8], None if y is None else y[i : i + 8])
+    expected = matrix(parts)
+    np.testing.assert_allclose(expected, matrix(clone(learner).partial_fit(given, y)), rtol=1e-12)
+    assert np.array_equal(matrix(clone(learner).partial_fit(bag)), expected)
+    assert np.array_equal(matrix(clone(learner).fit(bag)), expected)
+    with pytest.raises(ValueError, match="y must be None for a bag"):
+        learner.partial_fit(bag, similar)
+    with pytest.raises(ValueError, match="got 2 members"):
+        learner.partial_fit(bag.map(lambda own: own[:2]))
+
+
 def test_a_frame_of_dask_has_names():
     pandas = pytest.importorskip("pandas")
     frames = pytest.importorskip("dask.dataframe", reason="needs Dask: pip install 'mahala[dask]'")

@@ -21,7 +21,7 @@ from mahala.support.dask_rows import in_memory, parts_with_labels
 from mahala.support.deadline import out_of_time
 from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value
 from mahala.support.progress import SHOWN, tell_stream
-from mahala.support.tensors import is_dask
+from mahala.support.tensors import is_bag, is_dask
 from mahala.support.validation import Count, Seed, check_params, check_value
 
 # A mixin: it is used beside Learner, so that an algorithm is two steps from its base.
@@ -80,9 +80,9 @@ class OnlineMixin(_Base):
         X : Pairs or Triplets, an array of shape (n, 2 or 3, n_features) of comparisons, or rows
         y : class labels of rows, +1 / -1 for an array of pairs, else None
 
-        From rows of Dask, this is `partial_fit` from the start.
+        From rows or a bag of Dask, this is `partial_fit` from the start.
         """
-        if is_dask(X):
+        if is_dask(X) or is_bag(X):
             with all_or_nothing(self):
                 vars(self).pop("_model", None)
                 return self.partial_fit(X, y)
@@ -98,11 +98,13 @@ class OnlineMixin(_Base):
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from more comparisons, once each and in their order; X and y as for `fit`.
 
-        Chunks of rows, or of an array of comparisons, of Dask are learned from one after another.
+        Chunks of rows, or of an array of comparisons, of Dask are learned from one after another, and so are the
+        partitions of a bag of pairs (x, x2, similar) or triplets (query, positive, negative) of vectors.
         """
-        if is_dask(X):
-            for part, labels in parts_with_labels(X, y):
-                self.partial_fit(in_memory(part), labels)
+        if is_dask(X) or is_bag(X):
+            for part, labels in (in_memory(*own) for own in parts_with_labels(X, y)):
+                if len(part):
+                    self.partial_fit(part, labels)
             return self
         self._check_stream("partial_fit")
         if self.__sklearn_is_fitted__():

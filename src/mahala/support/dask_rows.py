@@ -12,7 +12,7 @@ import numpy as np
 
 from mahala.support.config import get_config
 from mahala.support.lazily import sklearn_checks
-from mahala.support.tensors import is_dask
+from mahala.support.tensors import is_bag, is_dask
 from mahala.support.validation import check_rows, check_scale
 
 # How many sums are added up by one task.
@@ -142,8 +142,18 @@ def array_of(pieces: list[Any], like: Any, n_columns: int) -> Any:
 
 
 def parts_with_labels(X: Any, y: Any) -> list[tuple[Any, Any]]:
-    """Return the rows of each chunk, not computed yet, with their labels; chunks of a data frame have its columns."""
+    """Return the rows of each chunk, not computed yet, with their labels; chunks of a data frame have its columns.
+
+    The partitions of a bag have the arrays of their comparisons, and the labels of pairs.
+    """
     y = in_memory(y)
+    if is_bag(X):
+        import dask
+
+        if y is not None:
+            raise ValueError("y must be None for a bag, whose pairs have their labels in them")
+        stacked = dask.delayed(_stacked, nout=2, pure=False)
+        return [tuple(stacked(part)) for part in X.to_delayed()]
     if y is not None and len(y) != len(X):
         raise ValueError(f"y must have a label for each of the {len(X)} rows, got {len(y)}")
     pieces = parts(row_chunks(X, n_axes=X.ndim))
@@ -154,6 +164,21 @@ def parts_with_labels(X: Any, y: Any) -> list[tuple[Any, Any]]:
         framed = dask.delayed(pd.DataFrame)
         pieces = [(own, framed(part, columns=list(X.columns))) for own, part in pieces]
     return [(part, None if y is None else y[own]) for own, part in pieces]
+
+
+def _stacked(comparisons: Any) -> tuple[Any, Any]:
+    """Return the array of pairs (x, x2, similar) with their labels, or of triplets of vectors with None."""
+    members = list(zip(*comparisons, strict=True))
+    if not members:
+        return np.empty((0, 2, 0)), None
+    if len(members) != 3:
+        raise ValueError(f"a bag must hold pairs (x, x2, similar) or triplets of vectors, got {len(members)} members")
+    if np.ndim(members[2][0]):
+        return np.stack([np.array(own) for own in members], axis=1), None
+    labels = np.array(members[2])
+    return np.stack([np.array(own) for own in members[:2]], axis=1), np.where(
+        labels, 1, -1
+    ) if labels.dtype == bool else labels
 
 
 def sum_over_parts(function: Callable[..., Any], X: Any, by_row: Any = None, *arguments: Any) -> Any:

@@ -15,6 +15,11 @@ def is_dask(X: Any) -> bool:
     return hasattr(type(X), "__dask_graph__") and hasattr(X, "ndim")
 
 
+def is_bag(X: Any) -> bool:
+    """Whether X is a bag of Dask."""
+    return hasattr(type(X), "__dask_graph__") and hasattr(type(X), "foldby")
+
+
 def to_numpy(X: Any) -> Any:
     """Return a tensor as an array of NumPy, which shares its memory if it is on the processor; others unchanged."""
     return X.detach().cpu().numpy() if is_tensor(X) else X
