@@ -5,6 +5,8 @@ same time. Numba's cache does not notice changes in the functions that a kernel 
 delete it after such a change, or set NUMBA_CACHE_DIR to another directory, as the Makefile does. Where neither the
 package nor the home folder can be written, the cache is in a private folder for temporary files. So it is where there
 is a cache that can only be read, as in an image that was warmed up, which Numba would not use: the folder links to it.
+
+Of processes that need the same function, one compiles it, and the others wait for its machine code.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import functools
 import os
 import stat
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,8 +25,14 @@ import numba
 from numba import njit
 from numba.core import event
 from numba.core.caching import _CacheLocator
+from numba.core.compiler_lock import global_compiler_lock
 
 from mahala.support.compiling import COMPILING
+
+try:
+    import fcntl
+except ImportError:  # Windows, where each process compiles for itself
+    fcntl = None  # type: ignore[assignment]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -50,13 +59,57 @@ def kernel_with(fastmath: Set[str]) -> Callable[[Function], Function]:
     def compiled(function: Function) -> Function:
         if _read_only_cache() is None:
             try:
-                return compiler(function)  # type: ignore[no-any-return]
+                return _one_process_compiles(compiler(function))  # type: ignore[no-any-return]
             except RuntimeError:  # neither the package nor the home folder can be written
                 pass
         with _cache_in(_own_folder()):
-            return compiler(function)  # type: ignore[no-any-return]
+            return _one_process_compiles(compiler(function))  # type: ignore[no-any-return]
 
     return compiled
+
+
+def _one_process_compiles(function: Any) -> Any:
+    """Let a function that Numba finds in no cache be compiled by one process at a time."""
+    if not hasattr(function, "compile"):  # with NUMBA_DISABLE_JIT
+        return function
+    compile, place = (
+        function.compile,
+        zlib.crc32(f"{function.py_func.__module__}.{function.py_func.__qualname__}".encode()),
+    )
+
+    @functools.wraps(compile)
+    def alone(signature: Any) -> Any:
+        # Numba's own lock first: a thread that has it may wait for a function that this one is to compile.
+        with global_compiler_lock, _locked(function._cache.cache_path, place):
+            return compile(signature)
+
+    function.compile = alone
+    return function
+
+
+@contextlib.contextmanager
+def _locked(folder: str | None, place: int) -> Iterator[None]:
+    """Hold a lock, one place in the file of locks of a cache, if it can be had; a process that ends gives it back."""
+    lock = _lock_file(folder) if folder is not None and fcntl is not None else None
+    if lock is not None:
+        with contextlib.suppress(OSError):  # some network file systems have none
+            fcntl.lockf(lock, fcntl.LOCK_EX, 1, place)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                fcntl.lockf(lock, fcntl.LOCK_UN, 1, place)
+
+
+@functools.cache
+def _lock_file(folder: str) -> int | None:
+    """Open the file of locks, which stays open: a process loses all its locks of a file that it closes."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        return os.open(os.path.join(folder, "mahala.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
 
 
 class _Told(event.Listener):  # type: ignore[misc]

@@ -483,14 +483,13 @@ class QueryAdapter(SavedEstimator):
         return shares
 
     def _matrix(self, kind: str) -> FloatArray:
-        if self._served.get(kind) is None:
+        served = self._served.get(kind)
+        if served is None:
             raw, mean, last = self._mixture(kind)
             models = self._model.matrices()
-            matrix = last * models[0] + mean * models[1]
-            matrix[np.diag_indices(len(matrix))] += raw
-            self._served[kind] = matrix
-        served = self._served[kind]
-        assert served is not None
+            served = last * models[0] + mean * models[1]
+            served[np.diag_indices(len(served))] += raw
+            self._served[kind] = served
         return served
 
     def _kind(self, query_id: Hashable) -> str:
