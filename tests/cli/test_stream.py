@@ -265,14 +265,14 @@ def test_a_reader_that_has_gone_leaves_the_last_checkpoint(tmp_path):
         assert process.stderr.read() == ""
 
 
-def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path, run):
+def test_killed_and_started_again_it_ends_with_the_same_bytes(tmp_path, run):
     (tmp_path / "in").write_text(pairs(589, d=8) + "?\n" + pairs(21, d=8, seed=1))
     arguments = [*PA, "--set", "psd=every", "--input", str(tmp_path / "in"), "--checkpoint-every", "20"]
     run(*arguments, "--model", str(tmp_path / "whole"), code=3)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng()
     answers: dict[int, str] = {}
-    # Killed twice, unless it has ended before; the third run is left alone.
-    for checkpoints in (*rng.integers(1, 6, size=2), 0):
+    # Killed after some checkpoints, unless it has ended before; the second run is left alone.
+    for checkpoints in (int(rng.integers(1, 9)), 0):
         with open(tmp_path / "out", "w+b") as out:
             process = subprocess.Popen(
                 [*COMMAND, "--model", str(tmp_path / "m"), *arguments], stdout=out, stderr=subprocess.DEVNULL
