@@ -8,6 +8,7 @@ import pytest
 from conftest import DATA, needs
 from mahala import ITML, knn_error
 from mahala.papers import pa2013
+from mahala.papers.pa2013_protocol import halves, scaled, tuned_pa
 from mahala.papers.study import studies
 
 needs_data = needs()
@@ -29,7 +30,7 @@ def test_the_euclidean_column_is_the_papers():
 def test_the_best_gamma_is_that_of_a_plain_loop(monkeypatch):
     gammas = (1e-4, 1.0, 1e4)
     monkeypatch.setattr(pa2013, "GAMMAS", gammas)
-    X, y = pa2013._scaled("soyS", DATA)
+    X, y = scaled("soyS", DATA)
     half = np.random.default_rng(0).permutation(len(X))[: len(X) // 2]
     errors = []
     for gamma in gammas:
@@ -46,6 +47,34 @@ def test_passive_aggressive_methods(method):
     study = studies("pa2013")["table2"]
     cell = study.measure("soyS", method, 0, DATA)
     assert 0.0 < study.quantities[0].of([cell])[0] < 25.0
+
+
+@needs_data
+def test_curves_are_those_of_the_stream():
+    figures = studies("pa2013")
+    cell = figures["figure3"].measure("soyS", "PAI-", 1, DATA)
+    X, y, _, _ = halves("soyS", 1, DATA)
+    history = tuned_pa("PAI-", X, y, 1).fit(X, y).history_
+    wrong = history.predicted != history.y
+    n = len(wrong)
+    assert cell["error"] == cell[f"error@{n}"] == pytest.approx(100.0 * wrong.mean())
+    assert cell[f"error@{n // 2}"] == pytest.approx(100.0 * wrong[: n // 2].mean())
+    assert sum("@" in name for name in cell) == 20
+
+
+@needs_data
+def test_dimensions_and_leading_eigenvectors():
+    cell = studies("pa2013")["figure4"].measure("ionosphere", "PAI+", 0, DATA)
+    X, y, X_test, y_test = halves("ionosphere", 0, DATA)
+    learner = tuned_pa("PAI+", X, y, 0).fit(X, y)
+    values, vectors = np.linalg.eigh(learner.metric_.matrix)
+    assert cell["dimension"] == np.sum(values > 1e-9 * values.max())
+    assert cell["dimension@1"] <= 1.0
+    for m in (1, 5):
+        L = vectors[:, -m:] * np.sqrt(values[-m:])
+        errors = knn_error(None, X @ L, y, X_test @ L, y_test, n_neighbors=2)
+        assert cell[f"test@{m}"] == pytest.approx(100.0 * errors.at(2), abs=0.6)  # one row may be a tie
+        assert cell[f"train@{m}"] == pytest.approx(100.0 * knn_error(None, X @ L, y, n_neighbors=2).at(2), abs=0.6)
 
 
 def test_what_the_2013_paper_prints():

@@ -146,7 +146,7 @@ def test_figures_are_drawn_from_cells(paper):
     for study in studies(paper).values():
         if study.draw is None or paper == "pola2004":
             continue
-        names = ("map", "sparsity", "precision", "seconds")
+        names = ("map", "sparsity", "precision", "seconds", "error", "dimension", "train", "test")
         numbers = {f"{name}@{x}": 1.0 + x for name in names for x in (1, 2)} | dict.fromkeys(names, 3.0)
         cells = [Cell(study.datasets[0], method, 0, numbers) for method in study.methods]
         figure = study.draw(cells, None)

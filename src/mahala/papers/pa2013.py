@@ -1,32 +1,24 @@
 """Passive-aggressive online distance metric learning (Pérez-Suay, Ferri, Arevalillo-Herráez, 2013): Tables 2-5.
 
-A random half of the rows trains, the other tests. The learners cycle through r = 40 c (c-1) distinct pairs for
-t = min(⌊n(n-2)/40⌋, 50 r) steps. C is chosen from 1e-4..1e2 by one pass and k-NN accuracy on the training half; ITML
-has as many pairs, and γ is chosen from 1e-4..1e4 in the same way. The error is that of the k in 1..25 with the lowest
-mean over the runs; all methods have the same data. As the published Euclidean errors suggest, features are scaled to
-[0, 1] and errors are averaged over classes.
+The data and learners are those of `pa2013_protocol`; ITML has as many pairs, and its γ is chosen from 1e-4..1e4 by the
+k-NN error on the training half. The error is that of the k in 1..25 with the lowest mean over the runs; all methods
+have the same data. As the published Euclidean errors suggest, errors are averaged over classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from mahala.batch.itml import ITML
-from mahala.data.datasets import load
 from mahala.evaluation.knn import knn_error
-from mahala.online.passive_aggressive import PA
+from mahala.papers.pa2013_figures import FIGURE3, FIGURE4, FIGURE5, draw_seconds
+from mahala.papers.pa2013_protocol import DATASETS, SETTINGS, halves, tuned_pa
 from mahala.papers.study import SECONDS, Folder, Numbers, Published, Quantity, Study, published_table, timed_fit
 from mahala.support.arrays import FloatArray, IndexArray
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    f"PA{variant}{sign}": {"variant": variant, "psd": psd}
-    for variant in ("I", "II", "LS")
-    for sign, psd in (("+", "every"), ("-", "end"))
-}
 METHODS = ("Euclidean", "ITML", *SETTINGS)
 # As printed in the paper: error (best k), and seconds (standard deviation).
 TABLE_2 = {
@@ -75,39 +67,21 @@ def _published(part: int) -> dict[str, dict[str, Published]]:
     }
 
 
-def _scaled(dataset: str, folder: Folder) -> tuple[FloatArray, IndexArray]:
-    X, y, _ = load(dataset, folder)
-    X = X.astype(np.float64)
-    width = np.ptp(X, axis=0)
-    return (X - X.min(axis=0)) / np.where(width > 0.0, width, 1.0), y
-
-
-def _learner(method: str, parameter: float, run: int) -> PA | ITML:
-    if method == "ITML":
-        return ITML(gamma=parameter, random_state=run)
-    return PA(**SETTINGS[method], C=parameter, random_state=run)
-
-
-def _tuned(method: str, X: FloatArray, y: IndexArray, run: int) -> float:
-    """Choose C by one pass, or γ of ITML by full fits, both by the k-NN error on the training half."""
-    if method != "ITML":
-        return PA(**SETTINGS[method], C="auto", random_state=run).fit(X, y).C_
+def _tuned_itml(X: FloatArray, y: IndexArray, run: int) -> ITML:
+    """Return ITML with the γ of the lowest k-NN error on the training half, after full fits."""
     errors = [knn_error(ITML(gamma=gamma, random_state=run).fit(X, y).metric_, X, y).best_error for gamma in GAMMAS]
-    return GAMMAS[int(np.argmin(errors))]
+    return ITML(gamma=GAMMAS[int(np.argmin(errors))], random_state=run)
 
 
 def _measure(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
     """Measure the error for every k and the CPU seconds of the final fit, and return them with C or γ."""
-    X, y = _scaled(dataset, folder)
-    order = np.random.default_rng(run).permutation(len(X))
-    train, test = order[: len(X) // 2], order[len(X) // 2 :]
+    X, y, X_test, y_test = halves(dataset, run, folder)
     metric, numbers = None, {"seconds": 0.0}
     if method != "Euclidean":
-        parameter = _tuned(method, X[train], y[train], run)
-        learner = _learner(method, parameter, run)
-        metric, seconds = timed_fit(learner, X[train], y[train])
-        numbers = {"seconds": seconds, "parameter": parameter}
-    errors = knn_error(metric, X[train], y[train], X[test], y[test], n_neighbors=KS, average="class")
+        learner = _tuned_itml(X, y, run) if method == "ITML" else tuned_pa(method, X, y, run)
+        metric, seconds = timed_fit(learner, X, y)
+        numbers = {"seconds": seconds, "parameter": learner.gamma if isinstance(learner, ITML) else float(learner.C)}
+    errors = knn_error(metric, X, y, X_test, y_test, n_neighbors=KS, average="class")
     return numbers | {f"error{k}": 100.0 * errors.at(k) for k in KS}
 
 
@@ -135,7 +109,7 @@ TABLE2 = Study(
         ),
         Quantity("k", "Best k", _published(1), ".0f", values=_best_k),
     ),
-    datasets=tuple(TABLE_2),
+    datasets=DATASETS,
     methods=METHODS,
     runs=10,
     measure=_measure,
@@ -148,7 +122,11 @@ TABLE3 = replace(
     methods=TIMED,
     cells_of="table2",
 )
-STUDIES = tuple(
-    replace(study, quick=replace(study, datasets=("soyS", "wine", "ecoli", "breast"), runs=2))
-    for study in (TABLE2, TABLE3)
+FIGURE6 = replace(TABLE3, name="figure6", title="PA 2013, Figure 6: CPU seconds", quantities=(), draw=draw_seconds)
+STUDIES = (
+    *(
+        replace(study, quick=replace(study, datasets=("soyS", "wine", "ecoli", "breast"), runs=2))
+        for study in (TABLE2, TABLE3, FIGURE3, FIGURE6)
+    ),
+    *(replace(study, quick=replace(study, runs=2)) for study in (FIGURE4, FIGURE5)),
 )

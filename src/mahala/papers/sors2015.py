@@ -33,7 +33,7 @@ from mahala.online.oasis import OASIS
 from mahala.online.rdml import RDML
 from mahala.online.sors import SORS, AdaSORS
 from mahala.papers.sors2015_numbers import MAP, METHODS, PARAMETERS, SPARSITY, TIME
-from mahala.papers.study import Cell, Folder, Numbers, Study, timed_fit
+from mahala.papers.study import Cell, Folder, Numbers, Study, curve, timed_fit
 from mahala.support.arrays import IndexArray
 
 if TYPE_CHECKING:
@@ -206,23 +206,15 @@ def _measure_trade_off(n: int, dataset: str, method: str, run: int, folder: Fold
     return {"map": trial.map(), "sparsity": 100.0 * trial.learner.metric_.sparsity}
 
 
-def _at(cell: Cell, prefix: str) -> list[tuple[float, float]]:
-    """Return the numbers of a cell that form a curve: "map@1000" and so on."""
-    return sorted(
-        (float(name.partition("@")[2]), value) for name, value in cell.numbers.items() if name.startswith(f"{prefix}@")
-    )
-
-
 def _panels(prefix: str, x: str, y: str, cells: Sequence[Cell], folder: Folder) -> Figure:
     """Draw a panel per data set and a line per method, for the first run."""
     from mahala.report.panels import line_panels
 
-    shown = [cell for cell in cells if cell.run == 0 and cell.method in SIMILARITIES]
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for dataset, method in product(PARAMETERS, SIMILARITIES):
-        for cell in shown:
-            if (cell.dataset, cell.method) == (dataset, method) and _at(cell, prefix):
-                panels.setdefault(dataset, {})[method] = _at(cell, prefix)
+        own = [cell for cell in cells if (cell.dataset, cell.method, cell.run) == (dataset, method, 0)]
+        if points := curve(own, prefix):
+            panels.setdefault(dataset, {})[method] = points
     return line_panels(panels, x, y)
 
 

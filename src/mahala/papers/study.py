@@ -125,6 +125,16 @@ class Study:
         ]
 
 
+def curve(cells: Iterable[Cell], prefix: str) -> list[tuple[float, float]]:
+    """Return the mean over cells of their numbers that form a curve: "map@1000" and so on."""
+    points: dict[float, list[float]] = {}
+    for cell in cells:
+        for name, value in cell.numbers.items():
+            if name.startswith(f"{prefix}@"):
+                points.setdefault(float(name.partition("@")[2]), []).append(value)
+    return [(x, float(np.mean(points[x]))) for x in sorted(points)]
+
+
 def read_cells(path: Path) -> list[Cell]:
     """Read the cells of a CSV file, which may not exist yet; of duplicate cells the last is returned."""
     found = {}

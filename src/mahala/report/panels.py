@@ -17,8 +17,8 @@ Lines = Mapping[str, Sequence[tuple[float, float]]]
 def line_panels(panels: Mapping[str, Lines], x: str, y: str) -> Figure:
     """Draw a panel per name with its lines, and one legend for all panels.
 
-    Lines whose names differ only in the suffix "-I" or "-II" share a colour, and the second is dashed. A single point
-    gets a horizontal dotted line.
+    Lines whose names differ only in the suffix "-I" or "-II", or "+" or "-", share a colour, and the second is dashed.
+    A single point gets a horizontal dotted line.
     """
     columns = min(3, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
@@ -37,7 +37,7 @@ def line_panels(panels: Mapping[str, Lines], x: str, y: str) -> Figure:
                 color=colour,
                 marker=_MARKERS[number % len(_MARKERS)],
                 markersize=4,
-                linestyle="--" if name.endswith("-II") else "-",
+                linestyle="--" if name.endswith(("-II", "-")) else "-",
                 label=name,
             )
         ax.set_title(title)
@@ -52,4 +52,4 @@ def line_panels(panels: Mapping[str, Lines], x: str, y: str) -> Figure:
 
 
 def _family(name: str) -> str:
-    return name.removesuffix("-II").removesuffix("-I")
+    return name.removesuffix("-II").removesuffix("-I").rstrip("+-")
