@@ -154,3 +154,23 @@ def test_help_is_light():
         "assert not {'numpy', 'scipy', 'numba', 'sklearn', 'matplotlib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_all_papers_are_shown_and_not_measured(tmp_path):
+    for arguments in (["all"], ["all", "--show", "--table", "2"], ["all", "--show", "--quick"]):
+        result = mahala(*arguments, "--output", str(tmp_path))
+        assert result.exit_code == 2
+        assert "all papers can be shown only: give --show" in " ".join(result.stderr.replace("│", "").split())
+    result = mahala("all", "--show", "--output", str(tmp_path))
+    assert result.exit_code == 2
+    assert "--output must name a folder with results" in " ".join(result.stderr.replace("│", "").split())
+    study = studies("gml2014")["table2"]
+    (tmp_path / "gml2014").mkdir()
+    append_cell(tmp_path / "gml2014" / study.cells_file, Cell("iris", "Euclidean", 0, {"error": 4.0}))
+    result = mahala("all", "--show", "--output", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "gml2014" in result.output
+    assert (tmp_path / "agreement-gml2014.svg").read_text().startswith("<?xml")
+    assert "(agreement-gml2014.svg)" in (tmp_path / "index.md").read_text()
+    told = json.loads(mahala("--show", "all", "--output", str(tmp_path), "--json").stdout)
+    assert [(own["study"], own["cells"]) for own in told["agreement"]] == [("table2", 1)]

@@ -11,21 +11,21 @@ import typer
 
 from mahala.cli.models import Device, Force, Jobs, Scheduler, check_output, computing
 from mahala.cli.output import Json, print_json, terminal
+from mahala.cli.study_tables import list_studies, print_agreement, print_study
 from mahala.support.files import whole_file
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
-    from mahala.papers.results import Line
-    from mahala.papers.study import Cell, Quantity, Study
+    from mahala.papers.study import Cell, Study
 
 
 def reproduce(
     paper: Annotated[
         str | None,
         typer.Argument(
-            metavar="PAPER", help="pa2013, pola2004, sors2015, gml2014 or boostmetric2009; omit it to list all studies."
+            metavar="PAPER",
+            help="pa2013, pola2004, sors2015, gml2014, boostmetric2009, or with --show all; omit it to list them.",
         ),
     ] = None,
     table: Annotated[list[int] | None, typer.Option(help="Number of a table; may be given several times.")] = None,
@@ -58,6 +58,8 @@ def reproduce(
         mahala reproduce pa2013 --table 2 --quick
 
         mahala reproduce boostmetric2009 --figure 1 --n-jobs 2 --image png
+
+        mahala reproduce all --show
     """
 
     from mahala.papers.study import PAPERS, read_cells, studies
@@ -68,7 +70,12 @@ def reproduce(
             titles = {name: {study.name: study.title for study in studies(name).values()} for name in PAPERS}
             print_json({"papers": titles})
         else:
-            _list(console, PAPERS)
+            list_studies(console, PAPERS)
+        return
+    if paper == "all":
+        if not show or quick or table or figure:
+            raise ValueError("all papers can be shown only: give --show, and no --table, --figure or --quick")
+        _show_all(output, image, console, as_json)
         return
     if data is not None and not data.is_dir():
         raise FileNotFoundError(f"--data must name a folder, but there is no folder {data}")
@@ -104,10 +111,36 @@ def reproduce(
         results[name] = _lines(study, cells)
         written = _write(study, cells, path, folder, data, image)
         if not as_json:
-            _print(study, cells, console)
+            print_study(study, cells, console)
             console.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
     if as_json:
         print_json({"paper": paper, "results": results})
+
+
+def _show_all(folder: Path, image: str, console: Console, as_json: bool) -> None:
+    """Write the page of all papers, ours against theirs, with its pictures; print its table."""
+    from mahala.papers.agreement import agreements, draw_agreement, front_page
+
+    found = agreements(folder)
+    if not found:
+        raise FileNotFoundError(f"--output must name a folder with results, but there are none in {folder}")
+    pictures = {paper: f"agreement-{paper}.{image}" for paper in found}
+    for paper, name in pictures.items():
+        with whole_file(folder / name) as file:
+            draw_agreement(paper, found[paper]).savefig(file, dpi=110)
+    with whole_file(folder / "index.md") as file:
+        file.write_text(front_page(found, pictures), encoding="utf-8")
+    if as_json:
+        keys = ("paper", "study", "quantity", "cells", "near", "median_difference")
+        told = [
+            (paper, one.study, one.quantity, len(one.lines), one.within, one.median)
+            for paper, own in found.items()
+            for one in own
+        ]
+        print_json({"agreement": [dict(zip(keys, row, strict=True)) for row in told]})
+        return
+    print_agreement(found, console)
+    console.print(f"Written: {folder / 'index.md'}", highlight=False, soft_wrap=True)
 
 
 def _check_files(cells: Path, name: str, force: bool) -> None:
@@ -122,19 +155,6 @@ def _check_files(cells: Path, name: str, force: bool) -> None:
     else:
         for path in cells.parent.glob(f"{name}*"):
             check_output(path, force=force)
-
-
-def _list(console: Console, papers: Iterable[str]) -> None:
-    from rich.table import Table
-
-    from mahala.papers.study import studies
-
-    shown = Table("paper", "option", "what it shows", title="mahala reproduce PAPER --table N --figure N", box=None)
-    for paper in papers:
-        for study in studies(paper).values():
-            kind, number = study.name[:-1], study.name[-1]
-            shown.add_row(paper, f"--{kind} {number}", study.title)
-    console.print(shown)
 
 
 def _measure(
@@ -186,16 +206,9 @@ def _lines(study: Study, cells: list[Cell]) -> dict[str, list[dict[str, object]]
 
 def _write(study: Study, cells: list[Cell], path: Path, folder: Path, data: Path | None, image: str) -> list[Path]:
     """Write the table as CSV and as Markdown, and the figures; return the paths."""
-    from mahala.papers.results import markdown, ranks, read_origin, summarise, write_table
-    from mahala.report.ranks import critical_difference
+    from mahala.papers.results import draw, markdown, read_origin, write_table
 
-    pictures = {}
-    if study.draw is not None:
-        pictures[study.name] = study.draw(cells, data)
-    for quantity in study.quantities:
-        comparison = ranks(study, quantity, summarise(study, quantity, cells))
-        if comparison is not None:
-            pictures[f"{study.name}-ranks-{quantity.name}"] = critical_difference(comparison)
+    pictures = draw(study, cells, data)
     page = folder / f"{study.name}.md"
     files = [path, page]
     if study.quantities:
@@ -210,62 +223,6 @@ def _write(study: Study, cells: list[Cell], path: Path, folder: Path, data: Path
     with whole_file(page) as file:
         file.write_text(markdown(study, cells, read_origin(path.with_suffix(".json")), names), encoding="utf-8")
     return files
-
-
-def _print(study: Study, cells: list[Cell], console: Console) -> None:
-    from mahala.papers.results import ranks, ranks_in_words, summarise
-
-    console.print(f"\n[bold]{study.title}[/bold]", highlight=False)
-    for quantity in study.quantities:
-        lines = summarise(study, quantity, cells)
-        if not lines:
-            continue
-        wide = _wide_table(study, quantity, lines)
-        fits = console.measure(wide, options=console.options.update(width=10_000)).maximum <= console.width
-        console.print(wide if fits else _long_table(study, quantity, lines))
-        comparison = ranks(study, quantity, lines)
-        if comparison is not None:
-            console.print(ranks_in_words(comparison), highlight=False)
-
-
-def _wide_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
-    """Return a table with a row per data set and a column per method."""
-    from rich.table import Table
-
-    from mahala.papers.results import table
-
-    compared = any(line.published for line in lines)
-    star = ", * over two standard deviations" if quantity.spread else ""
-    caption = f"beneath ours: the paper's (difference{star})" if compared else None
-    header, rows = table(study, quantity, lines, newline="\n")
-    shown = Table(title=quantity.title, caption=caption, show_lines=compared)
-    for name in header:
-        shown.add_column(name, justify="left" if name == study.axis else "right", no_wrap=True)
-    for row in rows:
-        shown.add_row(*row)
-    return shown
-
-
-def _long_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
-    """Return a table with a row per data set and method, for narrow terminals."""
-    from rich import box
-    from rich.table import Table
-
-    from mahala.papers.results import in_words
-
-    caption = "* over two standard deviations apart" if quantity.spread else None
-    # Without rules between the columns the table fits into 60 characters.
-    shown = Table(title=quantity.title, caption=caption, box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in (study.axis, "method"):
-        shown.add_column(name, overflow="fold")
-    for name in ("ours", "paper", "difference"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    for at, line in enumerate(lines):
-        first = at == 0 or lines[at - 1].dataset != line.dataset
-        last = at + 1 == len(lines) or lines[at + 1].dataset != line.dataset
-        name = line.dataset if first else ""
-        shown.add_row(name, line.method, *in_words(quantity, line), end_section=last)
-    return shown
 
 
 def _split(text: str | None) -> list[str]:

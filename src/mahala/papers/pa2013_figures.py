@@ -21,16 +21,18 @@ from mahala.papers.study import Cell, Folder, Numbers, Quantity, Study, curve
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-N_POINTS = 20  # of a curve
+# Where the curves of Figure 3 have points, in per cent of the stream, and the number of points of those of Figure 4.
+SHARES = (1, 2, 5, *range(10, 101, 10))
+N_POINTS = 40
 
 
 def _measure_stream(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
-    """Measure the predictive error, in per cent, up to some steps and up to the last one."""
+    """Measure the predictive error, in per cent, up to some shares of the stream and up to its end."""
     X, y, _, _ = halves(dataset, run, folder)
     learner = tuned_pa(method, X, y, run).fit(X, y)
     errors = 100.0 * learner.history_.error_curve()
-    steps = np.unique(np.linspace(0, len(errors), N_POINTS + 1).astype(int)[1:])
-    return {f"error@{step}": float(errors[step - 1]) for step in steps} | {"error": float(errors[-1])}
+    ends = {share: max(1, len(errors) * share // 100) for share in SHARES}
+    return {f"error@{share}": float(errors[end - 1]) for share, end in ends.items()} | {"error": float(errors[-1])}
 
 
 def _measure_dimensions(dataset: str, method: str, run: int, folder: Folder) -> Numbers:
@@ -38,7 +40,7 @@ def _measure_dimensions(dataset: str, method: str, run: int, folder: Folder) -> 
     X, y, X_test, y_test = halves(dataset, run, folder)
     learner = tuned_pa(method, X, y, run).set_params(rank_every=1).fit(X, y)
     history = learner.history_
-    steps = np.unique(np.geomspace(1, len(history), 2 * N_POINTS).astype(int))
+    steps = np.unique(np.geomspace(1, len(history), N_POINTS).astype(int))
     numbers = {f"dimension@{step}": float(history.ranks[step - 1]) for step in steps}
     metric = learner.metric_
     for m in range(1, X.shape[1] + 1):
@@ -91,7 +93,9 @@ FIGURE3 = Study(
     methods=tuple(SETTINGS),
     runs=10,
     measure=_measure_stream,
-    draw=partial(_draw_curves, {"error": ""}, "pairs seen", "pairs predicted wrongly so far, per cent"),
+    draw=partial(
+        _draw_curves, {"error": ""}, "share of the stream, per cent", "pairs predicted wrongly so far, per cent"
+    ),
 )
 FIGURE4 = replace(
     FIGURE3,

@@ -48,14 +48,15 @@ def digits(
     is_first: BoolArray,
     classes: tuple[str, str],
 ) -> Figure:
-    """Draw up to four scatter plots of errors, above projections of two classes by each method."""
-    figure = Figure(figsize=(8.0, 11.4), layout="constrained")
-    axes = figure.subplots(3, 2)
+    """Draw up to four scatter plots of errors, above projections of two classes by each of two methods, if given."""
+    n_rows = 3 if projections else 2
+    figure = Figure(figsize=(8.0, 3.8 * n_rows), layout="constrained")
+    axes = figure.subplots(n_rows, 2)
     for place, (names, x, y) in zip(axes.flat, scatters, strict=False):
         scatter_against(place, x, y, names)
     for place in axes[:2].flat[len(scatters) :]:
         place.axis("off")
-    for place, (name, points) in zip(axes[2], projections.items(), strict=True):
+    for place, (name, points) in zip(axes[2:].flat, projections.items(), strict=True):
         for rows, label, colour, marker in ((is_first, classes[0], _BLUE, "o"), (~is_first, classes[1], _ORANGE, "x")):
             place.plot(*points[rows].T, marker, color=colour, label=label, markersize=4)
         place.set_title(f"Two leading directions of {name}", fontsize="medium")

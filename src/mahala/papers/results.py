@@ -9,13 +9,16 @@ import platform
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mahala.evaluation.statistics import FriedmanResult, friedman_holm
-from mahala.papers.study import Cell, Numbers, Published, Quantity, Study
+from mahala.papers.study import Cell, Folder, Numbers, Published, Quantity, Study
 from mahala.support.files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PACKAGES = ("mahala", "numpy", "scipy", "scikit-learn", "numba")
 
@@ -127,6 +130,18 @@ def ranks_in_words(comparison: FriedmanResult) -> str:
         f"Mean ranks over {comparison.n_datasets} data sets: {places}. Friedman's test: p = {comparison.p_value:.2g}. "
         f"Pairs that differ at {comparison.alpha:g} after Holm's adjustment: {'; '.join(apart) or 'none'}."
     )
+
+
+def draw(study: Study, cells: Sequence[Cell], folder: Folder) -> dict[str, Figure]:
+    """Draw the figure of a study, if it has one, and the ranks of its methods; by names for their files."""
+    from mahala.report.ranks import critical_difference
+
+    figures = {} if study.draw is None else {study.name: study.draw(cells, folder)}
+    for quantity in study.quantities:
+        comparison = ranks(study, quantity, summarise(study, quantity, cells))
+        if comparison is not None:
+            figures[f"{study.name}-ranks-{quantity.name}"] = critical_difference(comparison)
+    return figures
 
 
 def write_table(path: Path, study: Study, cells: Sequence[Cell]) -> None:
