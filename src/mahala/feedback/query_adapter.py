@@ -81,7 +81,8 @@ class QueryAdapter(SavedEstimator):
     learner : SimilarityLearner or None
         What learns M; its `init`, `average`, `storage` and `record` are set by the adapter. None is
         ``OASIS(C="auto", margin="auto")``, with a margin that is the mean difference between the best and the worst raw
-        score among the results shown, or in `fit` the median one between the first and the tenth.
+        score among the results shown, or in `fit` the median one between the first and the tenth. Two results may have
+        been chosen because they are close, so that their difference is that between the first scores of two pages.
     cap : float
         The largest share of the learned map, from 0 to 1. It bounds what consistently wrong clicks can do.
     half_life : float or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from mahala.serve.service import Unknown
@@ -23,6 +24,8 @@ def image_file(folder: Path | None, file: str) -> tuple[Path, int, None, str]:
         root = folder.resolve()
         path = (root / file).resolve()
         kind = TYPES.get(path.suffix.lower())
-        if kind is not None and path.is_relative_to(root) and path.is_file():
+        if (
+            kind is not None and path.is_relative_to(root) and os.path.isfile(path)
+        ):  # false for names that are too long, too
             return path, 200, None, kind
     raise Unknown(f"there is no image {file[:64]!r}")

@@ -124,7 +124,7 @@ async function click(item) {
 
 /** Wait until a place of the log is learned from; return the model, or null if that takes too long. */
 async function learned(place) {
-  for (let attempt = 0; attempt < 60; attempt++) {
+  for (let attempt = 0; attempt < 300; attempt++) {
     const model = await call("GET", "/model");
     if (model.learned >= place || model.pinned) return model;
     await pause(200);

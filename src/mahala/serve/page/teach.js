@@ -2,15 +2,23 @@
 import { $, call, safely, shown, start, tell, titleOf, unseen } from "./page.js";
 
 let question = null;
+const asked = new Set();
 const counts = { answers: 0, skipped: 0 };
 
 async function next() {
   question = null;
-  const own = await call("GET", "/question");
+  let own, name;
+  for (let attempt = 0; attempt < 5; attempt++) { // in a small collection the same may come again
+    own = await call("GET", "/question");
+    name = JSON.stringify([own.query.id, ...[own.left.id, own.right.id].sort()]);
+    if (!asked.has(name)) break;
+  }
+  asked.add(name);
   $("query").replaceChildren(...shown(own.query).filter(Boolean));
   for (const side of ["left", "right"])
     $(side).replaceChildren(unseen(`${side}: `), ...shown(own[side]).filter(Boolean));
   $("question").hidden = false;
+  $("question").dataset.number = counts.answers + counts.skipped + 1;
   question = own;
   const told = await call("GET", "/model");
   $("trust").textContent = `${Math.round(100 * (told.learners[told.served]?.trust.new ?? 0))} %`;
