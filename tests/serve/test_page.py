@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from starlette.testclient import TestClient
 
+import mahala
 from mahala.serve.api import create_app
 from mahala.serve.guard import Settings
 from mahala.serve.keys import Keys
@@ -150,6 +151,7 @@ def test_a_question_has_three_items(service, http):
         told = http.get(f"{BASE}/question").json()
         assert len({told[side]["id"] for side in ("query", "left", "right")}) == 3
         assert told["version"] == 0
+        assert mahala.Client(collection="secret-films", http=http).question().keys() == told.keys()
         assert told["left"]["payload"].keys() == {"number", "even"}
     service.delete_items("secret-films", [f"i{at}" for at in range(38)])
     answer = http.get(f"{BASE}/question")
