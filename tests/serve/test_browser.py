@@ -139,8 +139,8 @@ def test_clicks_lead_to_a_better_ranking_which_is_rolled_back(page, address, ser
     sync_api.expect(result.locator(".move")).to_contain_text(f"↑{before - place}")
     sync_api.expect(result.locator(".move")).to_contain_text("higher than in the plain ranking")
     result.get_by_role("button", name="Why is this here?").click()
-    sync_api.expect(result.locator(".why")).to_contain_text("% of it is learned")
-    assert result.locator(".why tr").count() == 6
+    sync_api.expect(result.locator(".why")).to_contain_text("\u00a0% of it is learned")
+    assert 2 <= result.locator(".why tr").count() <= 6  # contributions that are not 0, of directions and features
     entry = next(iter(service.store.read_log("films", 0, 1)))
     assert entry.user.startswith("visit:")
     assert (entry.version, len(entry.shown), sum(entry.clicked)) == (0, 10, 1.0)

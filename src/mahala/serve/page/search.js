@@ -82,11 +82,11 @@ function result(item, mark) {
 function explained(told) {
   const total = Math.abs(told.plain) + Math.abs(told.learned) || 1;
   const share = Math.round((100 * Math.abs(told.learned)) / total);
-  const rows = (name, ones) => ones.map((one) =>
+  const rows = (name, ones) => ones.filter((one) => Math.abs(one.contribution) >= 0.0005).map((one) =>
     el("tr", {}, el("td", {}, `${name} ${one.number}`), el("td", { class: "n" }, signed(one.contribution))));
   return [
     el("p", {}, `Score ${number(told.score, 3)} = ${number(told.plain, 3)} plain ${signed(told.learned)} learned: ` +
-      `${share} % of it is learned.`),
+      `${share}\u00a0% of it is learned.`),
     share === 0 ? null : el("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", class: "share", "aria-hidden": true },
       el("rect", { class: "grey", width: 100 - share, height: 4 }),
       el("rect", { class: "accent", x: 100 - share, width: share, height: 4 })),

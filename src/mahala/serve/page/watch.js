@@ -5,7 +5,7 @@ import { bars, intervals, lines, table } from "./charts.js";
 const EVERY = 3000; // milliseconds between two looks
 const drawn = new Map();
 let seen = null; // the counters at the last look
-const percent = (value) => `${number(100 * value)} %`;
+const percent = (value) => `${number(100 * value)}\u00a0%`;
 
 /** Draw a part again if what it shows has changed; focus and opened tables stay. */
 function draw(id, data, make) {
