@@ -7,7 +7,8 @@ export function el(tag, attributes = {}, ...children) {
   const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value === true ? "" : value);
+    else if (value !== false && value !== null && value !== undefined)
+      made.setAttribute(name, value === true ? "" : value);
   }
   made.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return made;
@@ -47,8 +48,9 @@ export async function call(method, path, body, headers) {
 
 /** Send something for the log; return its place. */
 export async function tell(path, body) {
-  return (await call("POST", path, body, { "Idempotency-Key": crypto.randomUUID?.() ?? `${Date.now()}${Math.random()}` }))
-    .places[0];
+  return (
+    await call("POST", path, body, { "Idempotency-Key": crypto.randomUUID?.() ?? `${Date.now()}${Math.random()}` })
+  ).places[0];
 }
 
 /** Say what went wrong, unless a key is asked for. */
@@ -59,18 +61,25 @@ export function failed(error) {
 }
 
 /** Run something that asks the API, and say what went wrong. */
-export const safely = (work) => (...given) => {
-  $("problem").hidden = true;
-  return work(...given).catch(failed);
-};
+export const safely =
+  (work) =>
+  (...given) => {
+    $("problem").hidden = true;
+    return work(...given).catch(failed);
+  };
 
 export const titleOf = (item) => String(item.payload.title ?? item.payload.name ?? item.id);
 
 /** Return what is shown of an item: its image, its title, and a line of its payload. */
 export function shown(item) {
   const { title, name, text, image, ...rest } = item.payload;
-  const line = text ?? Object.entries(rest).filter(([, value]) => typeof value !== "object").slice(0, 3)
-    .map(([field, value]) => `${field} ${value}`).join(" · ");
+  const line =
+    text ??
+    Object.entries(rest)
+      .filter(([, value]) => typeof value !== "object")
+      .slice(0, 3)
+      .map(([field, value]) => `${field} ${value}`)
+      .join(" · ");
   return [
     typeof image === "string" && collection.images ? picture(image) : null,
     el("span", { class: "title" }, titleOf(item), titleOf(item) === item.id ? null : el("small", {}, ` ${item.id}`)),
@@ -85,11 +94,16 @@ function picture(file) {
   if (!key()) made.src = address;
   else {
     // An image cannot send a key by itself, and keys are in no address.
-    ask("GET", address).then((answer) => answer.blob()).then((blob) => {
-      const reader = new FileReader();
-      reader.onload = () => (made.src = reader.result);
-      reader.readAsDataURL(blob);
-    }, () => {});
+    ask("GET", address)
+      .then((answer) => answer.blob())
+      .then(
+        (blob) => {
+          const reader = new FileReader();
+          reader.onload = () => (made.src = reader.result);
+          reader.readAsDataURL(blob);
+        },
+        () => {},
+      );
   }
   return made;
 }
@@ -99,22 +113,22 @@ export async function start(room) {
   $("key").addEventListener("submit", (event) => {
     event.preventDefault();
     sessionStorage.setItem(KEY, $("key").elements.key.value.trim());
-    $("key").elements.key.value = "";
-    $("key").hidden = true;
-    begin();
+    location.reload();
   });
-  const begin = safely(async () => {
+  await safely(async () => {
     const all = await (await ask("GET", "/v1/collections")).json();
     const wanted = new URLSearchParams(location.search).get("collection");
     collection = all.find((one) => one.name === wanted) ?? (wanted === null ? all[0] : undefined);
-    if (!collection) throw new Error(wanted === null ? "There are no collections yet." : `There is no collection ${wanted}.`);
+    if (!collection)
+      throw new Error(wanted === null ? "There are no collections yet." : `There is no collection ${wanted}.`);
     const search = wanted === null ? "" : `?${new URLSearchParams({ collection: wanted })}`;
     for (const link of document.querySelectorAll("nav a")) link.search = search;
-    $("collections").replaceChildren(...all.map(({ name }) => el("option", { selected: name === collection.name }, name)));
+    $("collections").replaceChildren(
+      ...all.map(({ name }) => el("option", { selected: name === collection.name }, name)),
+    );
     $("collections").parentElement.hidden = all.length < 2;
     $("collections").onchange = () => (location.search = new URLSearchParams({ collection: $("collections").value }));
     $("room").hidden = false;
     await room();
-  });
-  await begin();
+  })();
 }

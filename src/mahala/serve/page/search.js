@@ -46,10 +46,27 @@ function draw() {
   const places = new Map(found.plain.map(({ id }, at) => [id, at]));
   const kept = new Set(found.results.map(({ id }) => id));
   $("learned").replaceChildren(...found.results.map((item, at) => result(item, moved(places.get(item.id), at))));
-  $("plain").replaceChildren(...found.plain.map((item) =>
-    el("li", { class: "result" }, el("div", { class: "body" }, shown(item).slice(0, 2),
-      kept.has(item.id) ? null : el("span", { class: "move down" }, el("span", { "aria-hidden": true }, "↓ left"),
-        unseen(", not among the learned results"))))));
+  $("plain").replaceChildren(
+    ...found.plain.map((item) =>
+      el(
+        "li",
+        { class: "result" },
+        el(
+          "div",
+          { class: "body" },
+          shown(item).slice(0, 2),
+          kept.has(item.id)
+            ? null
+            : el(
+                "span",
+                { class: "move down" },
+                el("span", { "aria-hidden": true }, "↓ left"),
+                unseen(", not among the learned results"),
+              ),
+        ),
+      ),
+    ),
+  );
   $("rankings").hidden = false;
   $("start").hidden = true;
 }
@@ -57,41 +74,95 @@ function draw() {
 function moved(before, now) {
   if (before === now) return null;
   if (before === undefined)
-    return el("span", { class: "move up" }, el("span", { "aria-hidden": true }, "new"), unseen(", not among the plain results"));
-  const up = before > now, by = Math.abs(before - now);
-  return el("span", { class: `move ${up ? "up" : "down"}` }, el("span", { "aria-hidden": true }, `${up ? "↑" : "↓"}${by}`),
-    unseen(`, ${by} ${by === 1 ? "place" : "places"} ${up ? "higher" : "lower"} than in the plain ranking`));
+    return el(
+      "span",
+      { class: "move up" },
+      el("span", { "aria-hidden": true }, "new"),
+      unseen(", not among the plain results"),
+    );
+  const up = before > now,
+    by = Math.abs(before - now);
+  return el(
+    "span",
+    { class: `move ${up ? "up" : "down"}` },
+    el("span", { "aria-hidden": true }, `${up ? "↑" : "↓"}${by}`),
+    unseen(`, ${by} ${by === 1 ? "place" : "places"} ${up ? "higher" : "lower"} than in the plain ranking`),
+  );
 }
 
 function result(item, mark) {
   const panel = el("div", { class: "why", hidden: true });
-  const why = el("button", { class: "link", "aria-expanded": "false", onclick: safely(async () => {
-    const open = panel.hidden;
-    if (open) panel.replaceChildren(...explained(await call("POST", "/explain", { query, item: item.id, n: 3 })));
-    panel.hidden = !open;
-    why.setAttribute("aria-expanded", String(open));
-  }) }, "Why is this here?");
-  return el("li", { class: "result" },
+  const why = el(
+    "button",
+    {
+      class: "link",
+      "aria-expanded": "false",
+      onclick: safely(async () => {
+        const open = panel.hidden;
+        if (open) panel.replaceChildren(...explained(await call("POST", "/explain", { query, item: item.id, n: 3 })));
+        panel.hidden = !open;
+        why.setAttribute("aria-expanded", String(open));
+      }),
+    },
+    "Why is this here?",
+  );
+  return el(
+    "li",
+    { class: "result" },
     el("button", { class: "body", "data-id": item.id, onclick: safely(() => click(item)) }, shown(item), mark),
-    el("p", { class: "links" }, why,
-      el("button", { class: "link", onclick: safely(() => { $("query").value = ""; return search({ item: item.id }); }) },
-        "More like this", unseen(`: ${titleOf(item)}`))),
-    panel);
+    el(
+      "p",
+      { class: "links" },
+      why,
+      el(
+        "button",
+        {
+          class: "link",
+          onclick: safely(() => {
+            $("query").value = "";
+            return search({ item: item.id });
+          }),
+        },
+        "More like this",
+        unseen(`: ${titleOf(item)}`),
+      ),
+    ),
+    panel,
+  );
 }
 
 function explained(told) {
   const total = Math.abs(told.plain) + Math.abs(told.learned) || 1;
   const share = Math.round((100 * Math.abs(told.learned)) / total);
-  const rows = (name, ones) => ones.filter((one) => Math.abs(one.contribution) >= 0.0005).map((one) =>
-    el("tr", {}, el("td", {}, `${name} ${one.number}`), el("td", { class: "n" }, signed(one.contribution))));
+  const rows = (name, ones) =>
+    ones
+      .filter((one) => Math.abs(one.contribution) >= 0.0005)
+      .map((one) =>
+        el("tr", {}, el("td", {}, `${name} ${one.number}`), el("td", { class: "n" }, signed(one.contribution))),
+      );
   return [
-    el("p", {}, `Score ${number(told.score, 3)} = ${number(told.plain, 3)} plain ${signed(told.learned)} learned: ` +
-      `${share}\u00a0% of it is learned.`),
-    share === 0 ? null : el("svg", { viewBox: "0 0 100 4", preserveAspectRatio: "none", class: "share", "aria-hidden": true },
-      el("rect", { class: "grey", width: 100 - share, height: 4 }),
-      el("rect", { class: "accent", x: 100 - share, width: share, height: 4 })),
-    told.directions.length === 0 ? null : el("table", {}, el("caption", {}, "What the learned part is made of"),
-      el("tbody", {}, rows("direction", told.directions), rows("feature", told.features))),
+    el(
+      "p",
+      {},
+      `Score ${number(told.score, 3)} = ${number(told.plain, 3)} plain ${signed(told.learned)} learned: ` +
+        `${share}\u00a0% of it is learned.`,
+    ),
+    share === 0
+      ? null
+      : el(
+          "svg",
+          { viewBox: "0 0 100 4", preserveAspectRatio: "none", class: "share", "aria-hidden": true },
+          el("rect", { class: "grey", width: 100 - share, height: 4 }),
+          el("rect", { class: "accent", x: 100 - share, width: share, height: 4 }),
+        ),
+    told.directions.length === 0
+      ? null
+      : el(
+          "table",
+          {},
+          el("caption", {}, "What the learned part is made of"),
+          el("tbody", {}, rows("direction", told.directions), rows("feature", told.features)),
+        ),
   ].filter(Boolean);
 }
 
@@ -111,10 +182,13 @@ async function click(item) {
   const button = document.querySelector(`[data-id="${CSS.escape(item.id)}"]`);
   button?.focus();
   const now = found.results.findIndex(({ id }) => id === item.id);
-  const others = found.results.filter(({ id }, at) => id !== item.id && ids.includes(id) && ids.indexOf(id) !== at).length;
-  const change = now < 0 || now === before
-    ? `${titleOf(item)} stays at ${before + 1}`
-    : `${titleOf(item)} ${now < before ? "rose" : "fell"} from ${before + 1} to ${now + 1}`;
+  const others = found.results.filter(
+    ({ id }, at) => id !== item.id && ids.includes(id) && ids.indexOf(id) !== at,
+  ).length;
+  const change =
+    now < 0 || now === before
+      ? `${titleOf(item)} stays at ${before + 1}`
+      : `${titleOf(item)} ${now < before ? "rose" : "fell"} from ${before + 1} to ${now + 1}`;
   const trust = Math.round(100 * (model.learners[model.served]?.trust.known ?? 0));
   $("status").textContent = model.pinned
     ? `Your click is in the log, but version ${model.version} is pinned: what is learned is not shown.`
@@ -142,7 +216,14 @@ await start(async () => {
   });
   const first = Math.floor(Math.random() * Math.max(1, collection.items - 8));
   const told = await call("GET", `/items?start=${first}&n=8`);
-  $("starts").replaceChildren(...told.items.map((item) =>
-    el("li", {}, el("button", { class: "tile", onclick: safely(() => search({ item: item.id })) }, shown(item).slice(0, 2)))));
+  $("starts").replaceChildren(
+    ...told.items.map((item) =>
+      el(
+        "li",
+        {},
+        el("button", { class: "tile", onclick: safely(() => search({ item: item.id })) }, shown(item).slice(0, 2)),
+      ),
+    ),
+  );
   $("start").hidden = told.items.length === 0;
 });

@@ -8,7 +8,8 @@ const counts = { answers: 0, skipped: 0 };
 async function next() {
   question = null;
   let own, name;
-  for (let attempt = 0; attempt < 5; attempt++) { // in a small collection the same may come again
+  for (let attempt = 0; attempt < 5; attempt++) {
+    // in a small collection the same may come again
     own = await call("GET", "/question");
     name = JSON.stringify([own.query.id, ...[own.left.id, own.right.id].sort()]);
     if (!asked.has(name)) break;
@@ -28,7 +29,12 @@ const answer = safely(async (better, worse) => {
   if (question === null) return; // the last answer is on its way
   const own = question;
   question = null;
-  await tell("/comparisons", { query: { item: own.query.id }, better: own[better].id, worse: own[worse].id, version: own.version });
+  await tell("/comparisons", {
+    query: { item: own.query.id },
+    better: own[better].id,
+    worse: own[worse].id,
+    version: own.version,
+  });
   count("answers");
   $("status").textContent = `${titleOf(own[better])} is more like ${titleOf(own.query)}: noted.`;
   await next();
