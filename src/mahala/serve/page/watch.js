@@ -39,9 +39,7 @@ async function look() {
     foreseen,
   );
   draw("gains", own ?? null, gains);
-  draw("requests", requests(metrics), ({ rows }) =>
-    table(["route", "per second", "in all", "half within", "99 % within"], rows),
-  );
+  draw("requests", requests(metrics), ({ rows }) => table(["route", "per s", "in all", "p50 ≤", "p99 ≤"], rows));
   draw(
     "versions",
     [versions.map(({ version, place, created }) => [version, place, created]), model.version, model.pinned],
