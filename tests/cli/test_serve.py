@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -81,11 +82,36 @@ def test_items_from_files(tmp_path, monkeypatch):
     assert "--update" in mahala_serve("v.npy", "v.jsonl", "--database", "b.db")
 
 
+def test_a_folder_of_images(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "My photos").mkdir()
+    for name in ("b.png", "a.JPG", "notes.txt"):
+        (tmp_path / "My photos" / name).write_bytes(b"")
+    np.save("v.npy", np.eye(2, dtype=np.float32))
+    np.save("w.npy", np.eye(3, dtype=np.float32))
+    run = []
+    monkeypatch.setattr("mahala.cli.serve._run", lambda service, *_: run.append((service.images, service)))
+    for _ in range(2):  # the folder is served again when the items are there
+        mahala_serve("My photos", "--vectors", "v.npy")
+        images, service = run.pop()
+        assert images == {"my-photos": Path("My photos")}
+        found = service.served("my-photos").index.items(0, 9)
+        assert [(one.id, one.payload) for one in found] == [
+            ("a.JPG", {"image": "a.JPG"}),
+            ("b.png", {"image": "b.png"}),
+        ]
+    assert "a row for each of the 2 images" in mahala_serve("My photos", "--vectors", "w.npy", "--update", code=2)
+    assert "--vectors must name the .npy file" in mahala_serve("My photos", "--update", code=2)
+    (tmp_path / "x.jsonl").write_text('{"image": "b.png"}\n{"image": "a.JPG"}\n')
+    mahala_serve("v.npy", "x.jsonl", "--images", "My photos", "--collection", "films")
+    assert run.pop()[0] == {"films": Path("My photos")}
+
+
 def test_wrong_options_are_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "has no collections" in mahala_serve(code=2)
     assert "either ITEMS or --demo" in mahala_serve("x.parquet", "--demo", code=2)
-    assert "must be a .parquet file, or" in mahala_serve("x.csv", code=2)
+    assert "must be a .parquet file, an" in mahala_serve("x.csv", code=2)
     assert "needs API keys" in mahala_serve("--host", "0.0.0.0", code=2)
     assert "role must be one of" in mahala_serve("key", "create", "--role", "king", code=2)
     assert "no key nobody" in mahala_serve("key", "revoke", "nobody", code=2)

@@ -10,14 +10,16 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 def adapter_stream(impressions, d, rates):
     """Return for each impression the served vector before it, and at the end M of new queries and the losses.
 
-    An impression is (x, shown, reactions, id). OASIS with a margin m, the mean spread of the raw scores shown, and
-    steps of at most m² / s³, weighted by 1 / sqrt(number of preferred results).
+    An impression is (x, shown, reactions, id). OASIS with a margin m, the mean spread of the raw scores shown (for two
+    results, the difference between the first raw scores of this and the last impression), and steps of at most
+    m² / s³, weighted by 1 / sqrt(number of preferred results).
     """
     L, models = np.eye(d), []
     experts = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
     prior = np.array([0.5] + [0.5 / 16] * 16)
     losses = {kind: np.zeros(17) for kind in rates}
     counts = dict.fromkeys(rates, 0)
+    before = None
     spreads, sizes, known, served, weighted = [], [], set(), [], dict.fromkeys(rates, 0.0)
 
     def weights(kind):
@@ -35,8 +37,10 @@ def adapter_stream(impressions, d, rates):
     for x, Z, reactions, key in impressions:
         kind = "known" if key in known else "new"
         served.append(x @ matrix(kind))
-        if np.ptp(Z @ x) > 0:
-            spreads.append(np.ptp(Z @ x))
+        spread = np.ptp(Z @ x) if len(Z) != 2 or before is None else abs(Z[0] @ x - before)
+        before = Z[0] @ x
+        if spread > 0:
+            spreads.append(spread)
             sizes.append(np.sqrt((x @ x) * np.mean(np.sum(Z**2, axis=1))))
         pairs = [(i, j) for i in range(len(Z)) for j in range(len(Z)) if reactions[i] > reactions[j]]
         if not pairs:

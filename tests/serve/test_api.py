@@ -311,7 +311,7 @@ def test_metrics_and_openapi(http):
     schema = http.get("/openapi.json").json()
     assert {
         f"/v1/collections/{{name}}/{part}"
-        for part in ("search", "impressions", "comparisons", "items", "model", "versions", "explain")
+        for part in ("search", "impressions", "comparisons", "items", "model", "versions", "explain", "question")
     } <= set(schema["paths"])
     assert schema["components"]["schemas"]["ImpressionBody"]["examples"]
     assert http.get("/docs").status_code == 404  # it would load scripts from elsewhere

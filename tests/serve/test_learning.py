@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.metrics import ndcg_score
 
+from mahala import QueryAdapter
 from mahala.serve import learning as module
 from mahala.serve.checkpoints import Checkpoints, LeaseLost
 from mahala.serve.database import lease
-from mahala.serve.learning import Learning
+from mahala.serve.learning import Learners, Learning
 from mahala.serve.records import Entry
 from mahala.serve.searching import Index
 from mahala.serve.store import Store
@@ -109,6 +112,32 @@ def test_learners_are_compared_on_the_same_entries(whole):
     first = told["differences"][0]
     assert first["low"] <= first["mean"] <= first["high"]
     assert told["refused"] > 0  # AROMA has no steps for grades
+
+
+def test_what_was_foreseen_is_told():
+    X = np.array([item.vector for item in new_items()], dtype=np.float64)
+    logged = [replace(one, kind="judgment" if at % 3 == 0 else "impression") for at, one in enumerate(entries(80))]
+    learners, reference = Learners({"adapter": SHADOWS["adapter"]}, None), QueryAdapter(**SHADOWS["adapter"])
+    right, judged = [], []
+    for entry in logged:
+        query = X[entry.query] if entry.vector is None else entry.vector
+        shown, grades = X[list(entry.shown)], np.array(entry.clicked)
+        scores = [shown @ reference.embed(query, entry.query_id), shown @ query]
+        apart = np.maximum(np.subtract.outer(grades, grades), 0.0)
+        if apart.any():
+            right.append([(apart * (np.subtract.outer(own, own) > 0.0)).sum() / apart.sum() for own in scores])
+        if entry.kind == "judgment" and grades.any():
+            judged.append(np.subtract(*(ndcg_score([grades], [own]) for own in scores)))
+        reference.learn_one(query, shown, grades, query_id=entry.query_id, user=entry.user)
+        learners.learn(entry, lambda rows: X[list(rows)])
+    told = learners.told()["learners"]["adapter"]
+    assert told["foreseen"]["n"] == len(right)
+    assert [told["foreseen"]["served"], told["foreseen"]["plain"]] == pytest.approx(np.mean(right, axis=0))
+    assert told["gains"]["judged"]["n"] == len(judged) > 20
+    assert told["gains"]["judged"]["mean"] == pytest.approx(np.mean(judged))
+    assert told["gains"]["judged"]["low"] < told["gains"]["judged"]["mean"] < told["gains"]["judged"]["high"]
+    assert told["gains"]["new"] == told["gain"]
+    assert sum(told["gains"][kind]["n"] for kind in ("new", "known")) == len(right)
 
 
 def test_one_process_learns_and_another_takes_over(store):

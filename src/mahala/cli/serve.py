@@ -35,16 +35,20 @@ app.add_typer(keys, name="key")
 @app.command("start", cls=Command)
 def start(
     items: Annotated[
-        list[Path] | None, typer.Argument(metavar="[ITEMS]...", help="A .parquet file, or .npy and .jsonl.")
+        list[Path] | None,
+        typer.Argument(metavar="[ITEMS]...", help="A .parquet file, .npy and .jsonl, or a folder of images."),
     ] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Serve 2,000 functions of NumPy, SciPy and scikit-learn.")
     ] = False,
     database: Database = "mahala-data/mahala.db",
-    vectors: Annotated[str | None, typer.Option(help="Column of the vectors.")] = None,
+    vectors: Annotated[str | None, typer.Option(help="Column of the vectors; for images, their .npy file.")] = None,
     text: Annotated[str | None, typer.Option(help="Column or field that is shown as the title.")] = None,
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column or field of the ids; default: id, or rows.")
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the images that the field image of items names.", file_okay=False)
     ] = None,
     collection: Collection = None,
     update: Annotated[bool, typer.Option("--update", help="Read ITEMS again into a collection that is there.")] = False,
@@ -60,7 +64,7 @@ def start(
     rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
     learn: Annotated[bool, typer.Option(help="Learn, if no other process does.")] = True,
 ) -> None:
-    """Serve search that learns from clicks, with an HTTP API.
+    """Serve search that learns from clicks, with a page and an HTTP API.
 
     ITEMS are read once, into the database, which also has the log of what people did and the models. Without ITEMS,
     what the database has is served. Any number of processes may serve the same database; one of them learns.
@@ -75,6 +79,8 @@ def start(
         mahala serve films.parquet --vectors embedding --text title
 
         mahala serve vectors.npy films.jsonl --database postgresql://localhost/films
+
+        mahala serve photos/ --vectors vectors.npy
     """
     _check_extra()
     from mahala.serve.guard import Settings
@@ -91,14 +97,16 @@ def start(
         if demo:
             _add_demo(service, Path(database).parent)
         elif items:
-            _add_items(service, items, collection, update, {"vectors": vectors, "text": text, "id": id_column})
+            own = _add_items(service, items, collection, update, {"vectors": vectors, "text": text, "id": id_column})
+            if images or items[0].is_dir():
+                service.images[own] = images or items[0]
         elif not service.names():
             raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
         if encoder is not None:
             from mahala.serve.encoders import sentence_encoder
 
-            own = sentence_encoder(encoder)
-            service.encoders |= dict.fromkeys(service.names() if collection is None else [collection], own)
+            encode = sentence_encoder(encoder)
+            service.encoders |= dict.fromkeys(service.names() if collection is None else [collection], encode)
         _run(service, settings, port, learn)
 
 
@@ -134,19 +142,21 @@ def _add_demo(service: Service, folder: Path) -> None:
 
 def _add_items(
     service: Service, files: list[Path], name: str | None, update: bool, columns: Mapping[str, str | None]
-) -> None:
+) -> str:
+    """Read items unless they are there; return the name of their collection."""
     from mahala.serve.item_files import collection_name, read_items
 
     name = name or collection_name(files[0])
     if name in service.names() and not update:
         say(f"{name} is served as the database has it; --update reads {files[0]} again", err=True)
-        return
+        return name
     items = list(read_items(files, **columns))
     if not items:
         raise ValueError(f"{files[0]} has no items")
     if name not in service.names():
         service.create(name, width=len(items[0]["vector"]))
     service.put_items(name, items)
+    return name
 
 
 def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
@@ -155,6 +165,7 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
     import uvicorn
 
     from mahala.serve.api import create_app
+    from mahala.serve.page.pages import pages
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -167,7 +178,7 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    config = uvicorn.Config(create_app(service, settings), timeout_keep_alive=60, **quiet)
+    config = uvicorn.Config(create_app(service, settings, pages()), timeout_keep_alive=60, **quiet)
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

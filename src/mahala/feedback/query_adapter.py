@@ -81,7 +81,8 @@ class QueryAdapter(SavedEstimator):
     learner : SimilarityLearner or None
         What learns M; its `init`, `average`, `storage` and `record` are set by the adapter. None is
         ``OASIS(C="auto", margin="auto")``, with a margin that is the mean difference between the best and the worst raw
-        score among the results shown, or in `fit` the median one between the first and the tenth.
+        score among the results shown, or in `fit` the median one between the first and the tenth. Two results may have
+        been chosen because they are close, so that their difference is that between the first scores of two pages.
     cap : float
         The largest share of the learned map, from 0 to 1. It bounds what consistently wrong clicks can do.
     half_life : float or None
@@ -111,6 +112,7 @@ class QueryAdapter(SavedEstimator):
     trust_ : dict, the share of the learned map in what is served to "new" and to "known" queries
     gain_ : Gain over the raw ranking, on queries that were not learned from; None before there is any evidence
     verdict_ : str, what `gain_` means
+    stream_gains_ : dict, the Gain in the impressions of "new" and of "known" queries, where there were any
     cross_validation_ : CrossValidation, by query, after `fit`; it is not part of a model file
     n_impressions_, n_learned_, n_ignored_ : int, impressions in all; with pairs to learn from; with none
     n_features_in_ : int
@@ -272,7 +274,11 @@ class QueryAdapter(SavedEstimator):
             self.n_impressions_ += 1
             raw = items @ x
             size = float(np.sqrt((x @ x) * np.einsum("ij,ij->i", items, items).mean()))
-            self._scale(float(raw.max() - raw.min()), size)
+            gap = float(raw.max() - raw.min())
+            if len(raw) == 2 and self._score is not None:
+                gap = abs(float(raw[0]) - self._score)  # the two may have been chosen because their scores are close
+            self._score: float | None = float(raw[0])  # the first raw score of the last page
+            self._scale(gap, size)
             if not len(positive):
                 self.n_ignored_ += 1
                 return None
@@ -410,6 +416,13 @@ class QueryAdapter(SavedEstimator):
         return self._seen["new"].gain()
 
     @property
+    @one_at_a_time
+    def stream_gains_(self) -> dict[str, Gain]:
+        """The gains over the raw ranking in a stream, as `gain_` has them, for impressions of new and known queries."""
+        self._check_fitted()
+        return {kind: seen.gain() for kind, seen in self._seen.items() if seen.n}
+
+    @property
     def verdict_(self) -> str:
         """What `gain_` means, in words."""
         gain = self.gain_
@@ -449,6 +462,7 @@ class QueryAdapter(SavedEstimator):
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
         self._learner._gap = self._learner._size = 1.0
         self._n_scales = 0
+        self._score = None
         self._model = self._new_model()
 
     def _new_model(self) -> Any:
@@ -519,6 +533,7 @@ class QueryAdapter(SavedEstimator):
         self._check_fixed()  # what is written must fit the parameters that are written with it
         header: dict[str, object] = {name: getattr(self, f"{name}_") for name in _COUNTS}
         header |= {"gap": self._learner._gap, "size": self._learner._size, "n_scales": self._n_scales}
+        header["score"] = self._score
         header["tested"] = self._tested
         header["judged"] = None if self._judged is None else list(self._judged)
         header["hedges"] = {kind: hedge.get_state() for kind, hedge in self._hedges.items()}
@@ -542,6 +557,7 @@ class QueryAdapter(SavedEstimator):
         for name in ("gap", "size"):
             setattr(self._learner, f"_{name}", min(number_value(header, name, least=least), most))
         self._n_scales = count_value(header, "n_scales")
+        self._score = header_value({"score": None} | header, "score", float, int, type(None))
         self._tested = count_value(header, "tested")
         known = header_value(header, "judged", list, type(None))
         self._judged = None if known is None else Gain(*known)

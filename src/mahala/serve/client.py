@@ -134,6 +134,14 @@ class Client:
         """Tell the grades of items for a query; return its place in the log."""
         return self._append("/comparisons", {"query": query, "grades": dict(grades), "user": user}, key)[0]
 
+    def question(self) -> dict[str, Any]:
+        """Return the question whose answer teaches most: is "left" or "right" more like "query"?
+
+        Each of the three is {"id": ..., "payload": {...}}; `comparison` takes the answer.
+        """
+        told: dict[str, Any] = self._call("GET", "/question")
+        return told
+
     def explain(self, item: str, *, n: int = 5, **query: Any) -> dict[str, Any]:
         """Return how the score of an item comes about."""
         told: dict[str, Any] = self._call("POST", "/explain", {"query": query, "item": item, "n": n})

@@ -1,4 +1,4 @@
-"""Items from files: a Parquet file with a column of vectors, or vectors and lines of JSON."""
+"""Items from files: a Parquet file with a column of vectors, vectors and lines of JSON, or vectors and images."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ import numpy as np
 
 from mahala.data.frames import read_frame
 from mahala.data.search_files import read_vectors
+from mahala.serve.images import image_names
 
 
 def read_items(
     files: Sequence[Path], *, vectors: str | None = None, text: str | None = None, id: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the items of a .parquet file, or of an .npy file with vectors and a .jsonl file with their payloads.
+    """Yield the items of a .parquet file, of an .npy and a .jsonl file with their payloads, or of a folder of images.
 
     Parameters
     ----------
-    vectors : column of the vectors of a Parquet file
+    vectors : column of the vectors of a Parquet file; for images, the .npy file with a row for each, by their names
     text : column or field that is shown as the title
     id : column or field of the ids; without one, row numbers
     """
     suffixes = [path.suffix.lower() for path in files]
-    if suffixes == [".parquet"]:
+    if len(files) == 1 and files[0].is_dir():
+        X, ids, payloads = _images(files[0], vectors)
+    elif suffixes == [".parquet"]:
         X, ids = read_vectors(files[0], vector=vectors, id=id)
         payloads = _rows(files[0], X.shape[1])
     elif sorted(suffixes) == [".jsonl", ".npy"]:
@@ -43,7 +46,9 @@ def read_items(
             )
     else:
         given = " and ".join(map(str, files)) or "nothing"
-        raise ValueError(f"items must be a .parquet file, or an .npy and a .jsonl file, got {given}")
+        raise ValueError(
+            f"items must be a .parquet file, an .npy and a .jsonl file, or a folder of images, got {given}"
+        )
     if text is not None and payloads and text not in payloads[0]:
         raise ValueError(f"--text names {text!r}, but the items have {', '.join(payloads[0]) or 'no such fields'}")
     for row, (vector, payload) in enumerate(zip(X, payloads, strict=True)):
@@ -51,6 +56,16 @@ def read_items(
         if text is not None:
             own = {"title": str(payload.get(text, "")), **own}
         yield {"id": str(row if ids is None else ids[row]), "vector": vector, "payload": own}
+
+
+def _images(folder: Path, vectors: str | None) -> tuple[Any, Any, list[dict[str, Any]]]:
+    names = image_names(folder)
+    if vectors is None:
+        raise ValueError(f"{folder} has images: --vectors must name the .npy file with their vectors")
+    X, _ = read_vectors(Path(vectors))
+    if len(X) != len(names):
+        raise ValueError(f"{vectors} must have a row for each of the {len(names):,} images of {folder}, got {len(X):,}")
+    return X, np.array(names, dtype=object), [{"image": name} for name in names]
 
 
 def _rows(path: Path, width: int) -> list[dict[str, Any]]:

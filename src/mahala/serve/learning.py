@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import save
 
+from mahala.compiled.ranking import ndcg
 from mahala.feedback.gains import RunningGain
 from mahala.feedback.query_adapter import QueryAdapter
 from mahala.learner import learner_from_bytes
@@ -59,6 +61,12 @@ class Learners:
         }
         # Who is ahead: the difference of the shares of pairs in the right order, for every two learners.
         before = {(one["of"], one["over"]): RunningGain(*one["sums"]) for one in told.get("differences", [])}
+        # What each learner foresaw: the share of pairs in the right order, and the gain in nDCG of judged items.
+        known_sums = told.get("sums", {})
+        self.sums = {
+            name: {kind: RunningGain(*known_sums.get(name, {}).get(kind, ())) for kind in ("foreseen", "judged")}
+            for name in self.adapters
+        }
         pairs = itertools.combinations(self.adapters, 2)
         self.differences = {pair: before.get(pair, RunningGain()) for pair in pairs}
 
@@ -68,12 +76,18 @@ class Learners:
         shown = vectors(entry.shown)
         right = {}
         for name, adapter in self.adapters.items():
+            if entry.kind == "judgment":
+                gain = _ndcg_gain(adapter.embed(query, entry.query_id), query, shown, entry.clicked)
+                if np.isfinite(gain):
+                    self.sums[name]["judged"].add(gain)
             try:
                 right[name] = adapter.learn_one(
                     query, shown, list(entry.clicked), query_id=entry.query_id, user=entry.user
                 )
             except ValueError:  # what this learner cannot take, such as grades
                 self.n_refused += 1
+            if (share := right.get(name)) is not None:
+                self.sums[name]["foreseen"].add(share)
         for (of, over), difference in self.differences.items():
             one, other = right.get(of), right.get(over)
             if one is not None and other is not None:
@@ -88,7 +102,8 @@ class Learners:
     def told(self) -> dict[str, Any]:
         """Return what can be said about the learners, as JSON."""
         return {
-            "learners": {name: _told(adapter) for name, adapter in self.adapters.items()},
+            "learners": {name: _told(adapter, self.sums[name]) for name, adapter in self.adapters.items()},
+            "sums": {name: {kind: list(sums) for kind, sums in own.items()} for name, own in self.sums.items()},
             "differences": [
                 {"of": of, "over": over, "sums": list(sums), **_interval(sums)}
                 for (of, over), sums in self.differences.items()
@@ -97,10 +112,27 @@ class Learners:
         }
 
 
-def _told(adapter: QueryAdapter) -> dict[str, Any]:
+def _ndcg_gain(served: FloatArray, query: Any, shown: FloatArray, grades: Sequence[float]) -> float:
+    """Return the nDCG at 10 of judged items as they are served, minus that of their plain ranking; NaN without any."""
+    n = len(shown)
+    values = ndcg(
+        np.array([shown @ served, shown @ query]), np.array([0, n, 2 * n]), np.tile(np.arange(n), 2),
+        np.tile(np.asarray(grades, dtype=np.float64), 2), 10,
+    )  # fmt: skip
+    return float(values[0] - values[1])
+
+
+def _told(adapter: QueryAdapter, sums: dict[str, RunningGain]) -> dict[str, Any]:
     if not adapter.__sklearn_is_fitted__():
         return {"impressions": 0, "learned": 0, "trust": {"new": 0.0, "known": 0.0}, "gain": None, "verdict": ""}
+    gains, n = adapter.stream_gains_, sums["foreseen"].n
+    more = sum(gain.n * gain.mean for gain in gains.values()) / max(n, 1)
+    told = {kind: gain._asdict() for kind, gain in gains.items()}
+    if judged := _interval(sums["judged"]):
+        told["judged"] = {"measure": "nDCG@10", "n": sums["judged"].n, **judged}
     return {
+        "foreseen": {"n": n, "served": sums["foreseen"].mean, "plain": sums["foreseen"].mean - more},
+        "gains": told,
         "impressions": adapter.n_impressions_,
         "learned": adapter.n_learned_,
         "trust": adapter.trust_,

@@ -6,20 +6,24 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import Body as Given
-from fastapi import Depends, FastAPI, Header, Path, Query
+from fastapi import Cookie, Depends, FastAPI, Header, Path, Query
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import StreamingResponse
+from starlette.responses import FileResponse, StreamingResponse
 
 from mahala.serve import bodies
 from mahala.serve.guard import Guard
+from mahala.serve.images import image_file
 from mahala.serve.keys import Key
+from mahala.serve.questions import question
 from mahala.serve.records import Entry
 from mahala.serve.searching import Found
 from mahala.serve.service import Service, Unknown
 
 Name = Annotated[str, Path(max_length=64, examples=["demo"])]
 Retry = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+# The page sets this cookie, so that what is done in one visit counts as done by one user.
+Visit = Annotated[str | None, Cookie(alias="mahala_visit", pattern="^[0-9a-f]{32}$")]
 Searches = bodies.SearchBody | Annotated[list[bodies.SearchBody], Field(min_length=1, max_length=bodies.SEARCHES)]
 Impressions = (
     bodies.ImpressionBody | Annotated[list[bodies.ImpressionBody], Field(min_length=1, max_length=bodies.BATCH)]
@@ -34,6 +38,7 @@ def add_routes(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes of the API to an app."""
     _add_search(app, service, guard)
     _add_feedback(app, service, guard)
+    _add_questions(app, service, guard)
     _add_items(app, service, guard)
     _add_models(app, service, guard)
 
@@ -71,34 +76,46 @@ def _add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
 
     @app.post("/v1/collections/{name}/impressions", tags=["feedback"], status_code=201)
     async def impressions(
-        name: Name, given: Annotated[Impressions, Given()], key: Key = teacher, retry: Retry = None
+        name: Name, given: Annotated[Impressions, Given()], key: Key = teacher, retry: Retry = None, visit: Visit = None
     ) -> dict[str, Any]:
         """Write what was shown and clicked to the log; the answer comes when it is on the disk."""
 
         def entry(one: bodies.ImpressionBody, own: str | None) -> Entry:
             query = service.resolve(name, one.query.model_dump())
-            more = {"user": _user(key, one.user), "version": one.version, "key": own}
+            more = {"user": _user(key, one.user, visit), "version": one.version, "key": own}
             return service.entry(name, "impression", query, one.shown, one.values(), **more)
 
         return await _append(service, name, given, entry, key, retry)
 
     @app.post("/v1/collections/{name}/comparisons", tags=["feedback"], status_code=201)
     async def comparisons(
-        name: Name, given: Annotated[Comparisons, Given()], key: Key = teacher, retry: Retry = None
+        name: Name, given: Annotated[Comparisons, Given()], key: Key = teacher, retry: Retry = None, visit: Visit = None
     ) -> dict[str, Any]:
         """Write to the log which of two items is more like a query, or grades of items."""
 
         def entry(one: bodies.ComparisonBody, own: str | None) -> Entry:
             query, shown = service.resolve(name, one.query.model_dump()), one.shown()
-            more = {"user": _user(key, one.user), "version": one.version, "key": own}
+            more = {"user": _user(key, one.user, visit), "version": one.version, "key": own}
             kind = "comparison" if one.grades is None else "judgment"
             return service.entry(name, kind, query, list(shown), list(shown.values()), **more)
 
         return await _append(service, name, given, entry, key, retry)
 
 
-def _user(key: Key, user: str | None) -> str | None:
-    return f"key:{key.id}" if key.one_user else user
+def _user(key: Key, user: str | None, visit: str | None) -> str | None:
+    """Return who did something: a key that is one user, the user that was named, or a visit of the page."""
+    if key.one_user:
+        return f"key:{key.id}"
+    return f"visit:{visit}" if user is None and visit is not None else user
+
+
+def _add_questions(app: FastAPI, service: Service, guard: Guard) -> None:
+    @app.get("/v1/collections/{name}/question", tags=["feedback"], dependencies=[Depends(guard.teacher)])
+    def ask(name: Name) -> dict[str, Any]:
+        """Ask which of two items is more like a third one, where the answer teaches most; comparisons are answers."""
+        served = service.served(name)
+        query, left, right = ({"id": one.id, "payload": one.payload} for one in question(served))
+        return {"version": served.model.version, "query": query, "left": left, "right": right}
 
 
 async def _append(service: Service, name: str, given: Any, entry: Any, key: Key, retry: str | None) -> dict[str, Any]:
@@ -135,10 +152,15 @@ def _add_items(app: FastAPI, service: Service, guard: Guard) -> None:
         return {"dropped": name}
 
     @app.get("/v1/collections/{name}/items", tags=["items"], dependencies=reader)
-    def items(name: Name, start: Annotated[int, Query(ge=0)] = 0, n: Annotated[int, Query(ge=1, le=1000)] = 100) -> Any:
-        """List items in their order, with the number of all."""
+    def items(
+        name: Name,
+        start: Annotated[int, Query(ge=0)] = 0,
+        n: Annotated[int, Query(ge=1, le=1000)] = 100,
+        like: Annotated[str, Query(max_length=256)] = "",
+    ) -> Any:
+        """List items in their order, with the number of all; or only those with `like` in their ids or titles."""
         index = service.served(name).index
-        listed = [{"id": one.id, "payload": one.payload} for one in index.items(start, n)]
+        listed = [{"id": one.id, "payload": one.payload} for one in index.items(start, n, like)]
         return {"n": len(index), "items": listed}
 
     @app.put("/v1/collections/{name}/items", tags=["items"], dependencies=admin)
@@ -151,6 +173,12 @@ def _add_items(app: FastAPI, service: Service, guard: Guard) -> None:
         """Delete items."""
         return {"n": service.delete_items(name, given.ids)}
 
+    @app.get("/v1/collections/{name}/images/{file:path}", tags=["items"], dependencies=reader)
+    def image(name: Name, file: str) -> FileResponse:
+        """Return an image of the folder that was given with the items."""
+        service.served(name)
+        return FileResponse(*image_file(service.images.get(name), file))
+
     @app.get("/v1/collections/{name}/items/{id:path}", tags=["items"], dependencies=reader)
     def item(name: Name, id: str) -> dict[str, Any]:
         """Return an item with its vector."""
@@ -161,7 +189,8 @@ def _add_items(app: FastAPI, service: Service, guard: Guard) -> None:
 
 def _collection(service: Service, name: str) -> dict[str, Any]:
     own = service.served(name)
-    return {"name": name, "width": own.collection.width, "items": len(own.index), "text": name in service.encoders}
+    about = {"name": name, "width": own.collection.width, "items": len(own.index)}
+    return about | {"text": name in service.encoders, "images": name in service.images}
 
 
 def _add_models(app: FastAPI, service: Service, guard: Guard) -> None:
@@ -177,6 +206,12 @@ def _add_models(app: FastAPI, service: Service, guard: Guard) -> None:
         """Change which learners there are and which one is served; new learners learn from the whole log."""
         service.configure(name, given)
         return service.told(name)
+
+    @app.get("/v1/collections/{name}/spectrum", tags=["models"], dependencies=reader)
+    def spectrum(name: Name, n: Annotated[int, Query(ge=1, le=1000)] = 24) -> dict[str, Any]:
+        """Return the largest singular values of M - I: how far the served maps are from the plain ranking."""
+        served = service.served(name)
+        return {"version": served.model.version, **served.spectrum(n)}
 
     @app.get("/v1/collections/{name}/versions", tags=["models"], dependencies=reader)
     def versions(name: Name) -> list[dict[str, Any]]:

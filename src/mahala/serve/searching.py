@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -89,9 +90,23 @@ class Index:
         """Return a row with a score."""
         return Found(row, self._ids[row], score, self._payloads[row])
 
-    def items(self, start: int, n: int) -> list[Found]:
-        """Return live items in the order of their rows: those after the first `start`, n at most."""
-        return [self.item(row) for row in np.flatnonzero(self._live[: len(self._ids)])[start : start + n].tolist()]
+    def rows(self) -> IndexArray:
+        """Return the rows of live items in their order."""
+        return np.flatnonzero(self._live[: len(self._ids)])
+
+    def items(self, start: int, n: int, like: str = "") -> list[Found]:
+        """Return live items in the order of their rows: those after the first `start`, n at most.
+
+        With `like`, only items are counted that have it in their id or their title, in any case.
+        """
+        rows = iter(self.rows().tolist())
+        if like:
+            rows = (row for row in rows if self._is_like(row, like.casefold()))
+        return [self.item(row) for row in itertools.islice(rows, start, start + n)]
+
+    def _is_like(self, row: int, like: str) -> bool:
+        title = self._payloads[row].get("title", "")
+        return like in self._ids[row].casefold() or (isinstance(title, str) and like in title.casefold())
 
     def search(
         self, vector: FloatArray, k: int, keep: Callable[[dict[str, Any]], bool] | None = None, leave_out: int = -1

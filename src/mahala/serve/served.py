@@ -88,6 +88,14 @@ class Served:
             told[name] = [{"number": int(at), "contribution": float(shares[at])} for at in order]
         return told
 
+    def spectrum(self, n: int) -> dict[str, list[float]]:
+        """Return the n largest singular values of M - I for new and for known queries; none of the plain ranking."""
+        maps = self.model.maps
+        if maps is None:
+            return {"new": [], "known": []}
+        changes = {kind: getattr(maps, kind).astype(np.float64) - np.eye(len(maps.new)) for kind in ("new", "known")}
+        return {kind: np.linalg.svd(own, compute_uv=False)[:n].tolist() for kind, own in changes.items()}
+
 
 def served_learner(collection: Collection) -> str:
     """Return the name of the learner that is served: the one that the settings name, or the first."""

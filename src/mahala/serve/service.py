@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from mahala.serve.checkpoints import Checkpoints, Version
@@ -62,6 +63,7 @@ class Service:
         self.store = Store(address)
         self.checkpoints = Checkpoints(self.store.database, lease_seconds)
         self.encoders = dict(encoders or {})
+        self.images: dict[str, Path] = {}  # for collections by name, the folder of their images
         self.writer = GroupCommit(self.store)
         self.problem: str | None = None  # why the database cannot be used at the moment
         self._served: dict[str, Served] = {}

@@ -1,0 +1,65 @@
+"""The routes of the page: three rooms and their files.
+
+A room is the same for everyone: what it shows, its script asks the API for, with the key that the person has given.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from string import Template
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute
+
+from mahala.serve.service import Unknown
+
+# The name of the cookie that tells visits apart, so that each one has its cap.
+VISIT = "mahala_visit"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+ROOMS = {"search": "/", "teach": "/teach", "watch": "/watch"}
+_TYPES = {".css": "text/css", ".js": "text/javascript"}
+_FOLDER = Path(__file__).parent
+
+
+def pages() -> list[BaseRoute]:
+    """Return the routes of the page, for `create_app`."""
+    router = APIRouter(include_in_schema=False)
+    files = {path.name: path for path in _FOLDER.iterdir() if path.suffix in _TYPES}
+
+    @router.get("/static/{name}")
+    def static(name: str) -> Response:
+        if name not in files:
+            raise Unknown(f"the page has no file {name[:64]!r}")
+        return Response(files[name].read_bytes(), media_type=_TYPES[files[name].suffix])
+
+    for room, path in ROOMS.items():
+        router.add_api_route(path, _room(room), methods=["GET"], response_class=HTMLResponse)
+    return router.routes
+
+
+def _room(room: str) -> Callable[[Request], HTMLResponse]:
+    frame, main = (_text(name) for name in ("page", room))
+    links = "".join(
+        f'<li><a href="{path}"{" aria-current=page" if name == room else ""}>{name.capitalize()}</a></li>'
+        for name, path in ROOMS.items()
+    )
+    text = Template(frame).substitute(room=room, title=room.capitalize(), links=links, main=main)
+
+    def answer(request: Request) -> HTMLResponse:
+        response = HTMLResponse(text, headers={"content-security-policy": POLICY})
+        if VISIT not in request.cookies:
+            secure = request.url.scheme == "https"
+            response.set_cookie(VISIT, secrets.token_hex(16), httponly=True, samesite="strict", secure=secure)
+        return response
+
+    return answer
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / f"{name}.html").read_text(encoding="utf-8")

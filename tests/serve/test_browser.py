@@ -1,0 +1,229 @@
+"""A browser uses the page: from search through clicks to a better ranking, by mouse, by keyboard, and on a phone."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import socket
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import uvicorn
+
+from mahala.serve.api import create_app
+from mahala.serve.guard import Settings
+from mahala.serve.keys import Keys
+from mahala.serve.page.pages import ROOMS, pages
+from mahala.serve.service import Service
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
+sync_api.expect.set_options(timeout=60_000)  # the learner may have to be compiled first
+pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
+
+EVIL = "<img src=x onerror=document.title='harm'><script>document.title='harm'</script>"
+LONG = "unbroken" * 30
+WIDTH = 8
+# A dot, which every browser can show.
+GIF = bytes.fromhex("47494638396101000100800000000000ffffff2c00000000010001000002024401003b")
+
+
+def items():
+    vectors = np.random.default_rng(0).normal(size=(30, WIDTH))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    payloads = [{"title": f"title {at}", "text": f"about {at}", "image": "dot.gif"} for at in range(30)]
+    payloads[1] = {"title": EVIL, "text": EVIL, EVIL: EVIL}
+    payloads[2] = {"title": LONG, "text": LONG, "image": EVIL}
+    ids = ["a", EVIL, LONG[:250], *(f"i{at}" for at in range(3, 30))]
+    return [
+        {"id": id, "vector": vector, "payload": payload}
+        for id, vector, payload in zip(ids, vectors, payloads, strict=True)
+    ]
+
+
+@contextmanager
+def served(service, **settings):
+    """Serve in a thread; yield the address."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    app = create_app(service, Settings(**settings), pages())
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, args=([bound],))
+    thread.start()
+    yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "dot.gif").write_bytes(GIF)
+    with Service(folder / "mahala.db") as service:
+        service.create("films", width=WIDTH)
+        service.put_items("films", items())
+        service.images["films"] = folder
+        service.create("other", width=WIDTH)
+        yield service
+
+
+@pytest.fixture(scope="module")
+def address(service):
+    with served(service) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser, address, permitted=()):
+    """Open a page, and afterwards raise if it asked for anything elsewhere or the console has a message."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    heard = []
+    page.on("console", lambda message: any(own in message.text for own in permitted) or heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("request", lambda request: request.url.startswith((address, "data:")) or heard.append(request.url))
+    yield page
+    assert page.title() in {"", "Search · mahala", "Teach · mahala", "Watch · mahala"}
+    context.close()
+    assert heard == []
+
+
+@pytest.fixture
+def page(browser, address):
+    with opened(browser, address, ["404", "422"]) as page:  # an image that is not there, a question without items
+        yield page
+
+
+def ids(page, ranking="#learned"):
+    return page.locator(f"{ranking} [data-id]").evaluate_all("all => all.map(one => one.dataset.id)")
+
+
+def status(page, text):
+    sync_api.expect(page.locator("#status")).to_contain_text(text)
+
+
+def test_clicks_lead_to_a_better_ranking_which_is_rolled_back(page, address, service):
+    page.goto(address)
+    page.get_by_role("combobox", name="Item").fill("titl")
+    page.locator("#suggestions option").nth(11).wait_for(state="attached")
+    page.get_by_role("combobox", name="Item").fill("title 3")
+    page.locator("#suggestions option[value=i3]").wait_for(state="attached")
+    page.keyboard.press("Enter")
+    status(page, "10 results for i3")
+    plain = ids(page)
+    found = service.search("films", {"item": "i3"})[1]
+    assert plain == [one.id for one in found]
+    # The one that is nearest to the one above it: one click is enough.
+    before = 1 + int(np.diff([one.score for one in found]).argmax())
+    wanted = plain[before]
+    page.locator(f'#learned [data-id="{wanted}"]').click()
+    status(page, "Learned:")
+    place = ids(page).index(wanted)
+    assert place < before
+    status(page, f"rose from {before + 1} to {place + 1}")
+    assert page.locator(f'#learned [data-id="{wanted}"]').evaluate("own => own === document.activeElement")
+    result = page.locator("#learned li").nth(place)
+    sync_api.expect(result.locator(".move")).to_contain_text(f"↑{before - place}")
+    sync_api.expect(result.locator(".move")).to_contain_text("higher than in the plain ranking")
+    result.get_by_role("button", name="Why is this here?").click()
+    sync_api.expect(result.locator(".why")).to_contain_text("\u00a0% of it is learned")
+    assert 2 <= result.locator(".why tr").count() <= 6  # contributions that are not 0, of directions and features
+    entry = next(iter(service.store.read_log("films", 0, 1)))
+    assert entry.user.startswith("visit:")
+    assert (entry.version, len(entry.shown), sum(entry.clicked)) == (0, 10, 1.0)
+    result.get_by_role("button", name="More like this").click()
+    status(page, f"10 results for {wanted}")
+
+    page.get_by_role("link", name="Watch").click()
+    page.get_by_role("img", name="Singular values").wait_for()
+    served = service.served("films").model.version
+    sync_api.expect(page.locator("#facts")).to_contain_text(f"Served version{served}")
+    back = page.locator("#versions tr", has_text="plain ranking").get_by_role("button", name="Roll back")
+    back.click()
+    page.get_by_role("button", name="Cancel").click()
+    assert service.told("films")["version"] == served
+    back.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Serve it").click()
+    status(page, "Version 0 is served now")
+    assert [one.id for one in service.search("films", {"item": "i3"})[1]] == plain
+    page.get_by_role("button", name="Serve the newest again").click()
+    page.get_by_role("button", name="Serve it").click()
+    status(page, f"Version {served} is served now")
+
+
+def test_questions_are_answered_by_keys(page, address, service):
+    before = service.store.collections()["films"].n_logged
+    page.goto(f"{address}/teach?collection=films")
+    for at, (key, counter, n) in enumerate(
+        [("ArrowLeft", "answers", "1"), ("ArrowRight", "answers", "2"), ("s", "skipped", "1")]
+    ):
+        page.locator(f"#question[data-number='{at + 1}']").wait_for()
+        page.keyboard.press(key)
+        sync_api.expect(page.locator(f"#{counter}")).to_have_text(n)
+    page.locator("#question[data-number='4']").wait_for()
+    page.locator("#right").click()
+    sync_api.expect(page.locator("#answers")).to_have_text("3")
+    entries = list(service.store.read_log("films", before, 10))
+    assert [(entry.kind, entry.clicked) for entry in entries] == [("comparison", [1.0, 0.0])] * 3
+    assert len({entry.user for entry in entries}) == 1
+
+
+def test_rooms_fit_every_width_and_the_collection_is_chosen(page, address):
+    for (room, path), width in itertools.product(ROOMS.items(), (390, 1400)):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{address}{path}?collection=films")
+        if room == "search":
+            page.get_by_role("combobox", name="Item").fill(EVIL)
+            page.keyboard.press("Enter")
+            status(page, f"10 results for {EVIL}")
+            page.get_by_role("button", name="Why is this here?").first.click()
+            page.locator(".why p").wait_for()
+        page.locator(
+            {"search": "#plain li", "teach": "#left .title", "watch": "#spectrum figure"}[room]
+        ).first.wait_for()
+        if room == "watch":
+            page.locator("#spectrum summary").click()
+        wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert wide <= seen == width, (room, width)
+        for scheme, color in (("light", "rgb(245, 246, 248)"), ("dark", "rgb(20, 23, 28)")):
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("getComputedStyle(document.body).backgroundColor") == color
+        assert page.locator("#room script").count() == 0
+    page.get_by_label("Collection").select_option("other")
+    page.wait_for_url("**/watch?collection=other")
+    sync_api.expect(page.locator("#facts")).to_contain_text("Items0")
+    page.get_by_role("link", name="Teach").click()
+    sync_api.expect(page.get_by_role("alert")).to_contain_text("needs three items, but there are 0")
+
+
+def test_a_key_is_asked_for_and_kept_out_of_addresses(browser, service):
+    key = Keys(service.store.database).create("read")
+    with served(service, keys=True) as address, opened(browser, address, ["401", "403", "404"]) as page:
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{address}/?collection=films")
+        for given in ("wrong", key):
+            page.get_by_label("API key").fill(given)
+            page.keyboard.press("Enter")
+            if given == "wrong":
+                sync_api.expect(page.get_by_role("alert")).to_contain_text("not known here")
+        page.locator("#starts img[src^=data]").first.wait_for()
+        page.locator("#starts button").first.click()
+        status(page, "10 results")
+        page.locator("#learned .body").first.click()
+        sync_api.expect(page.get_by_role("alert")).to_contain_text("needs a key with the role feedback")
+        assert not any(key in url for url in asked)
