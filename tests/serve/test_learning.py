@@ -13,7 +13,6 @@ from mahala.serve.checkpoints import Checkpoints, LeaseLost
 from mahala.serve.database import lease
 from mahala.serve.learning import Learning
 from mahala.serve.records import Entry
-from mahala.serve.searching import Index
 from mahala.serve.store import Store
 from mahala.stream.stream import Learned, Stream
 
@@ -34,17 +33,11 @@ def _at_once(monkeypatch):
 
 def process(store, seconds=3.0):
     """Return what learns in another process of the service."""
-    index = Index("c", WIDTH)
-
-    def vectors(name, rows):
-        index.refresh(store)
-        return index.vectors(rows)
-
-    return Learning(store, Checkpoints(store.database, seconds), vectors)
+    return Learning(store, Checkpoints(store.database, seconds))
 
 
 def learn_all(own):
-    while own.step():
+    while own.step() < module.IDLE:
         pass
 
 
@@ -84,9 +77,7 @@ def test_learning_does_not_depend_on_where_it_was_stopped(whole, tmp_path, monke
 
 
 def test_the_model_is_that_of_mahala_stream_over_the_same_log(store, whole, tmp_path):
-    index = Index("c", WIDTH)
-    index.refresh(store)
-    items = index.vectors(range(40)).astype(np.float32)
+    items = store.vectors("c", range(40)).astype(np.float32)
     lines = []
     for entry in store.read_log("c"):
         query = entry.query if entry.vector is None else entry.vector.tolist()
@@ -160,7 +151,7 @@ def test_a_forgotten_user_leaves_no_trace(store, tmp_path):
     without = [entry for entry in entries(60) if entry.user != "u1"]
     fresh = module.Learners(module.DEFAULT, None)
     for entry in without:
-        fresh.learn(entry, lambda rows: own.vectors("c", rows))
+        fresh.learn(entry, lambda rows: store.vectors("c", rows))
     assert states(store)[2]["adapter"] == fresh.adapters["adapter"].to_bytes()
     versions = Checkpoints(store.database).versions("c")
     assert {version.generation for version in versions} == {1}

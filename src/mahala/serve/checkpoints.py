@@ -42,10 +42,10 @@ class LeaseLost(RuntimeError):
 class Checkpoints:
     """Versions of the models in a database, and the lease."""
 
-    def __init__(self, database: Database, seconds: float = 3.0) -> None:
+    def __init__(self, database: Database, seconds: float = 3.0, holder: str | None = None) -> None:
         self.database = database
         self.seconds = seconds  # for which a lease holds unless it is renewed
-        self._own = secrets.token_hex(8)
+        self.holder = holder or secrets.token_hex(8)  # who takes it
 
     def take_lease(self) -> Lease | None:
         """Return the lease, taken or renewed, or None while another process has it.
@@ -58,20 +58,26 @@ class Checkpoints:
             row = connection.execute(query).one_or_none()
             if row is None:
                 now = float(connection.scalar(sa.select(self.database.now)))
-                values = {"name": "learner", "holder": self._own, "fence": 1, "expires": now + self.seconds}
+                values = {"name": "learner", "holder": self.holder, "fence": 1, "expires": now + self.seconds}
                 connection.execute(lease.insert().values(values))
-                return Lease(self._own, 1)
+                return Lease(self.holder, 1)
             now = float(row.now)
-            if row.holder != self._own and now < row.expires <= now + 2.0 * self.seconds:
+            if row.holder != self.holder and now < row.expires <= now + 2.0 * self.seconds:
                 return None
-            fence = row.fence + (row.holder != self._own)
-            connection.execute(lease.update().values(holder=self._own, fence=fence, expires=now + self.seconds))
-            return Lease(self._own, fence)
+            fence = row.fence + (row.holder != self.holder)
+            connection.execute(lease.update().values(holder=self.holder, fence=fence, expires=now + self.seconds))
+            return Lease(self.holder, fence)
+
+    def has_lease(self) -> bool:
+        """Return whether the lease was taken here, and has not expired."""
+        with self.database.reading() as connection:
+            own = sa.select(lease.c.fence).where(lease.c.holder == self.holder, lease.c.expires > self.database.now)
+            return connection.scalar(own) is not None
 
     def give_up_lease(self) -> None:
         """Let another process learn at once."""
         with self.database.writing() as connection:
-            connection.execute(lease.update().where(lease.c.holder == self._own).values(expires=0.0))
+            connection.execute(lease.update().where(lease.c.holder == self.holder).values(expires=0.0))
 
     def newest(self, name: str, generation: int) -> tuple[Version, dict[str, bytes]] | None:
         """Return the version to go on learning from, with the learners' states, or None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
@@ -13,6 +14,9 @@ from mahala.serve.store import Store
 
 # Groups of entries that one transaction takes, and that may wait before more are refused.
 MOST, WAITING = 512, 4096
+# Seconds from the beginning of a transaction with several groups to the next one, which takes more of them: a
+# transaction takes forty times as long as an entry. One who waits for each answer before the next request never waits.
+_GATHERING = 0.02
 
 _Waiting = tuple[str, Sequence[Entry], "Future[list[int]]"]
 
@@ -27,7 +31,7 @@ class GroupCommit:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._queue: queue.Queue[_Waiting | None] = queue.Queue(WAITING)
-        self._closed = False
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mahala-log", daemon=True)
         self._thread.start()
 
@@ -35,7 +39,7 @@ class GroupCommit:
         """Return what becomes the places of the entries in the log of a collection, once they are durable."""
         future: Future[list[int]] = Future()
         try:
-            if self._closed:
+            if self._stopping.is_set():
                 raise Unavailable("the service is stopping: nothing was written")
             self._queue.put_nowait((name, entries, future))
         except queue.Full:
@@ -46,12 +50,15 @@ class GroupCommit:
 
     def close(self) -> None:
         """Write what waits, and stop."""
-        self._closed = True
+        self._stopping.set()
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
+        after = 0.0
         while (first := self._queue.get()) is not None:
+            self._stopping.wait(after - time.monotonic())
+            after = time.monotonic() + _GATHERING
             waiting, last = [first], False
             while len(waiting) < MOST and not self._queue.empty():
                 one = self._queue.get()
@@ -62,6 +69,8 @@ class GroupCommit:
             self._write(waiting)
             if last:
                 return
+            if len(waiting) == 1:
+                after = 0.0
 
     def _write(self, waiting: list[_Waiting]) -> None:
         futures = [future for _, _, future in waiting]

@@ -9,7 +9,7 @@ from fastapi import Body as Given
 from fastapi import Depends, FastAPI, Header, Path, Query
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import StreamingResponse
+from starlette.responses import JSONResponse, StreamingResponse
 
 from mahala.serve import bodies
 from mahala.serve.guard import Guard
@@ -27,6 +27,8 @@ Impressions = (
 Comparisons = (
     bodies.ComparisonBody | Annotated[list[bodies.ComparisonBody], Field(min_length=1, max_length=bodies.BATCH)]
 )
+# Impressions or comparisons of one request that are turned into entries without a thread.
+_AT_ONCE = 10
 Items = Annotated[list[bodies.ItemBody], Field(min_length=1, max_length=bodies.ITEMS)]
 
 
@@ -45,7 +47,8 @@ def _add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     def search(name: Name, given: Annotated[Searches, Given()]) -> Any:
         """Find the best items for a query, or for each of a list of queries."""
         answers = [_search(service, name, one) for one in (given if isinstance(given, list) else [given])]
-        return answers if isinstance(given, list) else answers[0]
+        # As it is: to look for what JSON does not have would take longer than the search.
+        return JSONResponse(answers if isinstance(given, list) else answers[0])
 
     @app.post("/v1/collections/{name}/explain", tags=["search"], dependencies=reader)
     def explain(name: Name, given: bodies.ExplainBody) -> dict[str, Any]:
@@ -110,8 +113,11 @@ async def _append(service: Service, name: str, given: Any, entry: Any, key: Key,
         keys = [None if retry is None else f"{key.id}:{retry}:{at}" for at in range(len(ones))]
         return [entry(one, own) for one, own in zip(ones, keys, strict=True)]
 
-    places = await asyncio.wrap_future(service.append(name, await run_in_threadpool(entries)))
-    return {"places": places}
+    # In a thread, if a text is to be encoded or the database to be asked; it takes longer than all the rest.
+    at_once = len(ones) <= _AT_ONCE and service.holds(name, [id for one in ones for id in one.ids()])
+    at_once = at_once and all(one.query.text is None for one in ones)
+    written = service.append(name, entries() if at_once else await run_in_threadpool(entries))
+    return {"places": await asyncio.wrap_future(written)}
 
 
 def _add_items(app: FastAPI, service: Service, guard: Guard) -> None:
