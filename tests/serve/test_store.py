@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -79,7 +80,8 @@ def test_threads_that_write_at_once_get_places_without_gaps(store):
     def write(seed):
         for entry in entries(20, seed):
             own = Entry(entry.kind, entry.shown, entry.clicked, query=0, key=f"{seed}/{entry.key}")
-            places.extend(writer.append("c", [own]).result())
+            writer.append("c", [own], future := Future())
+            places.extend(future.result())
 
     threads = [threading.Thread(target=write, args=(seed,)) for seed in range(4)]
     for thread in threads:
@@ -89,7 +91,8 @@ def test_threads_that_write_at_once_get_places_without_gaps(store):
     writer.close()
     assert sorted(places) == list(range(1, 81))
     with pytest.raises(Unavailable, match="stopping"):
-        writer.append("c", entries(1)).result()
+        writer.append("c", entries(1), future := Future())
+        future.result()
 
 
 def test_a_full_disk_is_told_in_words_and_acknowledges_nothing(store):

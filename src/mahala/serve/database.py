@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 # Raised by one with every change of the tables; an older database is refused in words.
-SCHEMA = 1
+SCHEMA = 2
+# Seconds to wait for another process that writes to the same file.
+_WAIT = 10.0
 
 metadata = sa.MetaData()
 
@@ -74,14 +78,16 @@ checkpoints = sa.Table(
     sa.Column("told", sa.JSON, nullable=False),
 )
 
+# The state and the map of each learner in pieces, which are written one by one before the checkpoint they belong to.
 models = sa.Table(
     "mahala_models",
     metadata,
     sa.Column("collection", sa.String(64), primary_key=True),
     sa.Column("version", sa.BigInteger, primary_key=True),
     sa.Column("learner", sa.String(64), primary_key=True),
-    sa.Column("state", sa.LargeBinary, nullable=False),
-    sa.Column("map", sa.LargeBinary, nullable=False),
+    sa.Column("kind", sa.String(8), primary_key=True),
+    sa.Column("piece", sa.Integer, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
 )
 
 lease = sa.Table(
@@ -180,11 +186,26 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA busy_timeout=10000")
+    cursor.execute(f"PRAGMA busy_timeout={1000 * _WAIT:.0f}")
     cursor.close()
 
 
 def _begin_sqlite(connection: Any) -> None:
-    # A transaction that writes takes the lock at once: one that reads first could not get it later.
-    writes = connection.get_execution_options().get("writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if not connection.get_execution_options().get("writes"):
+        connection.exec_driver_sql("BEGIN")
+        return
+    # A transaction that writes takes the lock at once: one that reads first could not get it later. SQLite would wait
+    # for it in steps of up to 100 ms, and others would come first again and again.
+    own, until = connection.connection.driver_connection, time.monotonic() + _WAIT
+    own.execute("PRAGMA busy_timeout=0")
+    while time.monotonic() < until:
+        try:
+            own.execute("BEGIN IMMEDIATE")
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                break
+            time.sleep(0.001)
+    if not own.in_transaction:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # which says why not
+    own.execute(f"PRAGMA busy_timeout={1000 * _WAIT:.0f}")

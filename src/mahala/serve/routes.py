@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import Body as Given
-from fastapi import Depends, FastAPI, Header, Path, Query
+from fastapi import Depends, FastAPI, Header, Path, Query, Request
+from fastapi.routing import APIRoute
 from pydantic import Field
+from pydantic_core import from_json
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mahala.serve import bodies
 from mahala.serve.guard import Guard
@@ -32,8 +35,30 @@ _AT_ONCE = 10
 Items = Annotated[list[bodies.ItemBody], Field(min_length=1, max_length=bodies.ITEMS)]
 
 
+class _Request(Request):
+    """A request whose body is parsed in a tenth of the time."""
+
+    async def json(self) -> Any:
+        body = await self.body()
+        try:
+            return from_json(body)
+        except ValueError as error:
+            raise json.JSONDecodeError(str(error), "", 0) from None
+
+
+class _Route(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            return await handler(_Request(request.scope, request.receive))
+
+        return handled
+
+
 def add_routes(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes of the API to an app."""
+    app.router.route_class = _Route
     _add_search(app, service, guard)
     _add_feedback(app, service, guard)
     _add_items(app, service, guard)
@@ -75,7 +100,7 @@ def _add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.post("/v1/collections/{name}/impressions", tags=["feedback"], status_code=201)
     async def impressions(
         name: Name, given: Annotated[Impressions, Given()], key: Key = teacher, retry: Retry = None
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Write what was shown and clicked to the log; the answer comes when it is on the disk."""
 
         def entry(one: bodies.ImpressionBody, own: str | None) -> Entry:
@@ -88,7 +113,7 @@ def _add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.post("/v1/collections/{name}/comparisons", tags=["feedback"], status_code=201)
     async def comparisons(
         name: Name, given: Annotated[Comparisons, Given()], key: Key = teacher, retry: Retry = None
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Write to the log which of two items is more like a query, or grades of items."""
 
         def entry(one: bodies.ComparisonBody, own: str | None) -> Entry:
@@ -104,7 +129,7 @@ def _user(key: Key, user: str | None) -> str | None:
     return f"key:{key.id}" if key.one_user else user
 
 
-async def _append(service: Service, name: str, given: Any, entry: Any, key: Key, retry: str | None) -> dict[str, Any]:
+async def _append(service: Service, name: str, given: Any, entry: Any, key: Key, retry: str | None) -> JSONResponse:
     ones = given if isinstance(given, list) else [given]
     if retry is not None and (not retry.isascii() or not retry.isprintable()):
         raise ValueError("the header Idempotency-Key must be printable ASCII")
@@ -116,8 +141,8 @@ async def _append(service: Service, name: str, given: Any, entry: Any, key: Key,
     # In a thread, if a text is to be encoded or the database to be asked; it takes longer than all the rest.
     at_once = len(ones) <= _AT_ONCE and service.holds(name, [id for one in ones for id in one.ids()])
     at_once = at_once and all(one.query.text is None for one in ones)
-    written = service.append(name, entries() if at_once else await run_in_threadpool(entries))
-    return {"places": await asyncio.wrap_future(written)}
+    own = entries() if at_once else await run_in_threadpool(entries)
+    return JSONResponse({"places": await service.appended(name, own)}, 201)
 
 
 def _add_items(app: FastAPI, service: Service, guard: Guard) -> None:

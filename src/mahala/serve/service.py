@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -248,7 +249,16 @@ class Service:
     def append(self, name: str, entries: Sequence[Entry]) -> Future[list[int]]:
         """Return what becomes the places of entries in the log, once they are durable."""
         self.served(name)
-        return self.writer.append(name, entries)
+        future: Future[list[int]] = Future()
+        self.writer.append(name, entries, future)
+        return future
+
+    async def appended(self, name: str, entries: Sequence[Entry]) -> list[int]:
+        """Return the places of entries in the log, once they are durable."""
+        self.served(name)
+        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self.writer.append(name, entries, future)
+        return await future
 
     def told(self, name: str) -> dict[str, Any]:
         """Return what is served, what each learner says of itself, and which one is ahead, as JSON."""
