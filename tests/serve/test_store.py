@@ -90,9 +90,9 @@ def test_threads_that_write_at_once_get_places_without_gaps(store):
         thread.join()
     writer.close()
     assert sorted(places) == list(range(1, 81))
+    writer.append("c", entries(1), late := Future())
     with pytest.raises(Unavailable, match="stopping"):
-        writer.append("c", entries(1), future := Future())
-        future.result()
+        late.result()
 
 
 def test_a_full_disk_is_told_in_words_and_acknowledges_nothing(store):

@@ -39,6 +39,17 @@ class Item(NamedTuple):
     change: int
 
 
+class Items(NamedTuple):
+    """The fields of many items."""
+
+    rows: Sequence[int]
+    ids: Sequence[str]
+    X: NDArray[np.float32]
+    payloads: Sequence[dict[str, Any]]
+    live: Sequence[bool]
+    changes: Sequence[int]
+
+
 class NewItem(NamedTuple):
     """An item to be added, or to take the place of the one with the same id."""
 

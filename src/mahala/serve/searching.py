@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.quantised import quantise, score_bounds
-from mahala.serve.records import Item
+from mahala.serve.records import Items
 from mahala.serve.store import BLOCK, Store
 from mahala.support.arrays import FloatArray, IndexArray
 
-# Rows for which there is room at first.
+# Rows for which there is room at first, at least.
 _ROOM = 1024
 
 
@@ -55,11 +54,11 @@ class Index:
     and items with equal ones are in the order of their rows.
     """
 
-    def __init__(self, name: str, width: int) -> None:
+    def __init__(self, name: str, width: int, room: int = 0) -> None:
         self.name, self.width = name, width
         self.change = 0
         self._lock = threading.Lock()
-        self._rows = _Rows.empty(_ROOM, width)
+        self._rows = _Rows.empty(max(room, _ROOM), width)
         self._ids: list[str] = []
         self._payloads: list[dict[str, Any]] = []
         self._row_of: dict[str, int] = {}
@@ -70,22 +69,22 @@ class Index:
     def refresh(self, store: Store, known: int = 0) -> None:
         """Take in what has changed in the database, at least up to the change with the number `known`."""
         with self._lock:
-            change, changed = self.change, store.changed_items(self.name, self.change)
-            while part := list(itertools.islice(changed, BLOCK)):
-                self._take(part)
-                change = part[-1].change
+            change = self.change
+            for block in store.changed_blocks(self.name, change):
+                self._take(block)
+                change = block.changes[-1]
             self.change = max(change, known)  # not before all are here: to take one twice does no harm
 
-    def _take(self, changed: Sequence[Item]) -> None:
-        rows, n = np.array([item.row for item in changed]), len(self._ids)
-        most = int(rows.max()) + 1
+    def _take(self, block: Items) -> None:
+        rows, n = np.array(block.rows), len(self._ids)
+        most = max(n, int(rows.max()) + 1)
         if most > len(self._rows.X):
             grown = _Rows.empty(max(2 * len(self._rows.X), most), self.width)
-            for new, old in zip(grown, self._rows, strict=True):
-                new[:n] = old[:n]
+            for name in _Rows._fields:
+                getattr(grown, name)[:n] = getattr(self._rows, name)[:n]
             self._rows = grown
         own = self._rows
-        X = np.array([item.vector for item in changed], dtype=np.float32)
+        X, live = block.X.astype(np.float32, copy=False), np.array(block.live, dtype=bool)
         codes, sizes = np.empty(X.shape, dtype=np.int8), np.empty((len(X), 3), dtype=np.float32)
         quantise(X, codes, sizes)
         own.X[n:most] = 0.0
@@ -93,13 +92,13 @@ class Index:
         # A row that others do not see yet may be missing for a moment; it is dead until it comes.
         self._payloads.extend({} for _ in range(most - n))
         self._ids.extend([""] * (most - n))
-        for item in changed:
-            self._ids[item.row], self._payloads[item.row] = item.id, item.payload
-            if item.live:
-                self._row_of[item.id] = item.row
-            elif self._row_of.get(item.id) == item.row:
-                del self._row_of[item.id]
-        own.live[rows] = [item.live for item in changed]
+        for row, id, payload, is_live in zip(block.rows, block.ids, block.payloads, live.tolist(), strict=True):
+            self._ids[row], self._payloads[row] = id, payload
+            if is_live:
+                self._row_of[id] = row
+            elif self._row_of.get(id) == row:
+                del self._row_of[id]
+        own.live[rows] = live
 
     def row(self, id: str) -> int | None:
         """Return the row of an item, or None if there is none with this id."""

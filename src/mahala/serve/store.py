@@ -12,13 +12,20 @@ import numpy as np
 import sqlalchemy as sa
 
 from mahala.serve.database import Database, checkpoints, collections, items, log, models
-from mahala.serve.records import Collection, Entry, Item, NewItem, from_blob, to_blob
+from mahala.serve.records import Collection, Entry, Item, Items, NewItem, from_blob, to_blob
 from mahala.support.arrays import FloatArray
 
 # Rows that are read at a time.
 BLOCK = 2000
-# What is read of an item; its payload as text, because many of them are parsed faster at once.
-_ITEM = (items.c.row, items.c.id, items.c.vector, sa.cast(items.c.payload, sa.Text), items.c.live, items.c.change)
+# What is read of an item as the driver has it, because there are many; payloads are text then.
+_ITEM = (
+    items.c.row,
+    items.c.id,
+    sa.type_coerce(items.c.vector, sa.types.NullType()),
+    sa.type_coerce(sa.cast(items.c.payload, sa.Text), sa.types.NullType()),
+    items.c.live,
+    items.c.change,
+)
 
 
 class KeyReused(ValueError):
@@ -99,18 +106,24 @@ class Store:
 
     def changed_items(self, name: str, after: int) -> Iterator[Item]:
         """Yield the rows that changed after a change number, in the order of the changes."""
+        for block in self.changed_blocks(name, after):
+            yield from map(Item, *block)
+
+    def changed_blocks(self, name: str, after: int) -> Iterator[Items]:
+        """Yield the rows that changed after a change number, in the order of the changes, many at a time."""
         row = 2**62  # those of one change may be in two blocks
         while True:
-            later = (items.c.change > after) | ((items.c.change == after) & (items.c.row > row))
+            later = (items.c.change >= after) & ((items.c.change > after) | (items.c.row > row))
             query = sa.select(*_ITEM).where(items.c.collection == name, later).order_by(items.c.change, items.c.row)
             with self.database.reading() as connection:
                 rows = connection.execute(query.limit(BLOCK)).all()
-            payloads = json.loads(f"[{','.join(one.payload for one in rows)}]")
-            for (own, id, vector, _, live, change), payload in zip(rows, payloads, strict=True):
-                yield Item(own, id, np.frombuffer(vector, dtype="<f4"), payload, live, change)
+            if rows:
+                numbers, ids, vectors, payloads, live, changes = zip(*rows, strict=True)
+                X = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(rows), -1)
+                yield Items(numbers, ids, X, json.loads(f"[{','.join(payloads)}]"), live, changes)
+                after, row = changes[-1], numbers[-1]
             if len(rows) < BLOCK:
                 return
-            after, row = rows[-1].change, rows[-1].row
 
     def vectors(self, name: str, rows: Sequence[int]) -> FloatArray:
         """Return the vectors of rows in double precision, one or more; raise KeyError if one is not there."""
@@ -118,7 +131,8 @@ class Store:
         with self.database.reading() as connection:
             for part in _blocks(sorted(set(rows))):
                 mine = (items.c.collection == name) & items.c.row.in_(part)
-                found |= connection.execute(sa.select(items.c.row, items.c.vector).where(mine)).tuples().all()
+                query = sa.select(items.c.row, items.c.vector).where(mine)
+                found.update((row, vector) for row, vector in connection.execute(query))
         if missing := set(rows) - found.keys():
             raise KeyError(f"there is no row {min(missing)} in {name!r}")
         return from_blob(b"".join(found[row] for row in rows)).reshape(len(rows), -1)
