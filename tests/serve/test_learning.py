@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import time
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
+from mahala.serve import checkpoints as checkpoints_module
 from mahala.serve import learning as module
 from mahala.serve.checkpoints import Checkpoints, LeaseLost
-from mahala.serve.database import lease
+from mahala.serve.database import Unavailable, lease, models
 from mahala.serve.learning import Learning
 from mahala.serve.records import Entry
 from mahala.serve.store import Store
@@ -129,6 +133,63 @@ def test_a_process_that_lost_the_lease_without_noticing_writes_nothing(store):
     with pytest.raises(LeaseLost):
         one.checkpoints.write("c", one.lease, place=1, generation=0, ready=True, told={}, parts={})
     assert states(store) == before
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(checkpoints_module, "_PIECE", 500)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("loss", ["killed", "lease taken"])
+def test_pieces_of_a_model_are_no_version_without_its_place(store, monkeypatch, loss):
+    one, other = process(store, seconds=0.0), process(store, seconds=0.0)
+    store.append("c", entries(5))
+    learn_all(one)
+    before = states(store)
+    store.append("c", entries(9)[5:])
+    pauses = []
+
+    def after_two_pieces(_):
+        pauses.append(1)
+        if len(pauses) == 2 and loss == "killed":
+            raise KeyboardInterrupt
+        if len(pauses) == 2:
+            other.checkpoints.take_lease()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints_module.time, "sleep", after_two_pieces)
+        with contextlib.suppress(KeyboardInterrupt):
+            one.step()
+    assert len(pauses) == 2
+    assert states(store) == before
+    learn_all(other)
+    fresh = module.Learners(module.DEFAULT, None)
+    for entry in store.read_log("c"):
+        fresh.learn(entry, lambda rows: store.vectors("c", rows))
+    assert states(store)[2] == {"adapter": fresh.adapters["adapter"].to_bytes()}
+    with store.database.reading() as connection:
+        assert set(connection.scalars(sa.select(models.c.version))) == {1, 2}
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_disk_that_is_full_while_a_model_is_written_costs_nothing(store):
+    own = process(store)
+    store.append("c", entries(20))
+    with store.database.reading() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+
+    def limit(connection, *_, most=pages):
+        connection.execute(f"PRAGMA max_page_count={most}")
+
+    sa.event.listen(store.database.engine, "checkout", limit)
+    with pytest.raises(Unavailable, match="the disk is full"):
+        learn_all(own)
+    assert Checkpoints(store.database).newest("c", 0) is None
+    sa.event.remove(store.database.engine, "checkout", limit)
+    sa.event.listen(store.database.engine, "checkout", functools.partial(limit, most=10**6))
+    learn_all(own)
+    assert states(store)[0] == 20
 
 
 def test_a_lease_from_the_future_has_expired(store):

@@ -43,7 +43,8 @@ class LearningProcess:
 
     def _run(self) -> None:
         while (process := self._started()) is not None:
-            code = process.wait()
+            with process:  # its input is closed with it
+                code = process.wait()
             if not self._stop.is_set():
                 log.warning("the learning process ended with the code %d, and is started again", code)
             self._stop.wait(1.0)
