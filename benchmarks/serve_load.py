@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -82,8 +83,22 @@ class Connections:
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def send(self, method: str, path: str, body: bytes = b"", key: str | None = None) -> Any:
-        """Return the answer to a request."""
-        reader, writer = self._free.pop() if self._free else await asyncio.open_connection(self.host, self.port)
+        """Return the answer to a request; it is sent again if the service has just closed a connection that was idle."""
+        while self._free:
+            reader, writer = self._free.pop()
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                return await self._sent(reader, writer, method, path, body, key)
+        return await self._sent(*await asyncio.open_connection(self.host, self.port), method, path, body, key)
+
+    async def _sent(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        method: str,
+        path: str,
+        body: bytes,
+        key: str | None,
+    ) -> Any:
         more = f"Idempotency-Key: {key}\r\n" if key is not None else ""
         head = (
             f"{method} /v1/collections/c/{path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sqlite3
 import time
@@ -120,9 +121,10 @@ class Database:
     Parameters
     ----------
     address : the file of an SQLite database, which is made if it is missing, or postgresql://...
+    most_pages : pages that SQLite's log of changes (WAL) may have before a commit moves them into the file
     """
 
-    def __init__(self, address: str | os.PathLike[str]) -> None:
+    def __init__(self, address: str | os.PathLike[str], most_pages: int = 4000) -> None:
         text = os.fspath(address)
         self.is_sqlite = not text.startswith(("postgresql://", "postgres://"))
         if self.is_sqlite:
@@ -133,7 +135,7 @@ class Database:
         self.name = url.render_as_string(hide_password=True) if not self.is_sqlite else text
         self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
         if self.is_sqlite:
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "connect", functools.partial(_prepare_sqlite, most_pages=most_pages))
             sa.event.listen(self.engine, "begin", _begin_sqlite)
         self._writer = self.engine.execution_options(writes=True)
         with self.writing() as connection:
@@ -181,11 +183,12 @@ def _refusals() -> Iterator[None]:
         raise Unavailable(f"the database cannot be used: {reason}") from error
 
 
-def _prepare_sqlite(connection: Any, record: Any) -> None:
+def _prepare_sqlite(connection: Any, record: Any, *, most_pages: int) -> None:
     connection.isolation_level = None  # transactions begin where we say so
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute(f"PRAGMA wal_autocheckpoint={most_pages}")
     cursor.execute(f"PRAGMA busy_timeout={1000 * _WAIT:.0f}")
     cursor.close()
 

@@ -24,8 +24,8 @@ DEFAULT: dict[str, dict[str, Any]] = {"adapter": {"user_cap": 5, "random_state":
 _BLOCK = 64
 # Seconds between two looks for new entries.
 IDLE = 0.1
-# A checkpoint is written after this many seconds, and not before five times as long as the last one took.
-_SECONDS, _TIMES = 0.4, 5.0
+# A checkpoint is written after this many seconds, and not before three times as long as the last one took.
+_SECONDS, _TIMES = 0.4, 3.0
 
 
 def new_learner(params: dict[str, Any]) -> QueryAdapter:

@@ -20,6 +20,8 @@ log = logging.getLogger("mahala.serve")
 
 # By how much others come first where there are fewer cores than processes.
 _NICE = 5
+# Fewer than where it serves: SQLite's file is tidied up here, while no request waits.
+_MOST_PAGES = 1000
 
 
 class LearningProcess:
@@ -77,7 +79,7 @@ def main() -> None:
         os.nice(_NICE)
     address, seconds, holder = json.loads(sys.stdin.readline())
     try:
-        store = Store(address)
+        store = Store(address, most_pages=_MOST_PAGES)
     except Unavailable as error:
         sys.exit(str(error))
     learning = LearningThread(store, Checkpoints(store.database, seconds, holder))

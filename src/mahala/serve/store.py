@@ -46,8 +46,8 @@ class Store:
     [1]
     """
 
-    def __init__(self, address: str | os.PathLike[str]) -> None:
-        self.database = Database(address)
+    def __init__(self, address: str | os.PathLike[str], **options: Any) -> None:
+        self.database = Database(address, **options)
 
     def create(self, name: str, *, width: int, settings: dict[str, Any]) -> None:
         """Make an empty collection of vectors with `width` numbers."""
