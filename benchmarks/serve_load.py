@@ -83,7 +83,10 @@ class Connections:
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def send(self, method: str, path: str, body: bytes = b"", key: str | None = None) -> Any:
-        """Return the answer to a request; it is sent again if the service has just closed a connection that was idle."""
+        """Return the answer to a request.
+
+        It is sent again if the service closed the connection just then, as it does to those that are idle for a minute.
+        """
         while self._free:
             reader, writer = self._free.pop()
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala.compiled.quantised import quantise, score_bounds
 from mahala.serve.records import NewItem
 from mahala.serve.searching import Index, payload_filter
 from mahala.serve.store import Store
@@ -69,24 +68,3 @@ def test_filters_are_exact_however_few_pass(tmp_path):
     for kind in ("many", "few", "none"):
         found = index.search(query, 10, payload_filter({"kind": kind}))
         assert pairs(found) == best(X, kinds == kind, query, 10)
-
-
-@pytest.mark.parametrize("width", [1, 7, 384, 16_384])
-def test_bounds_hold(width):
-    rng = np.random.default_rng(width)
-    X = (rng.normal(size=(40, width)) * rng.choice([1e-3, 1.0, 1e12], size=(40, 1))).astype(np.float32)
-    X[:8] = np.abs(X[:8]).max()  # as large as sums of products get
-    codes, sizes = np.empty(X.shape, dtype=np.int8), np.empty((40, 3), dtype=np.float32)
-    quantise(X, codes, sizes)
-    most = min(2**15 - 1, (2**31 - 1) // (127 * width))
-    for query in (np.ones(width), rng.uniform(-1.0, 1.0, size=width)):
-        whole = np.rint(most * query)
-        own = np.array([1.0 / most, np.linalg.norm(query), np.linalg.norm(query - whole / most)])
-        lower, upper = np.empty((2, 40), dtype=np.float32)
-        score_bounds(codes, sizes, np.arange(40) != 5, whole.astype(np.int16), own, lower, upper)
-        scores = X.astype(np.float64) @ query
-        assert (lower[5], upper[5]) == (-np.inf, -np.inf)
-        rows = np.delete(np.arange(40), 5)
-        assert ((lower <= scores) & (scores <= upper))[rows].all()
-        doubt = (upper[rows] - lower[rows]) / (np.linalg.norm(X[rows], axis=1) * np.linalg.norm(query))
-        assert (doubt < 0.05).all()

@@ -15,9 +15,30 @@ Singles = NDArray[np.float32]
 _ROUNDING, _LEAST = 1e-6, 1e-38
 
 
+def quantised(X: Singles) -> tuple[Codes, Singles]:
+    """Return rows as whole numbers from -127 to 127, and what is needed to bound inner products."""
+    codes, sizes = np.empty(X.shape, dtype=np.int8), np.empty((len(X), 3), dtype=np.float32)
+    _quantise(X, codes, sizes)
+    return codes, sizes
+
+
+def score_bounds(codes: Codes, sizes: Singles, live: NDArray[np.bool_], query: FloatArray) -> tuple[Singles, Singles]:
+    """Return lower and upper bounds of the inner product of each row with a query that is scaled to 1 at most.
+
+    They hold for the products of the rows in double precision, rounded. Rows that are not live have minus infinity.
+    """
+    query = query / (np.abs(query).max() or 1.0)
+    most = min(2**15 - 1, (2**31 - 1) // (127 * len(query)))  # with which the sum of products fits into 32 bits
+    whole = np.rint(most * query)
+    query_sizes = np.array([1.0 / most, np.linalg.norm(query), np.linalg.norm(query - whole / most)])
+    lower, upper = np.empty((2, len(codes)), dtype=np.float32)
+    _score_bounds(codes, sizes, live, whole.astype(np.int16), query_sizes, lower, upper)
+    return lower, upper
+
+
 @kernel
-def quantise(X: Singles, codes: Codes, sizes: Singles) -> None:
-    """Write rows as whole numbers from -127 to 127, and what is needed to bound inner products.
+def _quantise(X: Singles, codes: Codes, sizes: Singles) -> None:
+    """Write the whole numbers of rows, and their sizes.
 
     A row is x = s c + e with the numbers c. Its sizes are s, and the lengths of s c and of e, rounded up.
     """
@@ -40,7 +61,7 @@ def quantise(X: Singles, codes: Codes, sizes: Singles) -> None:
 
 
 @kernel
-def score_bounds(
+def _score_bounds(
     codes: Codes,
     sizes: Singles,
     live: NDArray[np.bool_],
@@ -49,7 +70,7 @@ def score_bounds(
     lower: Singles,
     upper: Singles,
 ) -> None:
-    """Write bounds on the inner product of each row with a query, minus infinity for rows that are not live.
+    """Write bounds on the inner product of each row with a query.
 
     The query is t d + f with the whole numbers d, and 1 at most; its sizes are t, its own length and that of f.
     """

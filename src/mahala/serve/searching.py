@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.quantised import quantise, score_bounds
+from mahala.compiled.quantised import quantised, score_bounds
 from mahala.serve.records import Items
 from mahala.serve.store import BLOCK, Store
 from mahala.support.arrays import FloatArray, IndexArray
@@ -84,11 +84,10 @@ class Index:
                 getattr(grown, name)[:n] = getattr(self._rows, name)[:n]
             self._rows = grown
         own = self._rows
-        X, live = block.X.astype(np.float32, copy=False), np.array(block.live, dtype=bool)
-        codes, sizes = np.empty(X.shape, dtype=np.int8), np.empty((len(X), 3), dtype=np.float32)
-        quantise(X, codes, sizes)
+        live = np.array(block.live, dtype=bool)
         own.X[n:most] = 0.0
-        own.X[rows], own.codes[rows], own.sizes[rows] = X, codes, sizes
+        own.X[rows] = block.X
+        own.codes[rows], own.sizes[rows] = quantised(own.X[rows])
         # A row that others do not see yet may be missing for a moment; it is dead until it comes.
         self._payloads.extend({} for _ in range(most - n))
         self._ids.extend([""] * (most - n))
@@ -131,7 +130,7 @@ class Index:
         """
         n = len(self._ids)
         own, query = self._rows, np.asarray(vector, dtype=np.float64)
-        lower, upper = _bounds(own, n, query)
+        lower, upper = score_bounds(own.codes[:n], own.sizes[:n], own.live[:n], query)
         if 0 <= leave_out < n:
             lower[leave_out] = upper[leave_out] = -np.inf
         n_live = int((upper > -np.inf).sum())
@@ -145,17 +144,6 @@ class Index:
             if len(found) >= k or wanted >= n_live:
                 return [self.item(row, score) for row, score in found[:k]]
             wanted *= 8
-
-
-def _bounds(own: _Rows, n: int, query: FloatArray) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return lower and upper bounds of the scores of the first n rows for the query, scaled to 1 at most."""
-    query = query / (np.abs(query).max() or 1.0)
-    most = min(2**15 - 1, (2**31 - 1) // (127 * len(query)))  # with which the sum of products fits into 32 bits
-    whole = np.rint(most * query)
-    sizes = np.array([1.0 / most, np.linalg.norm(query), np.linalg.norm(query - whole / most)])
-    lower, upper = np.empty((2, n), dtype=np.float32)
-    score_bounds(own.codes[:n], own.sizes[:n], own.live[:n], whole.astype(np.int16), sizes, lower, upper)
-    return lower, upper
 
 
 def _candidates(lower: NDArray[np.float32], upper: NDArray[np.float32], k: int) -> IndexArray:
