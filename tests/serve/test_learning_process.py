@@ -30,12 +30,12 @@ def test_it_learns_and_is_started_again(tmp_path):
         service.put_items("c", ITEMS)
         service.start_learning(apart=True)
         first = teach(service, n=3)
-        wait_for(lambda: service.told("c")["learned"] == first)
+        wait_for(lambda: service.told("c")["learned"] == first, 120.0)
         wait_for(lambda: service.learns)
         process = service._learning._process
         os.kill(process.pid, signal.SIGKILL)
         second = teach(service, n=3)
-        wait_for(lambda: service.told("c")["learned"] == second)
+        wait_for(lambda: service.told("c")["learned"] == second, 120.0)
         assert service.told("c")["learners"]["adapter"]["impressions"] == 6
         process = service._learning._process
     assert process.returncode == 0
@@ -49,7 +49,7 @@ def test_it_ends_when_the_process_that_serves_is_killed(tmp_path):
         holder = serves.stdout.readline().strip()
         store = Store(path)
         checkpoints = Checkpoints(store.database, holder=holder)
-        wait_for(checkpoints.has_lease)
+        wait_for(checkpoints.has_lease, 120.0)
         serves.kill()
     wait_for(lambda: not checkpoints.has_lease())  # given up, because it would hold for an hour
     store.close()

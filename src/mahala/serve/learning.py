@@ -21,7 +21,7 @@ from mahala.support.arrays import FloatArray
 # What learns in a collection, unless its settings say otherwise.
 DEFAULT: dict[str, dict[str, Any]] = {"adapter": {"user_cap": 5, "random_state": 0}}
 # Entries that are learned between two looks at the lease and the clock.
-_BLOCK = 64
+_BLOCK = 128
 # Seconds between two looks for new entries.
 IDLE = 0.1
 # A checkpoint is written after this many seconds, and not before three times as long as the last one took.
