@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from mahala.serve.store import Store
 
 log = logging.getLogger("mahala.serve")
 
+# By how much the process that serves comes first where there are fewer cores than threads.
+_NICE = 3
 # Fewer than where it serves: SQLite's file is tidied up here, while no request waits.
 _MOST_PAGES = 1000
 
@@ -72,6 +75,8 @@ class LearningProcess:
 def main() -> None:
     """Learn until the input ends; its first line says where."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the process that serves
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
     address, seconds, holder = json.loads(sys.stdin.readline())
     try:
         store = Store(address, most_pages=_MOST_PAGES)
