@@ -3,24 +3,34 @@
     python benchmarks/serve_load.py --seconds 20 --items 100000 --width 384
 
 It starts a service of its own in a folder for temporary files, sends for a bounded time, and prints latencies, the lag
-of the learner, memory, and whether what was acknowledged is in the log exactly once.
+of the learner, memory, shares of the cores, and whether what was acknowledged is in the log exactly once. With
+`--check`, the log is learned from again, and the models are compared.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-import httpx
 import numpy as np
 
 import mahala
+from mahala.serve.checkpoints import Checkpoints
+from mahala.serve.learning import DEFAULT, Learners
 from mahala.serve.service import Service
+
+# Different bodies, which are sent again and again.
+N_BODIES = 5000
 
 
 def main() -> None:
@@ -30,87 +40,190 @@ def main() -> None:
     parser.add_argument("--searches", type=float, default=50.0, help="per second")
     parser.add_argument("--impressions", type=float, default=300.0, help="per second")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--check", action="store_true", help="learn from the log again, and compare the models")
+    parser.add_argument("--folder", type=Path, help="keep the database here, or use the one that is there")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="serve-load-") as folder:
-        path = Path(folder) / "mahala.db"
-        rng = np.random.default_rng(0)
-        with Service(path, learn=False) as service:
-            service.create("c", width=given.width)
-            for start in range(0, given.items, 10_000):
-                vectors = rng.normal(size=(min(10_000, given.items - start), given.width)) / np.sqrt(given.width)
-                items = [{"id": f"i{start + at}", "vector": vector} for at, vector in enumerate(vectors)]
-                service.put_items("c", items)
-        command = [sys.executable, "-m", "mahala", "serve", "--database", str(path), "--port", "0", "--rate", "100000"]
+        path = (given.folder or Path(folder)) / "mahala.db"
+        fill(path, given.items, given.width)
         started = time.perf_counter()
+        command = [sys.executable, "-m", "mahala", "serve", "--database", str(path), "--port", "0", "--rate", "100000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
-                address = process.stdout.readline().strip()
-                print(f"up after {time.perf_counter() - started:.1f} s, {resident(process.pid):.0f} MiB")
-                asyncio.run(load(address, given, process.pid))
+                host, _, port = process.stdout.readline().strip().removeprefix("http://").rpartition(":")
+                print(f"up after {time.perf_counter() - started:.1f} s")
+                places, before = asyncio.run(load(Connections(host, int(port)), given, process.pid))
             finally:
                 process.terminate()
+        check(path, places, before, given.check)
 
 
-async def load(address: str, given: argparse.Namespace, pid: int) -> None:
-    """Send at fixed rates, whether or not earlier requests have been answered, and print what was measured."""
+def fill(path: Path, n: int, width: int) -> None:
+    """Make a collection of random items, unless there is one."""
+    rng = np.random.default_rng(0)
+    with Service(path, learn=False) as service:
+        if service.names():
+            return
+        service.create("c", width=width)
+        for start in range(0, n, 10_000):
+            vectors = rng.normal(size=(min(10_000, n - start), width)) / np.sqrt(width)
+            items = [
+                {"id": f"i{start + at}", "vector": vector, "payload": {"title": f"item {start + at}"}}
+                for at, vector in enumerate(vectors)
+            ]
+            service.put_items("c", items)
+
+
+class Connections:
+    """Connections that are kept, and a client that does as little as possible: it runs on the same cores."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.port = host, port
+        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def send(self, method: str, path: str, body: bytes = b"", key: str | None = None) -> Any:
+        """Return the answer to a request.
+
+        It is sent again if the service closed the connection just then, as it does to those that are idle for a minute.
+        """
+        while self._free:
+            reader, writer = self._free.pop()
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                return await self._sent(reader, writer, method, path, body, key)
+        return await self._sent(*await asyncio.open_connection(self.host, self.port), method, path, body, key)
+
+    async def _sent(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        method: str,
+        path: str,
+        body: bytes,
+        key: str | None,
+    ) -> Any:
+        more = f"Idempotency-Key: {key}\r\n" if key is not None else ""
+        head = (
+            f"{method} /v1/collections/c/{path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n{more}\r\n"
+        )
+        writer.write(head.encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        length = int(answer.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        told = json.loads(await reader.readexactly(length))
+        if answer.split()[1] not in (b"200", b"201"):
+            raise RuntimeError(f"{path}: {told}")
+        self._free.append((reader, writer))
+        return told
+
+
+def bodies(given: argparse.Namespace) -> tuple[list[bytes], list[bytes]]:
+    """Return searches and impressions."""
     rng = np.random.default_rng(1)
-    limits = httpx.Limits(max_connections=200)
+    searches, impressions = [], []
+    for _ in range(N_BODIES):
+        searches.append(json.dumps({"query": {"vector": rng.normal(size=given.width).tolist()}, "k": 10}).encode())
+        query, *shown = (f"i{row}" for row in rng.choice(given.items, size=11, replace=False))
+        own = {"query": {"item": query}, "shown": shown, "clicked": shown[:1], "user": f"u{rng.integers(1000)}"}
+        impressions.append(json.dumps(own).encode())
+    return searches, impressions
+
+
+async def load(http: Connections, given: argparse.Namespace, pid: int) -> tuple[list[int], int]:
+    """Send at fixed rates, whether or not earlier requests have been answered, and print what was measured.
+
+    Returns the places of the acknowledged impressions, and how many entries the log had before.
+    """
+    searches, impressions = bodies(given)
     times: dict[str, list[float]] = {"search": [], "impressions": []}
     places: list[int] = []
-    lags: list[int] = []
-    async with httpx.AsyncClient(base_url=f"{address}/v1/collections/c", timeout=60.0, limits=limits) as http:
-        warm = {"query": {"item": "i0"}, "shown": ["i1", "i2"], "clicked": ["i2"]}
-        (first,) = (await http.post("/impressions", json=warm)).json()["places"]
-        while (await http.get("/model")).json()["learned"] < first:  # the learner is loaded and compiled
-            await asyncio.sleep(0.1)
+    lags: list[float] = []
+    (first,) = (await http.send("POST", "impressions", impressions[0]))["places"]
+    while (await http.send("GET", "model"))["learned"] < first:  # the learner is loaded and compiled
+        await asyncio.sleep(0.1)
 
-        async def search() -> None:
-            body = {"query": {"vector": rng.normal(size=given.width).tolist()}, "k": 10}
-            started = time.perf_counter()
-            (await http.post("/search", json=body)).raise_for_status()
-            times["search"].append(time.perf_counter() - started)
-
-        async def impression() -> None:
-            shown = [f"i{row}" for row in rng.choice(given.items, size=10, replace=False)]
-            query = {"item": f"i{rng.integers(given.items)}"}
-            body = {"query": query, "shown": shown, "clicked": shown[:1], "user": f"u{rng.integers(1000)}"}
-            started = time.perf_counter()
-            answer = (await http.post("/impressions", json=body)).raise_for_status()
-            times["impressions"].append(time.perf_counter() - started)
-            places.extend(answer.json()["places"])
-
-        async def watch() -> None:
-            told = (await http.get("/model")).json()
-            lags.append(told["logged"] - told["learned"])
-
-        plans = [(given.searches, search), (given.impressions, impression), (1.0, watch)]
-        await asyncio.gather(*(at_rate(rate, given.seconds, send) for rate, send in plans))
+    async def search(number: int) -> None:
         started = time.perf_counter()
-        while (told := (await http.get("/model")).json())["learned"] < max(places):
-            await asyncio.sleep(0.1)
-        waited = time.perf_counter() - started
-    for name, seconds in times.items():
-        p50, p99 = 1e3 * np.quantile(seconds, [0.5, 0.99])
-        print(f"{name}: {len(seconds) / given.seconds:.0f} per second, p50 {p50:.1f} ms, p99 {p99:.1f} ms")
-    print(f"learner: {waited:.1f} s behind at the end, up to {max(lags)} entries on the way; {resident(pid):.0f} MiB")
-    exact = sorted(places) == list(range(2, len(places) + 2)) and told["logged"] == len(places) + 1
-    print(f"acknowledged impressions are in the log exactly once: {exact}")
+        await http.send("POST", "search", searches[number % N_BODIES])
+        times["search"].append(time.perf_counter() - started)
+
+    async def impression(number: int) -> None:
+        started = time.perf_counter()
+        answer = await http.send("POST", "impressions", impressions[number % N_BODIES], key=f"{first}-{number}")
+        times["impressions"].append(time.perf_counter() - started)
+        places.extend(answer["places"])
+
+    acknowledged: list[tuple[float, int]] = []
+
+    async def watch(number: int) -> None:
+        """Note for how long what is learned by now has been in the log."""
+        learned, now = (await http.send("GET", "model"))["learned"], time.perf_counter()
+        acknowledged.append((now, max(places, default=first)))
+        lags.append(now - next((at for at, place in acknowledged if place > learned), now))
+
+    pids = {"load": os.getpid(), "server": pid} | {f"learner {own}": own for own in children(pid)}
+    used = {name: cpu_seconds(own) for name, own in pids.items()}
+    memory = {name: resident(own) for name, own in pids.items()}
+    started = time.perf_counter()
+    plans = [(given.searches, search), (given.impressions, impression), (4.0, watch)]
+    await asyncio.gather(*(at_rate(rate, given.seconds, send) for rate, send in plans))
+    took = time.perf_counter() - started
+    while (await http.send("GET", "model"))["learned"] < max(places):
+        await asyncio.sleep(0.1)
+    waited = time.perf_counter() - started - took
+    for name, seconds in ((name, own) for name, own in times.items() if own):
+        p50, p99, most = 1e3 * np.quantile(seconds, [0.5, 0.99, 1.0])
+        print(f"{name}: {len(seconds) / took:.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms, at most {most:.0f} ms")
+    print(f"learner: up to {max(lags):.1f} s behind, {np.median(lags):.1f} s in the median, {waited:.1f} s at the end")
+    for name, own in pids.items():
+        share = 100.0 * (cpu_seconds(own) - used[name]) / (took + waited)
+        print(f"{name.split()[0]}: {share:.0f} % of a core, {memory[name]:.0f} MiB before, {resident(own):.0f} after")
+    print(f"load average {os.getloadavg()[0]:.1f}")
+    return places, first
 
 
-async def at_rate(rate: float, seconds: float, send: object) -> None:
+async def at_rate(rate: float, seconds: float, send: Callable[[int], Awaitable[None]]) -> None:
     """Call a function so many times per second, and wait for all of them."""
-    started, tasks = time.perf_counter(), []
+    started, tasks = time.perf_counter(), set()
     for number in range(int(rate * seconds)):
         await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
-        tasks.append(asyncio.create_task(send()))  # type: ignore[operator]
+        tasks.add(asyncio.ensure_future(send(number)))
+        for done in [task for task in tasks if task.done()]:
+            done.result()
+            tasks.remove(done)
     await asyncio.gather(*tasks)
+
+
+def check(path: Path, places: list[int], before: int, again: bool) -> None:
+    """Compare what was acknowledged with the log, and the models with those that learn from it without a stop."""
+    with Service(path, learn=False) as service:
+        logged = [entry.place for entry in service.store.read_log("c", before)]
+        exact = sorted(places) == logged == list(range(before + 1, before + len(places) + 1))
+        print(f"{len(places):,} acknowledged impressions are in the log exactly once: {exact}")
+        if again:
+            known = Checkpoints(service.store.database).newest("c", 0)
+            assert known is not None
+            whole = Learners(DEFAULT, None)
+            for entry in service.store.read_log("c"):
+                whole.learn(entry, lambda rows: service.vectors("c", rows))
+            same = {name: adapter.to_bytes() for name, adapter in whole.adapters.items()} == known[1]
+            print(f"the models are those of {whole.place:,} entries learned without a stop, bit for bit: {same}")
 
 
 def resident(pid: int) -> float:
     """Return the memory of a process in MiB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+    return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the time that a process has had on the cores."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    return [int(own) for task in Path(f"/proc/{pid}/task").iterdir() for own in (task / "children").read_text().split()]
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import numpy as np
 import uvicorn
 
 import mahala
+from mahala.compiled.quantised import quantised, score_bounds
 from mahala.serve.api import create_app
 from mahala.serve.checkpoints import Checkpoints
 from mahala.serve.learning import Learners, new_learner
@@ -43,6 +44,8 @@ def prepare(amount: int) -> None:
     adapter = new_learner(LEARNERS["adapter"])
     adapter.learn_one(np.ones(WIDTH), np.eye(2, WIDTH), [1.0, 0.0])
     adapter.maps()
+    X = np.ones((2, WIDTH), dtype=np.float32)
+    score_bounds(*quantised(X), np.ones(2, dtype=bool), np.ones(WIDTH))
 
 
 def run(case: int, seed: int, amount: int) -> int:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import mahala
 from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs, Triplets
+from mahala.compiled.quantised import quantised, score_bounds
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
@@ -79,6 +80,7 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
         ("filters", partial(_filter, X, y)),
         ("evaluations", partial(_evaluate, X, y)),
         ("feedback", partial(_adapt, X)),
+        ("search", partial(_search, X.astype(np.float32))),
     ]
 
 
@@ -147,6 +149,10 @@ def _filter(X: Any, y: Any) -> None:
         for rows in (X, sp.csr_array(X)):
             learner.fit(rows, y == 0).predict(rows)
         learner.learn_one(X[0], True)
+
+
+def _search(X: Any) -> None:
+    score_bounds(*quantised(X), np.ones(len(X), dtype=bool), X[0].astype(np.float64))
 
 
 def _evaluate(X: Any, y: Any) -> None:

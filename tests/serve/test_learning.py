@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from sklearn.metrics import ndcg_score
 
 from mahala import QueryAdapter
+from mahala.serve import checkpoints as checkpoints_module
 from mahala.serve import learning as module
 from mahala.serve.checkpoints import Checkpoints, LeaseLost
-from mahala.serve.database import lease
+from mahala.serve.database import Unavailable, lease, models
 from mahala.serve.learning import Learners, Learning
 from mahala.serve.records import Entry
-from mahala.serve.searching import Index
 from mahala.serve.store import Store
 from mahala.stream.stream import Learned, Stream
 
@@ -37,17 +40,11 @@ def _at_once(monkeypatch):
 
 def process(store, seconds=3.0):
     """Return what learns in another process of the service."""
-    index = Index("c", WIDTH)
-
-    def vectors(name, rows):
-        index.refresh(store)
-        return index.vectors(rows)
-
-    return Learning(store, Checkpoints(store.database, seconds), vectors)
+    return Learning(store, Checkpoints(store.database, seconds))
 
 
 def learn_all(own):
-    while own.step():
+    while own.step() < module.IDLE:
         pass
 
 
@@ -87,9 +84,7 @@ def test_learning_does_not_depend_on_where_it_was_stopped(whole, tmp_path, monke
 
 
 def test_the_model_is_that_of_mahala_stream_over_the_same_log(store, whole, tmp_path):
-    index = Index("c", WIDTH)
-    index.refresh(store)
-    items = index.vectors(range(40)).astype(np.float32)
+    items = store.vectors("c", range(40)).astype(np.float32)
     lines = []
     for entry in store.read_log("c"):
         query = entry.query if entry.vector is None else entry.vector.tolist()
@@ -145,7 +140,7 @@ def test_one_process_learns_and_another_takes_over(store):
     store.append("c", entries(5))
     learn_all(one)
     assert one.lease is not None
-    assert not other.step()
+    assert other.step() == module.IDLE
     assert other.lease is None
     one.checkpoints.give_up_lease()
     store.append("c", entries(9)[5:])
@@ -169,6 +164,63 @@ def test_a_process_that_lost_the_lease_without_noticing_writes_nothing(store):
     assert states(store) == before
 
 
+@pytest.fixture
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(checkpoints_module, "_PIECE", 500)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("loss", ["killed", "lease taken"])
+def test_pieces_of_a_model_are_no_version_without_its_place(store, monkeypatch, loss):
+    one, other = process(store, seconds=0.0), process(store, seconds=0.0)
+    store.append("c", entries(5))
+    learn_all(one)
+    before = states(store)
+    store.append("c", entries(9)[5:])
+    pauses = []
+
+    def after_two_pieces(_):
+        pauses.append(1)
+        if len(pauses) == 2 and loss == "killed":
+            raise KeyboardInterrupt
+        if len(pauses) == 2:
+            other.checkpoints.take_lease()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints_module.time, "sleep", after_two_pieces)
+        with contextlib.suppress(KeyboardInterrupt):
+            one.step()
+    assert len(pauses) == 2
+    assert states(store) == before
+    learn_all(other)
+    fresh = module.Learners(module.DEFAULT, None)
+    for entry in store.read_log("c"):
+        fresh.learn(entry, lambda rows: store.vectors("c", rows))
+    assert states(store)[2] == {"adapter": fresh.adapters["adapter"].to_bytes()}
+    with store.database.reading() as connection:
+        assert set(connection.scalars(sa.select(models.c.version))) == {1, 2}
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_disk_that_is_full_while_a_model_is_written_costs_nothing(store):
+    own = process(store)
+    store.append("c", entries(20))
+    with store.database.reading() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+
+    def limit(connection, *_, most=pages):
+        connection.execute(f"PRAGMA max_page_count={most}")
+
+    sa.event.listen(store.database.engine, "checkout", limit)
+    with pytest.raises(Unavailable, match="the disk is full"):
+        learn_all(own)
+    assert Checkpoints(store.database).newest("c", 0) is None
+    sa.event.remove(store.database.engine, "checkout", limit)
+    sa.event.listen(store.database.engine, "checkout", functools.partial(limit, most=10**6))
+    learn_all(own)
+    assert states(store)[0] == 20
+
+
 def test_a_lease_from_the_future_has_expired(store):
     """The clock of the database was set back."""
     one, other = process(store), process(store)
@@ -189,7 +241,7 @@ def test_a_forgotten_user_leaves_no_trace(store, tmp_path):
     without = [entry for entry in entries(60) if entry.user != "u1"]
     fresh = module.Learners(module.DEFAULT, None)
     for entry in without:
-        fresh.learn(entry, lambda rows: own.vectors("c", rows))
+        fresh.learn(entry, lambda rows: store.vectors("c", rows))
     assert states(store)[2]["adapter"] == fresh.adapters["adapter"].to_bytes()
     versions = Checkpoints(store.database).versions("c")
     assert {version.generation for version in versions} == {1}

@@ -72,7 +72,7 @@ def test_another_process_serves_a_new_version_in_less_than_a_second(service, tmp
             one.refresh()  # what each of them does on its own, so often
             assert one.told("c")["learned"] == last
         assert POLL <= 0.25
-        assert [one.learns for one in (service, other)].count(True) == 1
+        wait_for(lambda: [one.learns for one in (service, other)].count(True) == 1)
         assert other.search("c", {"item": "i0"}) == service.search("c", {"item": "i0"})
         service.put_items("c", [{"id": "new", "vector": [9.0] * WIDTH}])
         assert other.row("c", "new") == len(ITEMS)  # without waiting

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import sqlite3
 import threading
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mahala.serve import database
 from mahala.serve.database import Unavailable, about
 from mahala.serve.group_commit import GroupCommit
 from mahala.serve.records import Entry, NewItem
@@ -21,6 +25,11 @@ from .conftest import WIDTH, entries, new_items
 
 def plain(entry):
     return entry.kind, entry.query, list(entry.shown), list(entry.clicked), entry.query_id, entry.user, entry.key
+
+
+def appended(writer, own):
+    writer.append("c", own, future := Future())
+    return future
 
 
 def test_entries_are_read_as_they_were_written(store):
@@ -79,7 +88,7 @@ def test_threads_that_write_at_once_get_places_without_gaps(store):
     def write(seed):
         for entry in entries(20, seed):
             own = Entry(entry.kind, entry.shown, entry.clicked, query=0, key=f"{seed}/{entry.key}")
-            places.extend(writer.append("c", [own]).result())
+            places.extend(appended(writer, [own]).result())
 
     threads = [threading.Thread(target=write, args=(seed,)) for seed in range(4)]
     for thread in threads:
@@ -89,7 +98,7 @@ def test_threads_that_write_at_once_get_places_without_gaps(store):
     writer.close()
     assert sorted(places) == list(range(1, 81))
     with pytest.raises(Unavailable, match="stopping"):
-        writer.append("c", entries(1)).result()
+        appended(writer, entries(1)).result()
 
 
 def test_a_full_disk_is_told_in_words_and_acknowledges_nothing(store):
@@ -103,14 +112,29 @@ def test_a_full_disk_is_told_in_words_and_acknowledges_nothing(store):
     sa.event.listen(store.database.engine, "checkout", limit)
     long = [Entry("impression", [1] * 1000, [0.0] * 1000, query=1) for _ in range(200)]
     with pytest.raises(Unavailable, match="the disk is full"):
-        writer.append("c", long).result()
+        appended(writer, long).result()
     sa.event.remove(store.database.engine, "checkout", limit)
     sa.event.listen(
         store.database.engine, "checkout", lambda connection, *_: connection.execute("PRAGMA max_page_count=1000000")
     )
-    assert writer.append("c", entries(2)[1:]).result() == [2]
+    assert appended(writer, entries(2)[1:]).result() == [2]
     assert store.collections()["c"].n_logged == 2
     writer.close()
+
+
+def test_a_database_that_others_have_locked_is_waited_for_and_then_told(store, monkeypatch):
+    with contextlib.closing(sqlite3.connect(store.database.name, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with monkeypatch.context() as patched:
+            patched.setattr(database, "_WAIT", 0.05)
+            with pytest.raises(Unavailable, match="database is locked"):
+                store.append("c", entries(1))
+        assert next(store.changed_items("c", 0)).id == "i0"  # reading does not need the lock
+        waiting = threading.Thread(target=store.append, args=("c", entries(1)))
+        waiting.start()
+        other.execute("COMMIT")
+        waiting.join()
+    assert store.append("c", entries(2)[1:]) == [2]
 
 
 def test_an_unknown_collection_and_a_newer_database_are_refused(store, tmp_path):

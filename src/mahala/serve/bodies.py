@@ -118,6 +118,10 @@ class ImpressionBody(Body):
             raise ValueError(f"clicked must be among the items shown, got {min(strangers)!r:.80}")
         return self
 
+    def ids(self) -> list[str]:
+        """Return the ids of all items that it names."""
+        return [*self.shown, *([] if self.query.item is None else [self.query.item])]
+
     def values(self) -> list[float]:
         """Return a reaction to each item shown."""
         clicked = set(self.clicked or ())
@@ -147,6 +151,10 @@ class ComparisonBody(Body):
         if pair != (0 if self.grades is not None else 2) or (pair and self.better == self.worse):
             raise ValueError("a comparison has either better and worse (two ids), or grades ({id: number})")
         return self
+
+    def ids(self) -> list[str]:
+        """Return the ids of all items that it names."""
+        return [*self.shown(), *([] if self.query.item is None else [self.query.item])]
 
     def shown(self) -> dict[str, float]:
         """Return a reaction to each item."""

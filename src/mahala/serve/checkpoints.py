@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +16,9 @@ from mahala.serve.store import raised
 
 # Versions that are kept of the newest, and of each age that is twice as large.
 KEPT = 4
+# Bytes of a model that are written in one transaction, and seconds between two of them: others wait for a few
+# milliseconds, and not until megabytes are on the disk.
+_PIECE, _PAUSE = 2**19, 0.004
 
 
 class Version(NamedTuple):
@@ -42,10 +47,10 @@ class LeaseLost(RuntimeError):
 class Checkpoints:
     """Versions of the models in a database, and the lease."""
 
-    def __init__(self, database: Database, seconds: float = 3.0) -> None:
+    def __init__(self, database: Database, seconds: float = 3.0, holder: str | None = None) -> None:
         self.database = database
         self.seconds = seconds  # for which a lease holds unless it is renewed
-        self._own = secrets.token_hex(8)
+        self.holder = holder or secrets.token_hex(8)  # who takes it
 
     def take_lease(self) -> Lease | None:
         """Return the lease, taken or renewed, or None while another process has it.
@@ -58,20 +63,26 @@ class Checkpoints:
             row = connection.execute(query).one_or_none()
             if row is None:
                 now = float(connection.scalar(sa.select(self.database.now)))
-                values = {"name": "learner", "holder": self._own, "fence": 1, "expires": now + self.seconds}
+                values = {"name": "learner", "holder": self.holder, "fence": 1, "expires": now + self.seconds}
                 connection.execute(lease.insert().values(values))
-                return Lease(self._own, 1)
+                return Lease(self.holder, 1)
             now = float(row.now)
-            if row.holder != self._own and now < row.expires <= now + 2.0 * self.seconds:
+            if row.holder != self.holder and now < row.expires <= now + 2.0 * self.seconds:
                 return None
-            fence = row.fence + (row.holder != self._own)
-            connection.execute(lease.update().values(holder=self._own, fence=fence, expires=now + self.seconds))
-            return Lease(self._own, fence)
+            fence = row.fence + (row.holder != self.holder)
+            connection.execute(lease.update().values(holder=self.holder, fence=fence, expires=now + self.seconds))
+            return Lease(self.holder, fence)
+
+    def has_lease(self) -> bool:
+        """Return whether the lease was taken here, and has not expired."""
+        with self.database.reading() as connection:
+            own = sa.select(lease.c.fence).where(lease.c.holder == self.holder, lease.c.expires > self.database.now)
+            return connection.scalar(own) is not None
 
     def give_up_lease(self) -> None:
         """Let another process learn at once."""
         with self.database.writing() as connection:
-            connection.execute(lease.update().where(lease.c.holder == self._own).values(expires=0.0))
+            connection.execute(lease.update().where(lease.c.holder == self.holder).values(expires=0.0))
 
     def newest(self, name: str, generation: int) -> tuple[Version, dict[str, bytes]] | None:
         """Return the version to go on learning from, with the learners' states, or None."""
@@ -81,9 +92,7 @@ class Checkpoints:
             row = connection.execute(query).one_or_none()
             if row is None:
                 return None
-            mine = (models.c.collection == name) & (models.c.version == row.version)
-            states = connection.execute(sa.select(models.c.learner, models.c.state).where(mine)).all()
-        return Version(*row[1:]), {one.learner: bytes(one.state) for one in states}
+            return Version(*row[1:]), _parts(connection, name, row.version, "state")
 
     def write(
         self,
@@ -96,19 +105,27 @@ class Checkpoints:
         told: dict[str, Any],
         parts: dict[str, tuple[bytes, bytes]],
     ) -> int:
-        """Write the models and their place in one transaction; return the new version.
+        """Write the models and their place; return the new version.
 
-        LeaseLost is raised, and nothing is written, if another process has taken the lease, or if the models are to be
-        learned again.
+        The models are written first, in pieces, between which others can write to the log. The version is there once
+        its place is, which is written last. LeaseLost is raised, and there is no new version, if another process has
+        taken the lease, or if the models are to be learned again.
         """
-        with self.database.writing() as connection:
-            holder = connection.execute(sa.select(lease.c.fence).with_for_update()).one()
-            if holder.fence != own.fence:
-                raise LeaseLost("another process has taken the lease")
-            version = raised(connection, name, version=1)["version"] + 1
+        version = 0
+        for row in _pieces(name, parts):
+            with self._writing(own) as connection:
+                if version == 0:
+                    version = raised(connection, name, version=0)["version"] + 1
+                    # What was left by a process that did not live to write their place.
+                    left = (models.c.collection == name) & (models.c.version >= version)
+                    connection.execute(models.delete().where(left))
+                connection.execute(models.insert().values(version=version, **row))
+            time.sleep(_PAUSE)
+        with self._writing(own) as connection:
+            expected, version = version, raised(connection, name, version=1)["version"] + 1
             query = sa.select(collections.c.generation, collections.c.pinned).where(collections.c.name == name)
             known = connection.execute(query).one()
-            if known.generation != generation:
+            if known.generation != generation or expected not in (0, version):
                 raise LeaseLost("the models are to be learned again")
             connection.execute(
                 checkpoints.insert().values(
@@ -116,14 +133,16 @@ class Checkpoints:
                     created=time.time(), told=told,
                 )
             )  # fmt: skip
-            rows = [
-                {"collection": name, "version": version, "learner": learner, "state": state, "map": served}
-                for learner, (state, served) in parts.items()
-            ]
-            if rows:
-                connection.execute(models.insert(), rows)
             self._prune(connection, name, version, generation, ready, known.pinned)
             return int(version)
+
+    @contextmanager
+    def _writing(self, own: Lease) -> Iterator[Any]:
+        """Yield a connection that writes while the lease is ours; raise LeaseLost if it is not."""
+        with self.database.writing() as connection:
+            if connection.execute(sa.select(lease.c.fence).with_for_update()).one().fence != own.fence:
+                raise LeaseLost("another process has taken the lease")
+            yield connection
 
     @staticmethod
     def _prune(connection: Any, name: str, newest: int, generation: int, ready: bool, pinned: int | None) -> None:
@@ -156,9 +175,7 @@ class Checkpoints:
             if row is None:
                 return None
             version = Version(*row[1:])
-            mine = (models.c.collection == name) & (models.c.version == row.version) & (models.c.learner == learner)
-            data = connection.scalar(sa.select(models.c.map).where(mine))
-        return version, None if data is None else bytes(data)
+            return version, _parts(connection, name, row.version, "map", learner).get(learner)
 
     def pin(self, name: str, version: int | None) -> None:
         """Serve this version until another one is pinned; 0 is the plain ranking, None the newest."""
@@ -167,6 +184,27 @@ class Checkpoints:
             if version and connection.scalar(sa.select(checkpoints.c.version).where(mine)) is None:
                 raise KeyError(f"there is no version {version} of {name!r}: it was not kept, or never was")
             connection.execute(collections.update().where(collections.c.name == name).values(pinned=version))
+
+
+def _pieces(name: str, parts: dict[str, tuple[bytes, bytes]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of models without their version."""
+    for learner, own in parts.items():
+        for kind, data in zip(("state", "map"), own, strict=True):
+            for piece, start in enumerate(range(0, len(data), _PIECE)):
+                row = {"collection": name, "learner": learner, "kind": kind, "piece": piece}
+                yield row | {"data": data[start : start + _PIECE]}
+
+
+def _parts(connection: Any, name: str, version: int, kind: str, learner: str | None = None) -> dict[str, bytes]:
+    """Return the states or the maps of a version by learner: of all learners, or of one."""
+    mine = (models.c.collection == name) & (models.c.version == version) & (models.c.kind == kind)
+    if learner is not None:
+        mine &= models.c.learner == learner
+    query = sa.select(models.c.learner, models.c.data).where(mine).order_by(models.c.learner, models.c.piece)
+    found: dict[str, list[bytes]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.learner, []).append(row.data)
+    return {own: b"".join(pieces) for own, pieces in found.items()}
 
 
 def is_kept(version: int, newest: int) -> bool:

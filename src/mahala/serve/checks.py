@@ -12,6 +12,9 @@ from mahala.support.arrays import FloatArray
 
 # Names of collections and of learners.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# The cookie that tells visits of the page apart, so that each one has its cap, and what it may hold.
+VISIT = "mahala_visit"
+VISIT_ID = re.compile(r"[0-9a-f]{32}")
 # The largest number of a vector: inner products stay finite in single precision.
 LARGEST = 1e15
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +15,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 # Raised by one with every change of the tables; an older database is refused in words.
-SCHEMA = 1
+SCHEMA = 2
+# Seconds to wait for another process that writes to the same file.
+_WAIT = 10.0
 
 metadata = sa.MetaData()
 
@@ -74,14 +79,16 @@ checkpoints = sa.Table(
     sa.Column("told", sa.JSON, nullable=False),
 )
 
+# The state and the map of each learner in pieces, which are written one by one before the checkpoint they belong to.
 models = sa.Table(
     "mahala_models",
     metadata,
     sa.Column("collection", sa.String(64), primary_key=True),
     sa.Column("version", sa.BigInteger, primary_key=True),
     sa.Column("learner", sa.String(64), primary_key=True),
-    sa.Column("state", sa.LargeBinary, nullable=False),
-    sa.Column("map", sa.LargeBinary, nullable=False),
+    sa.Column("kind", sa.String(8), primary_key=True),
+    sa.Column("piece", sa.Integer, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
 )
 
 lease = sa.Table(
@@ -114,9 +121,10 @@ class Database:
     Parameters
     ----------
     address : the file of an SQLite database, which is made if it is missing, or postgresql://...
+    most_pages : pages that SQLite's log of changes (WAL) may have before a commit moves them into the file
     """
 
-    def __init__(self, address: str | os.PathLike[str]) -> None:
+    def __init__(self, address: str | os.PathLike[str], most_pages: int = 4000) -> None:
         text = os.fspath(address)
         self.is_sqlite = not text.startswith(("postgresql://", "postgres://"))
         if self.is_sqlite:
@@ -127,7 +135,7 @@ class Database:
         self.name = url.render_as_string(hide_password=True) if not self.is_sqlite else text
         self.engine = sa.create_engine(url, pool_pre_ping=not self.is_sqlite)
         if self.is_sqlite:
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "connect", functools.partial(_prepare_sqlite, most_pages=most_pages))
             sa.event.listen(self.engine, "begin", _begin_sqlite)
         self._writer = self.engine.execution_options(writes=True)
         with self.writing() as connection:
@@ -175,16 +183,32 @@ def _refusals() -> Iterator[None]:
         raise Unavailable(f"the database cannot be used: {reason}") from error
 
 
-def _prepare_sqlite(connection: Any, record: Any) -> None:
+def _prepare_sqlite(connection: Any, record: Any, *, most_pages: int) -> None:
     connection.isolation_level = None  # transactions begin where we say so
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA busy_timeout=10000")
+    cursor.execute(f"PRAGMA wal_autocheckpoint={most_pages}")
+    cursor.execute(f"PRAGMA busy_timeout={1000 * _WAIT:.0f}")
     cursor.close()
 
 
 def _begin_sqlite(connection: Any) -> None:
-    # A transaction that writes takes the lock at once: one that reads first could not get it later.
-    writes = connection.get_execution_options().get("writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if not connection.get_execution_options().get("writes"):
+        connection.exec_driver_sql("BEGIN")
+        return
+    # A transaction that writes takes the lock at once: one that reads first could not get it later. SQLite would wait
+    # for it in steps of up to 100 ms, and others would come first again and again.
+    own, until = connection.connection.driver_connection, time.monotonic() + _WAIT
+    own.execute("PRAGMA busy_timeout=0")
+    while time.monotonic() < until:
+        try:
+            own.execute("BEGIN IMMEDIATE")
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                break
+            time.sleep(0.001)
+    if not own.in_transaction:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # which says why not
+    own.execute(f"PRAGMA busy_timeout={1000 * _WAIT:.0f}")

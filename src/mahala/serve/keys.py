@@ -47,11 +47,16 @@ class Keys:
             connection.execute(keys.insert().values(values))
         return f"mahala_{id}_{secret}"
 
+    def fresh(self, token: str) -> Key | None:
+        """Return the key of a token if it was found a moment ago, without looking into the database."""
+        seen, known = self._found.get(_digest(token), (0.0, None))
+        return known if time.monotonic() - seen < _FRESH else None
+
     def find(self, token: str) -> Key | None:
         """Return the key of a token, or None."""
-        seen, known = self._found.get(digest := _digest(token), (0.0, None))
-        if known is not None and time.monotonic() - seen < _FRESH:
+        if (known := self.fresh(token)) is not None:
             return known
+        digest = _digest(token)
         prefix, _, rest = token.partition("_")
         id, _, secret = rest.partition("_")
         if prefix != "mahala" or not secret or len(token) > 200:

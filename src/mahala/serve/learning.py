@@ -16,7 +16,6 @@ from mahala.feedback.query_adapter import QueryAdapter
 from mahala.learner import learner_from_bytes
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.serve.checkpoints import Checkpoints, Lease, LeaseLost, Version
-from mahala.serve.learning_thread import Vectors
 from mahala.serve.records import Collection, Entry
 from mahala.serve.store import Store
 from mahala.support.arrays import FloatArray
@@ -24,9 +23,11 @@ from mahala.support.arrays import FloatArray
 # What learns in a collection, unless its settings say otherwise.
 DEFAULT: dict[str, dict[str, Any]] = {"adapter": {"user_cap": 5, "random_state": 0}}
 # Entries that are learned between two looks at the lease and the clock.
-_BLOCK = 64
-# A checkpoint is written after this many seconds, and not before ten times as long as the last one took.
-_SECONDS, _TIMES = 0.4, 10.0
+_BLOCK = 128
+# Seconds between two looks for new entries.
+IDLE = 0.1
+# A checkpoint is written after this many seconds, and not before three times as long as the last one took.
+_SECONDS, _TIMES = 0.4, 3.0
 
 
 def new_learner(params: dict[str, Any]) -> QueryAdapter:
@@ -147,50 +148,51 @@ def _interval(sums: RunningGain) -> dict[str, float]:
 
 
 class Learning:
-    """Learns in all collections while this process has the lease.
+    """Learns in all collections while this process has the lease."""
 
-    Parameters
-    ----------
-    vectors : function of the name of a collection and row numbers, which returns the rows
-    """
-
-    def __init__(self, store: Store, checkpoints: Checkpoints, vectors: Vectors) -> None:
-        self.store, self.checkpoints, self.vectors = store, checkpoints, vectors
+    def __init__(self, store: Store, checkpoints: Checkpoints) -> None:
+        self.store, self.checkpoints = store, checkpoints
         self.lease: Lease | None = None
         self._renewal = 0.0  # when the lease is to be taken or renewed; to write without it is refused in any case
         self._learners: dict[str, tuple[Any, Learners]] = {}
         self._written: dict[str, int] = {}  # the place of the last checkpoint
         self._at: dict[str, float] = {}  # when the next one is due
 
-    def step(self) -> bool:
-        """Learn for a moment; return whether more waits. Without the lease, nothing is learned."""
+    def step(self) -> float:
+        """Learn for a moment; return for how many seconds there is nothing to do: 0 while entries wait.
+
+        Without the lease, nothing is learned.
+        """
         if time.monotonic() >= self._renewal:
             before, self.lease = self.lease, self.checkpoints.take_lease()
             self._renewal = time.monotonic() + self.checkpoints.seconds / 3.0
             if self.lease is None or self.lease != before:
                 self._learners.clear()  # another process may have learned since
         if self.lease is None:
-            return False
+            return IDLE
         known = self.store.collections()
         for name in self._learners.keys() - known.keys():
             del self._learners[name]
-        waiting = [self._step(collection) for collection in known.values()]  # all of them
-        return any(waiting)
+        return min((self._step(collection) for collection in known.values()), default=IDLE)
 
-    def _step(self, collection: Collection) -> bool:
+    def _step(self, collection: Collection) -> float:
         name = collection.name
         own = self._of(collection)
         entries = list(self.store.read_log(name, own.place, _BLOCK))
-        for entry in entries:
-            own.learn(entry, lambda rows: self.vectors(name, rows))
+        rows = sorted({row for entry in entries for row in entry.rows})
+        if rows:
+            X, place = self.store.vectors(name, rows), {row: at for at, row in enumerate(rows)}
+            for entry in entries:
+                own.learn(entry, lambda named: X[[place[row] for row in named]])
         caught_up = len(entries) < _BLOCK
         own.ready = own.ready or caught_up or collection.generation == 0
         # Also if nothing is left to learn again from: the models from before must go.
         unwritten = own.place > max(self._written[name], 0 if collection.generation == 0 else -1)
-        if unwritten and time.monotonic() >= self._at.get(name, 0.0):
+        wait = self._at.get(name, 0.0) - time.monotonic()
+        if unwritten and wait <= 0.0:
             self._write(collection, own)
             unwritten = False
-        return not caught_up or unwritten
+        return 0.0 if not caught_up else min(IDLE, wait) if unwritten else IDLE
 
     def _of(self, collection: Collection) -> Learners:
         name = collection.name

@@ -4,47 +4,36 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
 
 from mahala.serve.checkpoints import Checkpoints
 from mahala.serve.database import Unavailable
 from mahala.serve.store import Store
-from mahala.support.arrays import FloatArray
 
 log = logging.getLogger("mahala.serve")
-
-Vectors = Callable[[str, Sequence[int]], FloatArray]
 
 
 class LearningThread:
     """Learns in all collections while this process has the lease, until it is closed."""
 
-    def __init__(self, store: Store, checkpoints: Checkpoints, vectors: Vectors) -> None:
-        self._parts = store, checkpoints, vectors
-        self._learning: Any = None
+    def __init__(self, store: Store, checkpoints: Checkpoints) -> None:
+        self._parts = store, checkpoints
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
         self._thread.start()
 
-    @property
-    def learns(self) -> bool:
-        """Whether this process has the lease."""
-        return self._learning is not None and self._learning.lease is not None
-
     def _run(self) -> None:
         from mahala.serve.learning import Learning  # here, because that takes longer than to start serving
 
-        self._learning = Learning(*self._parts)
+        learning = Learning(*self._parts)
         while not self._stop.is_set():
             try:
-                pause = 0.0 if self._learning.step() else 0.1
+                pause = learning.step()
             except Unavailable as error:
                 log.warning("learning waits: %s", error)
                 pause = 1.0
             except Exception:  # the service continues with what was learned so far
                 log.exception("learning failed, and begins again at the last checkpoint")
-                self._learning = Learning(*self._parts)
+                learning = Learning(*self._parts)
                 pause = 1.0
             self._stop.wait(pause)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mahala.support.arrays import FloatArray
 
@@ -32,10 +33,21 @@ class Item(NamedTuple):
 
     row: int
     id: str
-    vector: FloatArray
+    vector: NDArray[np.float32]
     payload: dict[str, Any]
     live: bool
     change: int
+
+
+class Items(NamedTuple):
+    """The fields of many items."""
+
+    rows: Sequence[int]
+    ids: Sequence[str]
+    X: NDArray[np.float32]
+    payloads: Sequence[dict[str, Any]]
+    live: Sequence[bool]
+    changes: Sequence[int]
 
 
 class NewItem(NamedTuple):
@@ -64,6 +76,11 @@ class Entry:
     at: float = field(default_factory=time.time)
     key: str | None = None
     place: int = 0
+
+    @property
+    def rows(self) -> list[int]:
+        """All rows that it names."""
+        return list(self.shown) if self.query is None else [self.query, *self.shown]
 
     def row(self, collection: str, place: int) -> dict[str, Any]:
         """Return the row of the log."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import Body as Given
 from fastapi import Cookie, Depends, FastAPI, Header, Path, Query
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import FileResponse, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 
 from mahala.serve import bodies
+from mahala.serve.checks import VISIT, VISIT_ID
+from mahala.serve.direct import direct
 from mahala.serve.guard import Guard
 from mahala.serve.images import image_file
 from mahala.serve.keys import Key
@@ -23,7 +24,7 @@ from mahala.serve.service import Service, Unknown
 Name = Annotated[str, Path(max_length=64, examples=["demo"])]
 Retry = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 # The page sets this cookie, so that what is done in one visit counts as done by one user.
-Visit = Annotated[str | None, Cookie(alias="mahala_visit", pattern="^[0-9a-f]{32}$")]
+Visit = Annotated[str | None, Cookie(alias=VISIT, pattern=f"^{VISIT_ID.pattern}$")]
 Searches = bodies.SearchBody | Annotated[list[bodies.SearchBody], Field(min_length=1, max_length=bodies.SEARCHES)]
 Impressions = (
     bodies.ImpressionBody | Annotated[list[bodies.ImpressionBody], Field(min_length=1, max_length=bodies.BATCH)]
@@ -31,6 +32,8 @@ Impressions = (
 Comparisons = (
     bodies.ComparisonBody | Annotated[list[bodies.ComparisonBody], Field(min_length=1, max_length=bodies.BATCH)]
 )
+# Impressions or comparisons of one request that are turned into entries without a thread.
+_AT_ONCE = 10
 Items = Annotated[list[bodies.ItemBody], Field(min_length=1, max_length=bodies.ITEMS)]
 
 
@@ -46,11 +49,21 @@ def add_routes(app: FastAPI, service: Service, guard: Guard) -> None:
 def _add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     reader = [Depends(guard.reader)]
 
-    @app.post("/v1/collections/{name}/search", tags=["search"], dependencies=reader)
-    def search(name: Name, given: Annotated[Searches, Given()]) -> Any:
+    async def search(name: Name, given: Annotated[Searches, Given()]) -> JSONResponse:
         """Find the best items for a query, or for each of a list of queries."""
-        answers = [_search(service, name, one) for one in (given if isinstance(given, list) else [given])]
-        return answers if isinstance(given, list) else answers[0]
+
+        def answers() -> list[dict[str, Any]]:
+            return [_search(service, name, one) for one in (given if isinstance(given, list) else [given])]
+
+        found = await run_in_threadpool(answers)
+        return JSONResponse(found if isinstance(given, list) else found[0])
+
+    own: dict[str, Any] = {
+        "tags": ["search"],
+        "methods": ["POST"],
+        "route_class_override": direct(guard.reader, Searches),
+    }
+    app.router.add_api_route("/v1/collections/{name}/search", search, **own)
 
     @app.post("/v1/collections/{name}/explain", tags=["search"], dependencies=reader)
     def explain(name: Name, given: bodies.ExplainBody) -> dict[str, Any]:
@@ -74,10 +87,9 @@ def _told(found: Found) -> dict[str, Any]:
 def _add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     teacher = Depends(guard.teacher)
 
-    @app.post("/v1/collections/{name}/impressions", tags=["feedback"], status_code=201)
     async def impressions(
         name: Name, given: Annotated[Impressions, Given()], key: Key = teacher, retry: Retry = None, visit: Visit = None
-    ) -> dict[str, Any]:
+    ) -> JSONResponse:
         """Write what was shown and clicked to the log; the answer comes when it is on the disk."""
 
         def entry(one: bodies.ImpressionBody, own: str | None) -> Entry:
@@ -87,10 +99,9 @@ def _add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
 
         return await _append(service, name, given, entry, key, retry)
 
-    @app.post("/v1/collections/{name}/comparisons", tags=["feedback"], status_code=201)
     async def comparisons(
         name: Name, given: Annotated[Comparisons, Given()], key: Key = teacher, retry: Retry = None, visit: Visit = None
-    ) -> dict[str, Any]:
+    ) -> JSONResponse:
         """Write to the log which of two items is more like a query, or grades of items."""
 
         def entry(one: bodies.ComparisonBody, own: str | None) -> Entry:
@@ -101,9 +112,20 @@ def _add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
 
         return await _append(service, name, given, entry, key, retry)
 
+    for endpoint, body in ((impressions, Impressions), (comparisons, Comparisons)):
+        path = f"/v1/collections/{{name}}/{endpoint.__name__}"
+        own: dict[str, Any] = {
+            "tags": ["feedback"],
+            "status_code": 201,
+            "route_class_override": direct(guard.teacher, body),
+        }
+        app.router.add_api_route(path, endpoint, methods=["POST"], **own)
+
 
 def _user(key: Key, user: str | None, visit: str | None) -> str | None:
     """Return who did something: a key that is one user, the user that was named, or a visit of the page."""
+    if visit is not None and not VISIT_ID.fullmatch(visit):
+        raise ValueError(f"the cookie {VISIT} must be one that the page has set")
     if key.one_user:
         return f"key:{key.id}"
     return f"visit:{visit}" if user is None and visit is not None else user
@@ -118,17 +140,20 @@ def _add_questions(app: FastAPI, service: Service, guard: Guard) -> None:
         return {"version": served.model.version, "query": query, "left": left, "right": right}
 
 
-async def _append(service: Service, name: str, given: Any, entry: Any, key: Key, retry: str | None) -> dict[str, Any]:
+async def _append(service: Service, name: str, given: Any, entry: Any, key: Key, retry: str | None) -> JSONResponse:
     ones = given if isinstance(given, list) else [given]
-    if retry is not None and (not retry.isascii() or not retry.isprintable()):
-        raise ValueError("the header Idempotency-Key must be printable ASCII")
+    if retry is not None and not (0 < len(retry) <= 200 and retry.isascii() and retry.isprintable()):
+        raise ValueError("the header Idempotency-Key must be printable ASCII, 200 characters at most")
 
     def entries() -> list[Entry]:
         keys = [None if retry is None else f"{key.id}:{retry}:{at}" for at in range(len(ones))]
         return [entry(one, own) for one, own in zip(ones, keys, strict=True)]
 
-    places = await asyncio.wrap_future(service.append(name, await run_in_threadpool(entries)))
-    return {"places": places}
+    # In a thread, if a text is to be encoded or the database to be asked; it takes longer than all the rest.
+    at_once = len(ones) <= _AT_ONCE and service.holds(name, [id for one in ones for id in one.ids()])
+    at_once = at_once and all(one.query.text is None for one in ones)
+    own = entries() if at_once else await run_in_threadpool(entries)
+    return JSONResponse({"places": await service.appended(name, own)}, 201)
 
 
 def _add_items(app: FastAPI, service: Service, guard: Guard) -> None:

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.serve.records import Item
-from mahala.serve.store import Store
+from mahala.compiled.quantised import quantised, score_bounds
+from mahala.serve.records import Items
+from mahala.serve.store import BLOCK, Store
 from mahala.support.arrays import FloatArray, IndexArray
 
-# Rows for which there is room at first, and rows that are scored at a time: their scores stay in the cache.
-_ROOM, _BLOCK = 1024, 16_384
+# Rows for which there is room at first, at least.
+_ROOM = 1024
 
 
 class Found(NamedTuple):
@@ -27,64 +28,87 @@ class Found(NamedTuple):
     payload: dict[str, Any]
 
 
+class _Rows(NamedTuple):
+    """The rows in single precision, as bytes with their sizes (`compiled.quantised`), and which of them are live."""
+
+    X: NDArray[np.float32]
+    codes: NDArray[np.int8]
+    sizes: NDArray[np.float32]
+    live: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, n: int, width: int) -> _Rows:
+        # Not zeros, for which NumPy does not ask for large pages: bytes in small ones take half as long again to read.
+        return cls(
+            np.empty((n, width), dtype=np.float32),
+            np.empty((n, width), dtype=np.int8),
+            np.empty((n, 3), dtype=np.float32),
+            np.zeros(n, dtype=bool),
+        )
+
+
 class Index:
     """The rows of a collection in memory, in single precision; those of deleted and of former items as well.
 
-    Learning changes the query only: nothing here is rebuilt. Items with equal scores are in the order of their rows.
+    Learning changes the query only: nothing here is rebuilt. A search reads the rows as bytes, a quarter of the memory,
+    which gives bounds on all scores, and then in full those that may be among the best. Scores are in double precision,
+    and items with equal ones are in the order of their rows.
     """
 
-    def __init__(self, name: str, width: int) -> None:
+    def __init__(self, name: str, width: int, room: int = 0) -> None:
         self.name, self.width = name, width
         self.change = 0
         self._lock = threading.Lock()
-        self._X: NDArray[np.float32] = np.zeros((_ROOM, width), dtype=np.float32)
-        self._live: NDArray[np.bool_] = np.zeros(_ROOM, dtype=bool)
+        self._rows = _Rows.empty(max(room, _ROOM), width)
         self._ids: list[str] = []
         self._payloads: list[dict[str, Any]] = []
-        self._rows: dict[str, int] = {}
+        self._row_of: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._row_of)
 
     def refresh(self, store: Store, known: int = 0) -> None:
         """Take in what has changed in the database, at least up to the change with the number `known`."""
         with self._lock:
             change = self.change
-            for item in store.changed_items(self.name, change):
-                self._take(item)
-                change = item.change
+            for block in store.changed_blocks(self.name, change):
+                self._take(block)
+                change = block.changes[-1]
             self.change = max(change, known)  # not before all are here: to take one twice does no harm
 
-    def _take(self, item: Item) -> None:
-        n = len(self._ids)
-        if item.row >= len(self._X):
-            room = max(2 * len(self._X), item.row + 1)
-            for name in ("_X", "_live"):
-                old = getattr(self, name)
-                new = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
-                new[:n] = old[:n]
-                setattr(self, name, new)
+    def _take(self, block: Items) -> None:
+        rows, n = np.array(block.rows), len(self._ids)
+        most = max(n, int(rows.max()) + 1)
+        if most > len(self._rows.X):
+            grown = _Rows.empty(max(2 * len(self._rows.X), most), self.width)
+            for name in _Rows._fields:
+                getattr(grown, name)[:n] = getattr(self._rows, name)[:n]
+            self._rows = grown
+        own = self._rows
+        live = np.array(block.live, dtype=bool)
+        own.X[n:most] = 0.0
+        own.X[rows] = block.X
+        own.codes[rows], own.sizes[rows] = quantised(own.X[rows])
         # A row that others do not see yet may be missing for a moment; it is dead until it comes.
-        missing = item.row + 1 - n
-        self._ids.extend([""] * missing)
-        self._payloads.extend({} for _ in range(missing))
-        self._X[item.row] = item.vector
-        self._ids[item.row], self._payloads[item.row] = item.id, item.payload
-        self._live[item.row] = item.live
-        if item.live:
-            self._rows[item.id] = item.row
-        elif self._rows.get(item.id) == item.row:
-            del self._rows[item.id]
+        self._payloads.extend({} for _ in range(most - n))
+        self._ids.extend([""] * (most - n))
+        for row, id, payload, is_live in zip(block.rows, block.ids, block.payloads, live.tolist(), strict=True):
+            self._ids[row], self._payloads[row] = id, payload
+            if is_live:
+                self._row_of[id] = row
+            elif self._row_of.get(id) == row:
+                del self._row_of[id]
+        own.live[rows] = live
 
     def row(self, id: str) -> int | None:
         """Return the row of an item, or None if there is none with this id."""
-        return self._rows.get(id)
+        return self._row_of.get(id)
 
     def vectors(self, rows: Sequence[int]) -> FloatArray:
         """Return the vectors of rows in double precision; raise KeyError if one is not here."""
         if not 0 <= min(rows) <= max(rows) < len(self._ids):
             raise KeyError(f"rows {min(rows)} to {max(rows)} are not among the {len(self._ids)} rows of {self.name!r}")
-        return self._X[list(rows)].astype(np.float64)
+        return self._rows.X[list(rows)].astype(np.float64)
 
     def item(self, row: int, score: float = 0.0) -> Found:
         """Return a row with a score."""
@@ -92,7 +116,7 @@ class Index:
 
     def rows(self) -> IndexArray:
         """Return the rows of live items in their order."""
-        return np.flatnonzero(self._live[: len(self._ids)])
+        return np.flatnonzero(self._rows.live[: len(self._ids)])
 
     def items(self, start: int, n: int, like: str = "") -> list[Found]:
         """Return live items in the order of their rows: those after the first `start`, n at most.
@@ -118,39 +142,38 @@ class Index:
         keep : function of a payload; only items for which it is true are found
         leave_out : a row that is not found, such as that of the query
         """
-        scores = self._scores(vector)
-        if 0 <= leave_out < len(scores):
-            scores[leave_out] = -np.inf
-        n = int(np.isfinite(scores).sum())
+        n = len(self._ids)
+        own, query = self._rows, np.asarray(vector, dtype=np.float64)
+        lower, upper = score_bounds(own.codes[:n], own.sizes[:n], own.live[:n], query)
+        if 0 <= leave_out < n:
+            lower[leave_out] = upper[leave_out] = -np.inf
+        n_live = int((upper > -np.inf).sum())
         wanted = k
         while True:  # with a filter, until enough have passed it
-            rows = leading(scores, min(wanted, n))
-            found = [row for row in rows.tolist() if keep is None or keep(self._payloads[row])]
-            if len(found) >= k or wanted >= n:
-                return [self.item(row, float(scores[row])) for row in found[:k]]
+            candidates = _candidates(lower, upper, min(wanted, n_live))
+            scores = _scores(own.X, candidates, query)
+            order = np.argsort(-scores, kind="stable")[:wanted]
+            ranked = zip(candidates[order].tolist(), scores[order].tolist(), strict=True)
+            found = [(row, score) for row, score in ranked if keep is None or keep(self._payloads[row])]
+            if len(found) >= k or wanted >= n_live:
+                return [self.item(row, score) for row, score in found[:k]]
             wanted *= 8
 
-    def _scores(self, vector: FloatArray) -> NDArray[np.float32]:
-        n = len(self._ids)
-        X, live, own = self._X, self._live, np.asarray(vector, dtype=np.float32)
-        scores = np.empty(n, dtype=np.float32)
-        for start in range(0, n, _BLOCK):
-            np.dot(X[start : min(start + _BLOCK, n)], own, out=scores[start : start + _BLOCK])
-        scores[~live[:n]] = -np.inf
-        return scores
 
-
-def leading(scores: NDArray[np.float32], k: int) -> IndexArray:
-    """Return the places of the k largest scores, in descending order; ties in the order of places.
-
-    >>> leading(np.array([1, 3, 2, 3, 2], dtype=np.float32), 3)
-    array([1, 3, 2])
-    """
+def _candidates(lower: NDArray[np.float32], upper: NDArray[np.float32], k: int) -> IndexArray:
+    """Return the rows that may be among the k best, in their order: k others have scores above those of the rest."""
     if k == 0:
         return np.empty(0, dtype=np.intp)
-    border = np.partition(scores, len(scores) - k)[len(scores) - k]
-    candidates = np.flatnonzero(scores >= border)
-    return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
+    return np.flatnonzero(upper >= np.partition(lower, len(lower) - k)[len(lower) - k])
+
+
+def _scores(X: NDArray[np.float32], rows: IndexArray, query: FloatArray) -> FloatArray:
+    """Return the inner products of rows with a query; equal rows have equal ones, which BLAS does not promise."""
+    scores = np.empty(len(rows))
+    for start in range(0, len(rows), BLOCK):
+        part = rows[start : start + BLOCK]
+        scores[start : start + BLOCK] = (X[part] * query).sum(axis=1)
+    return scores
 
 
 def payload_filter(conditions: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:

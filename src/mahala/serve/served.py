@@ -49,7 +49,7 @@ class Served:
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
-        self.index = Index(collection.name, collection.width)
+        self.index = Index(collection.name, collection.width, collection.n_rows)
         self.model = PLAIN
         self._stamp: tuple[int, int | None, int, str] | None = None
         self._lock = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -14,6 +15,7 @@ from mahala.serve.checkpoints import Checkpoints, Version
 from mahala.serve.checks import NAME, check_settings, check_vector
 from mahala.serve.database import Unavailable
 from mahala.serve.group_commit import GroupCommit
+from mahala.serve.learning_process import LearningProcess
 from mahala.serve.learning_thread import LearningThread
 from mahala.serve.records import Entry, NewItem
 from mahala.serve.searching import Found, payload_filter
@@ -60,6 +62,7 @@ class Service:
         learn: bool = True,
         lease_seconds: float = 3.0,
     ) -> None:
+        self._address = os.fspath(address)
         self.store = Store(address)
         self.checkpoints = Checkpoints(self.store.database, lease_seconds)
         self.encoders = dict(encoders or {})
@@ -68,7 +71,7 @@ class Service:
         self.problem: str | None = None  # why the database cannot be used at the moment
         self._served: dict[str, Served] = {}
         self._refreshing = threading.Lock()
-        self._learning: LearningThread | None = None
+        self._learning: LearningThread | LearningProcess | None = None
         self._stop = threading.Event()
         self.refresh()
         self._poller = threading.Thread(target=self._poll, name="mahala-poll", daemon=True)
@@ -91,9 +94,10 @@ class Service:
             self._learning.close()
         self.store.close()
 
-    def start_learning(self) -> None:
-        """Learn in the background, while no other process does."""
-        self._learning = LearningThread(self.store, self.checkpoints, self.vectors)
+    def start_learning(self, *, apart: bool = False) -> None:
+        """Learn in the background while no other process does: in a thread, or apart, in a process of its own."""
+        own = LearningProcess(self._address, self.checkpoints) if apart else None
+        self._learning = own or LearningThread(self.store, self.checkpoints)
 
     def _poll(self) -> None:
         while not self._stop.wait(POLL):
@@ -129,8 +133,11 @@ class Service:
 
     @property
     def learns(self) -> bool:
-        """Whether this process has the lease."""
-        return self._learning is not None and self._learning.learns
+        """Whether what this process started has the lease; False while the database cannot be used."""
+        try:
+            return self._learning is not None and self.checkpoints.has_lease()
+        except Unavailable:
+            return False
 
     def names(self) -> list[str]:
         """Return the names of the collections."""
@@ -200,6 +207,11 @@ class Service:
         vector = check_vector(self.encoders[name](own), served.collection.width, "the vector of query.text")
         return Query(vector, None, own if id is None else id)
 
+    def holds(self, name: str, ids: Iterable[str]) -> bool:
+        """Return whether this process has all of these items, without looking into the database."""
+        index = self.served(name).index
+        return all(index.row(id) is not None for id in ids)
+
     def row(self, name: str, id: str) -> int:
         """Return the row of an item; raise Unknown if there is none with this id."""
         index = self.served(name).index
@@ -239,7 +251,16 @@ class Service:
     def append(self, name: str, entries: Sequence[Entry]) -> Future[list[int]]:
         """Return what becomes the places of entries in the log, once they are durable."""
         self.served(name)
-        return self.writer.append(name, entries)
+        future: Future[list[int]] = Future()
+        self.writer.append(name, entries, future)
+        return future
+
+    async def appended(self, name: str, entries: Sequence[Entry]) -> list[int]:
+        """Return the places of entries in the log, once they are durable."""
+        self.served(name)
+        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self.writer.append(name, entries, future)
+        return await future
 
     def told(self, name: str) -> dict[str, Any]:
         """Return what is served, what each learner says of itself, and which one is ahead, as JSON."""

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
 from mahala.serve.database import Database, checkpoints, collections, items, log, models
-from mahala.serve.records import Collection, Entry, Item, NewItem, from_blob, to_blob
+from mahala.serve.records import Collection, Entry, Item, Items, NewItem, from_blob, to_blob
+from mahala.support.arrays import FloatArray
 
 # Rows that are read at a time.
 BLOCK = 2000
+# What is read of an item as the driver has it, because there are many; payloads are text then.
+_ITEM = (
+    items.c.row,
+    items.c.id,
+    sa.type_coerce(items.c.vector, sa.types.NullType()),
+    sa.type_coerce(sa.cast(items.c.payload, sa.Text), sa.types.NullType()),
+    items.c.live,
+    items.c.change,
+)
 
 
 class KeyReused(ValueError):
@@ -34,8 +46,8 @@ class Store:
     [1]
     """
 
-    def __init__(self, address: str | os.PathLike[str]) -> None:
-        self.database = Database(address)
+    def __init__(self, address: str | os.PathLike[str], **options: Any) -> None:
+        self.database = Database(address, **options)
 
     def create(self, name: str, *, width: int, settings: dict[str, Any]) -> None:
         """Make an empty collection of vectors with `width` numbers."""
@@ -94,17 +106,36 @@ class Store:
 
     def changed_items(self, name: str, after: int) -> Iterator[Item]:
         """Yield the rows that changed after a change number, in the order of the changes."""
+        for block in self.changed_blocks(name, after):
+            yield from map(Item, *block)
+
+    def changed_blocks(self, name: str, after: int) -> Iterator[Items]:
+        """Yield the rows that changed after a change number, in the order of the changes, many at a time."""
         row = 2**62  # those of one change may be in two blocks
         while True:
-            later = (items.c.change > after) | ((items.c.change == after) & (items.c.row > row))
-            query = sa.select(items).where(items.c.collection == name, later).order_by(items.c.change, items.c.row)
+            later = (items.c.change >= after) & ((items.c.change > after) | (items.c.row > row))
+            query = sa.select(*_ITEM).where(items.c.collection == name, later).order_by(items.c.change, items.c.row)
             with self.database.reading() as connection:
                 rows = connection.execute(query.limit(BLOCK)).all()
-            for one in rows:
-                yield Item(one.row, one.id, from_blob(one.vector), one.payload, one.live, one.change)
+            if rows:
+                numbers, ids, vectors, payloads, live, changes = zip(*rows, strict=True)
+                X = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(rows), -1)
+                yield Items(numbers, ids, X, json.loads(f"[{','.join(payloads)}]"), live, changes)
+                after, row = changes[-1], numbers[-1]
             if len(rows) < BLOCK:
                 return
-            after, row = rows[-1].change, rows[-1].row
+
+    def vectors(self, name: str, rows: Sequence[int]) -> FloatArray:
+        """Return the vectors of rows in double precision, one or more; raise KeyError if one is not there."""
+        found: dict[int, bytes] = {}
+        with self.database.reading() as connection:
+            for part in _blocks(sorted(set(rows))):
+                mine = (items.c.collection == name) & items.c.row.in_(part)
+                query = sa.select(items.c.row, items.c.vector).where(mine)
+                found.update((row, vector) for row, vector in connection.execute(query))
+        if missing := set(rows) - found.keys():
+            raise KeyError(f"there is no row {min(missing)} in {name!r}")
+        return from_blob(b"".join(found[row] for row in rows)).reshape(len(rows), -1)
 
     def append(self, name: str, entries: Sequence[Entry]) -> list[int]:
         """Write entries to the log; return the place of each, which is durable.
@@ -199,11 +230,11 @@ def _append(connection: Any, name: str, groups: Sequence[Sequence[Entry]]) -> li
 
 def raised(connection: Any, name: str, **by: int) -> dict[str, int]:
     """Raise counters of a collection, whose row stays locked until the commit; return what they were before."""
-    own = collections.c.name == name
     changes: Any = {column: collections.c[column] + n for column, n in by.items()}
-    if connection.execute(collections.update().where(own).values(changes)).rowcount == 0:
+    statement = collections.update().where(collections.c.name == name).values(changes)
+    now = connection.execute(statement.returning(*(collections.c[column] for column in by))).one_or_none()
+    if now is None:
         raise KeyError(f"there is no collection {name!r}")
-    now = connection.execute(sa.select(*(collections.c[column] for column in by)).where(own)).one()
     return {column: int(value) - n for (column, n), value in zip(by.items(), now, strict=True)}
 
 

@@ -14,10 +14,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 
+from mahala.serve.checks import VISIT
 from mahala.serve.service import Unknown
 
-# The name of the cookie that tells visits apart, so that each one has its cap.
-VISIT = "mahala_visit"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
