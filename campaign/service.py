@@ -6,6 +6,7 @@ from that log without a stop, bit for bit; `mahala stream` learns the same model
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -65,33 +66,49 @@ def run(case: int, seed: int, amount: int) -> int:
 
 def _under_load(path: Path, bound: socket.socket, rng: np.random.Generator) -> dict[str, int]:
     """Kill a service while clients use it; return the places of what it acknowledged."""
-    acknowledged: dict[str, int] = {}
-    problems: list[BaseException] = []
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
     seeds = rng.integers(2**31, size=N_CLIENTS).tolist()
     pid = _start(path, bound)
+    # The clients' threads are in a process of their own: one with threads must not be forked.
+    reading, writing = os.pipe()
+    clients = os.fork()
+    if clients == 0:
+        os.write(writing, json.dumps(_use(address, seeds)).encode())
+        os._exit(0)
+    os.close(writing)
+    for _ in range(N_KILLS):
+        time.sleep(float(rng.random()) * 0.8)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        pid = _start(path, bound)
+    with open(reading, "rb") as file:
+        told = json.loads(file.read() or "{}")
+    os.waitpid(clients, 0)
+    if told.get("problem") or not told:
+        raise Failed(f"a client failed: {told.get('problem', 'it crashed')}")
+    with mahala.Client(address, "c", timeout=5.0, attempts=8) as client:
+        client.wait(max(told["acknowledged"].values()), 60.0)
+    os.kill(pid, signal.SIGTERM)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code not in (0, -signal.SIGTERM):
+        raise Failed(f"the service ended with the code {code}")
+    acknowledged: dict[str, int] = told["acknowledged"]
+    return acknowledged
+
+
+def _use(address: str, seeds: list[int]) -> dict[str, Any]:
+    """Let clients use the service; return the places of what it acknowledged, and what went wrong."""
+    acknowledged: dict[str, int] = {}
+    problems: list[BaseException] = []
     clients = [
         threading.Thread(target=_client, args=(address, number, own, acknowledged, problems))
         for number, own in enumerate(seeds)
     ]
     for client in clients:
         client.start()
-    for _ in range(N_KILLS):
-        time.sleep(float(rng.random()) * 0.8)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        pid = _start(path, bound)
     for client in clients:
         client.join()
-    if problems:
-        raise Failed(f"a client failed: {problems[0]!r}")
-    with mahala.Client(address, "c", timeout=5.0, attempts=8) as client:
-        client.wait(max(acknowledged.values()), 60.0)
-    os.kill(pid, signal.SIGTERM)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if code not in (0, -signal.SIGTERM):
-        raise Failed(f"the service ended with the code {code}")
-    return acknowledged
+    return {"acknowledged": acknowledged, "problem": repr(problems[0]) if problems else ""}
 
 
 def _client(address: str, number: int, seed: int, acknowledged: dict[str, int], problems: list[BaseException]) -> None:
