@@ -235,18 +235,24 @@ def test_ctrl_c_writes_what_is_finished(tmp_path):
     assert origin["partial"].endswith("of 40 test parts")
 
 
-def test_the_same_command_goes_on(cups, tmp_path, monkeypatch):
+def stop_at_cell(number, monkeypatch):
+    """Press Ctrl-C when this cell begins; return the keys of the cells that have begun."""
     import mahala.evaluation.measuring as measuring
 
     measure, measured = measuring.measure_cell, []
 
     def counted(task, key, *others):
         measured.append(key)
-        if len(measured) == 8:
+        if len(measured) == number:
             raise KeyboardInterrupt
         return measure(task, key, *others)
 
     monkeypatch.setattr(measuring, "measure_cell", counted)
+    return measured
+
+
+def test_the_same_command_goes_on(cups, tmp_path, monkeypatch):
+    measured = stop_at_cell(8, monkeypatch)
     command = [cups, "--label", "<b>kind</b>", "--output", tmp_path / "out", "--learners", "LDA", "--no-baselines"]
     first = mahala(*command, "--folds", 3, "--repeats", 2, "--json")
     assert first.exit_code == 130
@@ -263,17 +269,7 @@ def test_the_same_command_goes_on(cups, tmp_path, monkeypatch):
 
 
 def test_ctrl_c_after_one_test_part_has_no_intervals(cups, tmp_path, monkeypatch):
-    import mahala.evaluation.measuring as measuring
-
-    measure, measured = measuring.measure_cell, []
-
-    def counted(task, key, *others):
-        measured.append(key)
-        if len(measured) == 5:
-            raise KeyboardInterrupt
-        return measure(task, key, *others)
-
-    monkeypatch.setattr(measuring, "measure_cell", counted)
+    stop_at_cell(5, monkeypatch)
     command = [cups, "--label", "<b>kind</b>", "--output", tmp_path / "out", "--learners", "LDA", "--no-baselines"]
     result = mahala(*command, "--folds", 3, "--repeats", 2)
     assert result.exit_code == 130, result.output
