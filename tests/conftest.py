@@ -20,9 +20,12 @@ DATA = Path(os.environ["MAHALA_DATA"]) if os.environ.get("MAHALA_DATA") else Non
 settings.register_profile("mahala", deadline=None, max_examples=int(os.environ.get("MAHALA_EXAMPLES", "20")))
 settings.load_profile("mahala")
 
-# A process that a shell starts in the background ignores Ctrl-C, and so do its children; some tests press it.
+# A process that a shell starts in the background ignores Ctrl-C, and one of nohup the end of the terminal, and so do
+# their children; some tests send both.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items):
