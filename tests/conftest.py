@@ -16,8 +16,9 @@ from hypothesis import settings
 
 DATA = Path(os.environ["MAHALA_DATA"]) if os.environ.get("MAHALA_DATA") else None
 
-# The first example of a test may compile. Each run draws new examples; MAHALA_EXAMPLES=1000 draws many.
-settings.register_profile("mahala", deadline=None, max_examples=int(os.environ.get("MAHALA_EXAMPLES", "20")))
+# The first example of a test may compile. Each run has the same examples; MAHALA_EXAMPLES=1000 draws many new ones.
+EXAMPLES = os.environ.get("MAHALA_EXAMPLES")
+settings.register_profile("mahala", deadline=None, max_examples=int(EXAMPLES or 20), derandomize=not EXAMPLES)
 settings.load_profile("mahala")
 
 # A process that a shell starts in the background ignores Ctrl-C, and one of nohup the end of the terminal, and so do
