@@ -7,6 +7,7 @@ names, and are skipped without it.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -55,6 +56,20 @@ def why_missing(*files):
 def needs(*files):
     """Skip a test unless the data folder is there and has these files."""
     return pytest.mark.skipif(bool(why_missing(*files)), reason=why_missing(*files))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A browser that opens pages; the tests that need it are skipped where there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip(f"no browser is installed: none of {', '.join(names)}")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from contextlib import contextmanager
 from string import ascii_uppercase
 
@@ -16,9 +15,6 @@ from report.cases import EVIL, fitted, make, table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
 
 DOTS = "g[aria-label=dot] :is(path, circle)"
 # Names of classes: letters, and what could do harm if it were not text.
@@ -47,14 +43,6 @@ def path(rows, tmp_path_factory):
     file = tmp_path_factory.mktemp("report") / "report.html"
     file.write_text(text, encoding="utf-8")
     return file
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @contextmanager

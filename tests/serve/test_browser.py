@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import socket
 import threading
 from contextlib import contextmanager
@@ -20,10 +19,7 @@ from mahala.serve.service import Service
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 sync_api.expect.set_options(timeout=60_000)  # the learner may have to be compiled first
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
 
 EVIL = "<img src=x onerror=document.title='harm'><script>document.title='harm'</script>"
 LONG = "unbroken" * 30
@@ -75,14 +71,6 @@ def service(tmp_path_factory):
 def address(service):
     with served(service) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @contextmanager
