@@ -26,6 +26,11 @@ from mahala.support.validation import Count, Fraction, NonNegative, Seed
 # Widths of the interval around the kink in which hinges are smoothed, because L-BFGS needs a continuous gradient. A
 # second descent with a narrower interval comes closer to the minimum, where many triplets lie on a kink.
 SMOOTHINGS = 1e-2, 1e-3
+# The minimum has a low rank, and a map of little more rows reaches it in fewer and cheaper iterations. So after these
+# numbers of iterations, maps of at least so many rows lose directions shorter than this share of the longest.
+ITERATIONS_BEFORE_LOSS = 20, 40
+FEWEST_ROWS = 64
+WEAK = 1e-2
 
 
 @dataclass(eq=False, repr=False)
@@ -57,7 +62,8 @@ class LMNN(IterationParams, BatchLearner):
     mu : float
         Weight of the hinges, between 0 and 1; the weight of the targets' distances is 1 - mu.
     n_components : int or None
-        Number of rows of L; None for the number of features, or the dimension of the span of the rows if it is smaller.
+        Number of rows of L; None for as many as the minimum needs, at most the dimension of the span of the rows. From
+        64 dimensions on, that is the number of directions that the first iterations do not shorten to nearly nothing.
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
         The first L, whose scale is then chosen; a metric is used unchanged.
     max_iter, tol, warm_start, callback, verbose, random_state
@@ -126,15 +132,30 @@ class LMNN(IterationParams, BatchLearner):
             start = A
             return coordinates.to_model(A)
 
-        for width in SMOOTHINGS:
-            smoothing = width
+        widest = len(start)
+        losses = ITERATIONS_BEFORE_LOSS if self.n_components is None and widest >= FEWEST_ROWS else ()
+        stages = [*((SMOOTHINGS[0], most) for most in losses), *((width, self.max_iter) for width in SMOOTHINGS)]
+        for smoothing, most in stages:
             # The descent minimises smoothed hinges, but the run records the objective with plain ones.
             watched = Run(lambda iteration: run.step(hinge, iteration.model), lambda done, objective: None)
-            left = self.max_iter - len(run.objectives)
+            left = min(most, self.max_iter - len(run.objectives))
             reason = descend(objective, start, watched, max_iter=left, tol=self.tol, to_model=to_model)
-            if reason in ("callback", "max_iter") or len(run.objectives) >= self.max_iter:
+            if reason == "callback" or len(run.objectives) >= self.max_iter:
                 break
+            if most < self.max_iter:
+                start = _strong(start)
+            elif smoothing == SMOOTHINGS[-1] and len(_strong(start)) == len(start) < widest:
+                # A minimum among maps of this rank, and perhaps not the minimum.
+                start = _reduced(start, min(2 * len(start), widest), self._rng).astype(start.dtype)
+                stages.append((smoothing, self.max_iter))
         return reason
+
+
+def _strong(A: RealArray) -> RealArray:
+    """Return the map without its weak directions, or the map itself if there are none."""
+    _, lengths, axes = np.linalg.svd(A, full_matrices=False)
+    n_strong = int(np.count_nonzero(lengths > WEAK * lengths[0]))
+    return A if n_strong == len(A) else lengths[:n_strong, None] * axes[:n_strong]
 
 
 def _reduced(A: FloatArray, n_components: int | None, rng: np.random.Generator) -> FloatArray:
