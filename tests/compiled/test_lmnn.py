@@ -27,7 +27,7 @@ def test_objective_and_gradient_over_triplets(rows):
     np.testing.assert_allclose(squared, np.sum((Z[left] - Z[right]) ** 2, axis=1))
     weights[: len(pairs)] = 0.3
     smooth, plain = hinges_of_triplets(near, far, squared, 0.7, 0.5, weights)
-    add_laplacian(Z, left, right, weights, 0, 3, out)
+    add_laplacian(Z, left, right, weights, 0, len(Z), out)
     value, gradient = reference.rounded_objective(Z, pairs, triplets, 0.7, 0.5)
     pull = 0.3 * squared[: len(pairs)].sum()
     assert pull + 0.7 * smooth == pytest.approx(value)
@@ -51,7 +51,7 @@ def test_the_same_over_the_rows_found_near(rows):
     ]
     target_ends = np.searchsorted(anchors, np.arange(26))
     smooth, _ = hinges_of_rows(Z, 0, target_ends, squared, ends, found[:count], 0.7, 0.5, weights, out)
-    add_laplacian(Z, anchors, targets, weights, 0, 3, out)
+    add_laplacian(Z, anchors, targets, weights, 0, len(Z), out)
     value, gradient = reference.rounded_objective(Z, pairs, reference.triplets(pairs, codes), 0.7, 0.5)
     assert 0.3 * squared.sum() + 0.7 * smooth == pytest.approx(value)
     np.testing.assert_allclose(out, gradient, atol=1e-12)

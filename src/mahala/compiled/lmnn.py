@@ -31,14 +31,15 @@ def squared_edges(Z: RealArray, left: IndexArray, right: IndexArray, out: FloatA
 def add_laplacian(
     Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray, first: int, stop: int, out: RealArray
 ) -> None:
-    """Add the product of the weighted edges' Laplacian with the columns of Z from `first` to `stop`."""
+    """Add the rows from `first` to `stop` of the product of the weighted edges' Laplacian with Z."""
     for e in range(left.shape[0]):
-        if weights[e] != 0.0:
-            i, j, weight = left[e], right[e], Z.dtype.type(weights[e])
-            for c in range(first, stop):
-                move = weight * (Z[i, c] - Z[j, c])
-                out[i, c] += move
-                out[j, c] -= move
+        i, j, weight = left[e], right[e], Z.dtype.type(weights[e])
+        if weight != 0.0 and first <= i < stop:
+            for c in range(Z.shape[1]):
+                out[i, c] += weight * (Z[i, c] - Z[j, c])
+        if weight != 0.0 and first <= j < stop:
+            for c in range(Z.shape[1]):
+                out[j, c] -= weight * (Z[i, c] - Z[j, c])
 
 
 @kernel

@@ -14,7 +14,7 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.threads import in_pairs_of_blocks, in_rows, n_threads, scratch, squared_norms
+from mahala.support.threads import PER_NUMBER, in_pairs_of_blocks, in_rows, n_threads, scratch, squared_norms
 
 # The largest size of a block of products.
 BLOCK_BYTES = 8 * 2**20
@@ -53,8 +53,8 @@ def sum_between(
         else:
             sums[left] += products.sum(axis=1)
             sums[right] += products.sum(axis=0)
-            pull[left] -= products @ y
-            pull[right] -= products.T @ x
+            pull[left] -= np.matmul(products, y, out=scratch(x.shape, Z.dtype, 1))
+            pull[right] -= np.matmul(products.T, x, out=scratch(y.shape, Z.dtype, 1))
         return value
 
     total = sum(in_pairs_of_blocks(add, n, max(1, math.isqrt(BLOCK_BYTES // Z.itemsize)), threads))
@@ -72,7 +72,7 @@ def sum_within(Z: RealArray, codes: IndexArray, weights: FloatArray | None = Non
         np.multiply(left[rows], sizes[rows, None], out=pull[rows])
         return float(np.einsum("ij,ij->", pull[rows], left[rows], dtype=np.float64))
 
-    return sum(in_rows(weigh, len(Z), n_threads(Z.size))), pull
+    return sum(in_rows(weigh, len(Z), n_threads(PER_NUMBER * Z.size))), pull
 
 
 def within_factors(codes: IndexArray, weights: FloatArray | None) -> FloatArray:
@@ -83,7 +83,7 @@ def within_factors(codes: IndexArray, weights: FloatArray | None) -> FloatArray:
 
 def residuals(Z: RealArray, codes: IndexArray, weights: FloatArray | None = None) -> RealArray:
     """Return the rows minus the means of their classes."""
-    threads, shape = n_threads(Z.size), (int(codes.max()) + 1, Z.shape[1])
+    threads, shape = n_threads(PER_NUMBER * Z.size), (int(codes.max()) + 1, Z.shape[1])
     w = np.ones(len(Z)) if weights is None else weights
     parts = in_rows(lambda rows: _class_sums(Z[rows], codes[rows], w[rows], np.zeros(shape)), len(Z), threads)
     means = (np.sum(parts, axis=0) / np.bincount(codes, weights)[:, None]).astype(Z.dtype)
@@ -104,7 +104,7 @@ def add_multiples(Z: RealArray, factors: RealArray, pull: RealArray) -> None:
     def add(rows: slice) -> None:
         pull[rows] += factors[rows, None] * Z[rows]
 
-    in_rows(add, len(Z), n_threads(Z.size))
+    in_rows(add, len(Z), n_threads(PER_NUMBER * Z.size))
 
 
 def sum_edges(

@@ -8,6 +8,7 @@ The pull on the rows is half of the gradient, as in `pair_sums`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,16 @@ from mahala.compiled.jit import FAST, kernel_with
 from mahala.compiled.pair_sums import BLOCK_BYTES, add_multiples
 from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.rows import slices
-from mahala.support.threads import in_pairs_of_blocks, in_rows, in_threads, n_threads, product, scratch, squared_norms
+from mahala.support.threads import (
+    PER_NUMBER,
+    in_pairs_of_blocks,
+    in_rows,
+    in_threads,
+    n_threads,
+    product,
+    scratch,
+    squared_norms,
+)
 
 
 class Lists(NamedTuple):
@@ -27,6 +37,9 @@ class Lists(NamedTuple):
     lowest: RealArray  # the distance of the nearest one
     columns: NDArray[np.int32]  # which rows they are
     distances: RealArray  # squared
+
+    def of(self, rows: slice) -> Lists:
+        return Lists(self.counts[rows], self.lowest[rows], self.columns[rows], self.distances[rows])
 
 
 # Columns that are examined together: most such spans contain no neighbour that matters, and are skipped.
@@ -38,8 +51,6 @@ SHARE = 16
 # The numbers of rows and of columns from which a first pass over half of the pairs pays off.
 LIST_FROM = 512
 WIDE = 128
-# The fewest columns that a thread adds to: with fewer, finding them costs more than adding.
-LEAST_COLUMNS = 32
 # The most memory for pulls that are added up at the end.
 MOST_BYTES = 2**30
 # The number of rows to which distances are computed first, for an upper bound on the distance of nearest neighbours.
@@ -64,15 +75,10 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
         lists = _lists(Z, norms, cuts, threads)
 
         def weigh(part: slice) -> float:
-            own = Lists(lists.counts[part], lists.lowest[part], lists.columns[part], lists.distances[part])
-            return _weigh(left_over[part], own, cuts, rounding, codes, most)
+            return _weigh(left_over[part], lists.of(part), cuts, rounding, codes, most)
 
         total += sum(in_rows(weigh, n, threads))
-        # Each thread takes columns of its own, because a pair adds to two rows.
-        columns = list(slices(m, max(LEAST_COLUMNS, -(-m // threads))))
-        in_threads(
-            lambda part: _pull_listed(left_over, lists, part.start, part.stop, Z, pull), columns, threads=threads
-        )
+        in_rows(lambda part: _pull_listed(left_over, lists, part.start, part.stop, Z, pull), n, threads)
         left_over = np.flatnonzero(lists.counts < 0)
     sums = np.zeros(n, dtype=Z.dtype)
     step = max(1, min(n, BLOCK_BYTES // (Z.itemsize * n)))
@@ -81,25 +87,35 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
         """Write the products with all rows, by threads if this is not one of them."""
         in_rows(lambda part: np.matmul(x, Z[part].T, out=out[:, part]), n, n_threads(len(x) * Z.size))
 
+    def weigh_block(rows: IndexArray, weights: RealArray, own: Lists, part: slice) -> float:
+        """List or weigh the neighbours of a part of some rows, given their products with all rows."""
+        rows, own = rows[part], own.of(part)
+        total = _block(weights[part], norms, codes, rows, cuts, own, np.empty(-(-n // SPAN), dtype=Z.dtype))
+        return total + _weigh(rows, own, cuts, rounding, codes, most)
+
     def add(group: IndexArray, pull: RealArray, sums: RealArray) -> float:
         """Add the pull of a group of rows, from their products with all rows."""
-        least_of = np.empty(-(-n // SPAN), dtype=Z.dtype)
         total = 0.0
         for block in slices(len(group), step):
             rows = group[block]
             own = _empty_lists(len(rows), most + SPAN, Z.dtype)
             weights = scratch((len(rows), n), Z.dtype)
             multiply(Z[rows], weights)
-            total += _block(weights, norms, codes, rows, cuts, own, least_of)
-            total += _weigh(rows, own, cuts, rounding, codes, most)
-            _pull_listed(rows, own, 0, m, Z, pull)
+            threads = n_threads(PER_NUMBER * weights.size)
+            total += sum(in_rows(partial(weigh_block, rows, weights, own), len(rows), threads))
+            _pull_listed(rows, own, 0, n, Z, pull)
             dense = own.counts < 0
             if dense.any():
                 weights, rows = weights[dense], rows[dense]
                 sums += weights.sum(axis=0)
                 sums[rows] += weights.sum(axis=1)
-                pull[rows] -= weights @ Z
-                pull -= product(weights.T, Z[rows])
+                pull[rows] -= product(weights, Z)
+                x = Z[rows]
+
+                def push(part: slice, pull: RealArray = pull, weights: RealArray = weights, x: RealArray = x) -> None:
+                    pull[part] -= weights[:, part].T @ x
+
+                in_rows(push, n, n_threads(len(x) * Z.size))
         return total
 
     # A group adds to all rows, so each but the first has a pull of its own.
@@ -253,17 +269,28 @@ def _weigh(rows: IndexArray, lists: Lists, cuts: RealArray, rounding: RealArray,
 
 @kernel_with(FAST | {"nnan", "nsz"})
 def _pull_listed(rows: IndexArray, lists: Lists, first: int, stop: int, Z: RealArray, pull: RealArray) -> None:
-    """Add the pull of the weights in lists on the columns from `first` to `stop`."""
+    """Add the pull of the weights in lists on the rows from `first` to `stop`.
+
+    A pair pulls two rows: threads that share the rows each read all lists, which is little beside adding.
+    """
     counts, _, columns, weights = lists
     # Entries are addressed one by one, because views of rows would cost more than the arithmetic.
     for r in range(len(rows)):
         i = rows[r]
         for k in range(counts[r]):
             weight, j = weights[r, k], columns[r, k]
-            for c in range(first, stop):
-                change = weight * (Z[i, c] - Z[j, c])
-                pull[i, c] += change
-                pull[j, c] -= change
+            own, other = first <= i < stop, first <= j < stop
+            if own and other:
+                for c in range(Z.shape[1]):
+                    change = weight * (Z[i, c] - Z[j, c])
+                    pull[i, c] += change
+                    pull[j, c] -= change
+            elif own:
+                for c in range(Z.shape[1]):
+                    pull[i, c] += weight * (Z[i, c] - Z[j, c])
+            elif other:
+                for c in range(Z.shape[1]):
+                    pull[j, c] -= weight * (Z[i, c] - Z[j, c])
 
 
 @kernel_with(FAST | {"nnan", "nsz"})

@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.lmnn import add_laplacian, find_near, hinges_of_rows, squared_edges
-from mahala.compiled.softmax_sums import LEAST_COLUMNS
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.rows import slices
 from mahala.support.threads import (
+    PER_NUMBER,
     in_pairs_of_blocks,
     in_rows,
-    in_threads,
     n_threads,
     product,
     scratch,
@@ -134,7 +132,7 @@ class NearPairs:
             nonlocal n_found
             x, y = heads[left], heads[right]
             products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
-            ends, found = np.zeros(len(x) + 1, dtype=np.intp), np.empty(products.size, dtype=np.int32)
+            ends, found = np.zeros(len(x) + 1, dtype=np.intp), scratch((products.size,), np.int32, 1)
             count = find_near(products, left.start, right.start, norms, radius, codes, ends, found)
             own = left.start, ends, found[:count].copy()
             n_found += count
@@ -174,7 +172,7 @@ class NearPairs:
 
 def _moves(Z: RealArray, before: RealArray) -> RealArray:
     """Return by how much each row moved."""
-    parts = in_rows(lambda rows: np.square(Z[rows] - before[rows]).sum(axis=1), len(Z), n_threads(Z.size))
+    parts = in_rows(lambda rows: np.square(Z[rows] - before[rows]).sum(axis=1), len(Z), n_threads(PER_NUMBER * Z.size))
     moves: RealArray = np.sqrt(np.concatenate(parts))
     return moves
 
@@ -182,20 +180,15 @@ def _moves(Z: RealArray, before: RealArray) -> RealArray:
 def squared_distances(Z: RealArray, left: IndexArray, right: IndexArray) -> FloatArray:
     """Return the squared distance of the rows of Z at the two ends of each edge."""
     squared = np.empty(len(left))
-    threads = n_threads(len(left) * Z.shape[1])
+    threads = n_threads(PER_NUMBER * len(left) * Z.shape[1])
     in_rows(lambda part: squared_edges(Z, left[part], right[part], squared[part]), len(left), threads)
     return squared
 
 
 def add_pull(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray, out: RealArray) -> None:
     """Add the product of the weighted edges' Laplacian with Z."""
-    m = Z.shape[1]
-    threads = n_threads(len(left) * m)
-    # Each thread takes columns of its own, because an edge adds to two rows.
-    columns = slices(m, max(LEAST_COLUMNS, -(-m // threads)))
-    in_threads(
-        lambda part: add_laplacian(Z, left, right, weights, part.start, part.stop, out), columns, threads=threads
-    )
+    threads = n_threads(PER_NUMBER * len(left) * Z.shape[1])
+    in_rows(lambda part: add_laplacian(Z, left, right, weights, part.start, part.stop, out), len(Z), threads)
 
 
 def best_scale(pull: float, gaps: RealArray, mu: float) -> float:

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 # Multiplications that take as long as giving work to a thread, measured.
 DISPATCH = 2**20
+# Multiplications of a matrix product that take as long as reading and writing one number.
+PER_NUMBER = 8
 
 _local = threading.local()
 _pools: dict[str, tuple[int, ThreadPoolExecutor, int]] = {}
@@ -214,23 +216,24 @@ def _threads_of_product(A: Any, B: Any) -> int:
     if is_dask(A):  # which shares its rows itself
         return 1
     # A product with a vector does little with each number that it reads.
-    return n_threads(A.size * (B.shape[1] if B.ndim > 1 else 8))
+    return n_threads(A.size * (B.shape[1] if B.ndim > 1 else PER_NUMBER))
 
 
 def squared_norms(Z: RealArray) -> RealArray:
     """Return ‖z‖² of each row z."""
-    parts = in_rows(lambda rows: np.einsum("ij,ij->i", Z[rows], Z[rows]), len(Z), n_threads(Z.size))
+    parts = in_rows(lambda rows: np.einsum("ij,ij->i", Z[rows], Z[rows]), len(Z), n_threads(PER_NUMBER * Z.size))
     return np.concatenate(parts)
 
 
-def scratch(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
-    """Return an array with arbitrary values that the thread may use until it asks for another one.
+def scratch(shape: Sequence[int], dtype: DTypeLike, number: int = 0) -> NDArray[Any]:
+    """Return an array with arbitrary values that the thread may use until it asks for another one of that number.
 
-    Fresh memory costs more than the product that is written to it.
+    Fresh memory costs more than the product that is written to it, the more the more threads ask for it.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    space = getattr(_local, "space", None)
+    spaces = vars(_local).setdefault("spaces", {})
+    space = spaces.get(number)
     if space is None or len(space) < size:
-        space = _local.space = np.empty(size, dtype=np.uint8)
+        space = spaces[number] = np.empty(size, dtype=np.uint8)
     array: RealArray = space[:size].view(dtype).reshape(shape)
     return array
