@@ -15,7 +15,7 @@ from mahala.support.arrays import FloatArray
 from mahala.support.dask_rows import in_memory
 from mahala.support.rows import block_size, slices
 from mahala.support.tensors import is_dask
-from mahala.support.threads import in_threads, n_threads
+from mahala.support.threads import PER_NUMBER, in_threads, n_threads
 from mahala.support.validation import Count, Seed
 
 
@@ -88,7 +88,7 @@ class Relief(BatchLearner):
             far, near = np.square(x - scaled[misses[block]]), np.square(x - scaled[hits[block]])
             return np.asarray(far.sum(axis=0) - near.sum(axis=0))
 
-        threads = n_threads(len(rows) * X.shape[1])
+        threads = n_threads(PER_NUMBER * len(rows) * X.shape[1])
         blocks = slices(len(rows), min(block_size(X.shape[1]), -(-len(rows) // threads)))
         relevance = np.sum(in_threads(part, blocks, threads=threads), axis=0) / len(rows)
         return self._keep(relevance, extent, run)
