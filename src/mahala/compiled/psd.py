@@ -24,7 +24,9 @@ DONE, REFACTOR, PROJECT = 0, 1, 2
 # A correction of R needs (vᵀRv) / μ, μ being about σ: up to 1e90 · 1e90 · 1e90 for values up to 1e45, and sums of them.
 COINCIDING = 1e-90
 
-BLOCK = 32
+# Steps whose products with M are computed at once: more for a large M, where correcting them for the steps in between
+# costs little beside the faster product.
+LEAST_BLOCK, MOST_BLOCK = 32, 128
 MAX_LANCZOS = 128
 # Residual of the eigenpair relative to ‖M‖. The projection is non-expansive, so these errors add up over a stream but
 # do not grow: after 25,000 steps M is about 20 times this far from the exact one.
@@ -227,12 +229,13 @@ def stream_psd(
     Q, small = np.empty((most, d)), np.empty((5, most))
     w = np.empty(d)
     f, g = correction  # that R lacks after the last update
-    terms = np.empty((2 * min(BLOCK, n), d))
+    n_block = min(max(LEAST_BLOCK, min(MOST_BLOCK, d // 4)), n)
+    terms = np.empty((2 * n_block, d))
     weights = np.empty(len(terms))
     why = DONE
     t = 0
     while t < n and why == DONE:
-        start, stop = t, min(t + BLOCK, n)
+        start, stop = t, min(t + n_block, n)
         block = V[start:stop]
         product = times(block, M) if n > 1 else times_one(block, M, pending)
         n_terms = 0
