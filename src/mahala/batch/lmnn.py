@@ -164,7 +164,9 @@ def _reduced(A: FloatArray, n_components: int | None, rng: np.random.Generator) 
     A row of zeros would never change, because its gradient is zero.
     """
     m = min(A.shape[1], n_components or A.shape[1])
-    if len(A) > m:
+    if len(A) > m == A.shape[1]:
+        A = np.linalg.qr(A, mode="r")  # the same distances, at a fraction of the cost
+    elif len(A) > m:
         _, lengths, axes = np.linalg.svd(A, full_matrices=False)
         A = lengths[:m, None] * axes[:m]
     A = A[A.any(axis=1)]
