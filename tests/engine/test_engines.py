@@ -212,7 +212,7 @@ def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
     compute = TorchDevice._softmax
 
     def failing(self, Z, codes):
-        tried.append(self._bytes)
+        tried.append(self.block_bytes)
         if len(tried) < 4:
             raise torch.OutOfMemoryError("of the test")
         return compute(self, Z, codes)
@@ -229,13 +229,13 @@ def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
 
 @without_torch
 def test_a_search_that_runs_out_of_memory_leaves_no_old_pairs(monkeypatch):
-    from mahala.engine import torch_device
+    from mahala.engine import torch_device, torch_hinges
 
     X, y = load_digits(return_X_y=True)
     X, y = X[:200] * 0.05, y[:200]
     edges = target_neighbors(X, y, 3)
     engine = torch_device.TorchDevice("torch-cpu")
-    kept, search, failures = engine.hinges(y, *edges, 0.5), torch_device._Hinges._search, []
+    kept, search, failures = engine.hinges(y, *edges, 0.5), torch_hinges.TorchHinges._search, []
 
     def failing(self, *given):
         if len(failures) % 2 == 1:
@@ -244,7 +244,7 @@ def test_a_search_that_runs_out_of_memory_leaves_no_old_pairs(monkeypatch):
         failures.append(0)
         return search(self, *given)
 
-    monkeypatch.setattr(torch_device._Hinges, "_search", failing)
+    monkeypatch.setattr(torch_hinges.TorchHinges, "_search", failing)
     for scale in (1.0, 1.0001, 1.0002, 3.0, 0.3, 0.30001):
         Z = X * scale
         value = kept(engine.place(Z), 0.01)[0]

@@ -165,7 +165,7 @@ def _reduced(A: FloatArray, n_components: int | None, rng: np.random.Generator) 
     """
     m = min(A.shape[1], n_components or A.shape[1])
     if len(A) > m == A.shape[1]:
-        A = np.linalg.qr(A, mode="r")  # the same distances, at a fraction of the cost
+        _, A = np.linalg.qr(A)  # the same distances, at a fraction of the cost
     elif len(A) > m:
         _, lengths, axes = np.linalg.svd(A, full_matrices=False)
         A = lengths[:m, None] * axes[:m]

@@ -6,15 +6,15 @@ block matter, they are listed and added as a sparse matrix; otherwise the block 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import combinations_with_replacement
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from mahala.engine.row_hinges import FEW_COORDINATES, KEPT_STEPS, MOST_LONGER, TAIL
+from mahala.engine.torch_edges import Edges, Tensor, TorchEdgeGraph, added, pull_of_edges
+from mahala.engine.torch_hinges import TorchHinges
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.rows import slices
 
@@ -23,8 +23,6 @@ try:
 except ImportError:
     torch = None
 
-Tensor: TypeAlias = Any  # of PyTorch, which type checkers may not find
-Edges = tuple[Tensor, Tensor, Tensor]  # the rows at both ends, and the weights
 T = TypeVar("T")
 
 # Bytes of a block of products at first; halved when memory runs out.
@@ -44,7 +42,7 @@ class TorchDevice:
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"engine is {name!r}, but PyTorch finds no CUDA device here: use engine='cpu'")
         self._precision = "high" if tf32 else "highest"
-        self._bytes = BLOCK_BYTES
+        self.block_bytes = BLOCK_BYTES
 
     def rounding(self, Z: Tensor) -> float:
         """Return the relative error of a factor in products of Z."""
@@ -72,7 +70,7 @@ class TorchDevice:
             return self.fetch((pull * X).sum(0) if diagonal else pull.T @ X)
 
     def softmax(self, Z: Tensor, codes: IndexArray) -> tuple[float, Tensor]:
-        return self._within_memory(lambda: self._softmax(Z, self.place(codes)))
+        return self.within_memory(lambda: self._softmax(Z, self.place(codes)))
 
     def _softmax(self, Z: Tensor, codes: Tensor) -> tuple[float, Tensor]:
         n = len(Z)
@@ -92,8 +90,8 @@ class TorchDevice:
                 row, column = matter.nonzero(as_tuple=True)
                 weights = torch.exp(nearest[row, 0] - distances[row, column])
                 same = (own_codes[row] == codes[column]).to(Z.dtype)
-                all_weight = _added(row, weights, len(z))
-                p = _added(row, weights * same, len(z)) / all_weight
+                all_weight = added(row, weights, len(z))
+                p = added(row, weights * same, len(z)) / all_weight
                 listed.append((row + block.start, column, weights * (p[row] - same) / all_weight[row]))
             else:
                 weights = torch.exp_(nearest - distances)
@@ -107,11 +105,11 @@ class TorchDevice:
                 pull -= weights.T @ z
             total += p.sum(dtype=torch.float64)
         pull += sums[:, None] * Z
-        return float(total), pull.add_(_pull_of_edges(Z, listed))
+        return float(total), pull.add_(pull_of_edges(Z, listed))
 
     def within(self, Z: Tensor, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Tensor]:
         own, w = self.place(codes), self.place(np.ones(len(codes)) if weights is None else weights)[:, None]
-        sizes = _added(own, w[:, 0], int(codes.max()) + 1)
+        sizes = added(own, w[:, 0], int(codes.max()) + 1)
         means = torch.zeros((len(sizes), Z.shape[1]), dtype=torch.float64, device=self.device)
         means.index_add_(0, own, w * Z).div_(sizes[:, None])
         residuals = Z - means.to(Z.dtype)[own]
@@ -127,7 +125,7 @@ class TorchDevice:
         weights: FloatArray | None = None,
     ) -> tuple[float, Tensor]:
         w = None if weights is None else self.place(weights).to(Z.dtype)
-        return self._within_memory(lambda: self._between(Z, self.place(codes), coefficients, cutoff, w))
+        return self.within_memory(lambda: self._between(Z, self.place(codes), coefficients, cutoff, w))
 
     def _between(
         self, Z: Tensor, codes: Tensor, coefficients: tuple[float, float, float], cutoff: float, w: Tensor | None
@@ -138,7 +136,7 @@ class TorchDevice:
         pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         listed: list[Edges] = []
-        step = min(n, max(1, int((self._bytes / (8 * Z.element_size())) ** 0.5)))
+        step = min(n, max(1, int((self.block_bytes / (8 * Z.element_size())) ** 0.5)))
         for left, right in combinations_with_replacement(slices(n, step), 2):
             x, y = Z[left], Z[right]
             both = norms[left, None] + norms[right]
@@ -167,7 +165,7 @@ class TorchDevice:
             pull[left] -= weights @ y
             pull[right] -= weights.T @ x
         pull += sums[:, None] * Z
-        return float(total), pull.add_(_pull_of_edges(Z, listed))
+        return float(total), pull.add_(pull_of_edges(Z, listed))
 
     def softmax_of_rows(self, Z: Tensor, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray]:
         def shares() -> tuple[RealArray, RealArray]:
@@ -178,7 +176,7 @@ class TorchDevice:
                 hits.append((torch.exp(logs[-1][:, None] - squared) * same).sum(1))
             return self.fetch(torch.cat(logs)), self.fetch(torch.cat(hits))
 
-        return self._within_memory(shares)
+        return self.within_memory(shares)
 
     def softmax_pull_of_rows(
         self, Z: Tensor, codes: IndexArray, rows: slice, logs: RealArray, hits: RealArray
@@ -192,7 +190,7 @@ class TorchDevice:
                 pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
             return torch.cat(pulls)
 
-        return self._within_memory(pull)
+        return self.within_memory(pull)
 
     def between_of_rows(
         self, Z: Tensor, codes: IndexArray, rows: slice, coefficients: tuple[float, float, float], cutoff: float
@@ -212,7 +210,7 @@ class TorchDevice:
                 pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
             return total / 2.0, torch.cat(pulls)
 
-        return self._within_memory(share)
+        return self.within_memory(share)
 
     def _blocks_of_rows(self, Z: Tensor, codes: Tensor, rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield blocks of some rows, their squared distances to all rows, and where these are of their class."""
@@ -222,18 +220,18 @@ class TorchDevice:
             squared = torch.addmm(norms[block, None] + norms, Z[block], Z.T, alpha=-2.0).clamp_(min=0.0)
             yield block, squared, (codes[block, None] == codes).to(Z.dtype)
 
-    def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> _Hinges:
-        return _Hinges(self, codes, edges, ends, mu)
+    def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> TorchHinges:
+        return TorchHinges(self, codes, edges, ends, mu)
 
-    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> _EdgeGraph:
-        return _EdgeGraph(self, X, left, right)
+    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> TorchEdgeGraph:
+        return TorchEdgeGraph(self, X, left, right)
 
     def nearest(
         self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
     ) -> tuple[IndexArray, FloatArray]:
         rows = self.place(_dense(reference)).to(torch.float64)
         asked = rows if queries is reference else self.place(_dense(queries)).to(torch.float64)
-        return self._within_memory(lambda: self._nearest(rows, asked, k, exclude_self))
+        return self.within_memory(lambda: self._nearest(rows, asked, k, exclude_self))
 
     def _nearest(self, rows: Tensor, asked: Tensor, k: int, exclude_self: bool) -> tuple[IndexArray, FloatArray]:
         mean = rows.mean(0)
@@ -253,7 +251,7 @@ class TorchDevice:
             most = int((bounds <= border + error).sum(1).max())
             found = bounds.topk(most, dim=1, largest=False).indices.sort(1).values
             exact = torch.empty_like(bounds[:, :most])
-            for part in slices(len(x), max(1, self._bytes // (16 * most * rows.shape[1]))):
+            for part in slices(len(x), max(1, self.block_bytes // (16 * most * rows.shape[1]))):
                 exact[part] = (x[part, None] - rows[found[part]]).square().sum(2)
             if exclude_self:
                 own = torch.arange(block.start, block.stop, device=self.device)
@@ -282,18 +280,18 @@ class TorchDevice:
         return same, other
 
     def _rows_per_block(self, n: int, Z: Tensor) -> int:
-        return int(max(1, min(n, self._bytes // (4 * Z.element_size() * n))))
+        return int(max(1, min(n, self.block_bytes // (4 * Z.element_size() * n))))
 
-    def _within_memory(self, compute: Callable[[], T]) -> T:
+    def within_memory(self, compute: Callable[[], T]) -> T:
         """Return what the function returns, with smaller blocks as long as memory runs out."""
         while True:
             try:
                 with self._products():
                     return compute()
             except torch.OutOfMemoryError:
-                if self._bytes <= LEAST_BYTES:
+                if self.block_bytes <= LEAST_BYTES:
                     raise MemoryError(f"the rows do not fit into the memory of the device {self.device}") from None
-                self._bytes //= 2
+                self.block_bytes //= 2
                 torch.cuda.empty_cache()
 
     @contextmanager
@@ -306,170 +304,6 @@ class TorchDevice:
                 yield
         finally:
             torch.set_float32_matmul_precision(before)
-
-
-class _EdgeGraph:
-    """The leading eigenvector of sums over edges; see `EdgeGraph`."""
-
-    def __init__(self, engine: TorchDevice, X: RealArray, left: IndexArray, right: IndexArray) -> None:
-        self._engine = engine
-        self._X = engine.place(X)
-        n, m = len(X), len(left)
-        rows = np.concatenate([left, right])
-        order = np.argsort(rows, kind="stable")
-        self._edges = engine.place(order % m)
-        self._columns = engine.place(np.concatenate([right, left])[order])
-        self._rows = engine.place(rows[order])
-        self._ends = engine.place(np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]))
-
-    def leading(self, weights: FloatArray) -> FloatArray:
-        X, engine = self._X, self._engine
-
-        def direction() -> FloatArray:
-            values = engine.place(weights).to(X.dtype)[self._edges]
-            product = _matrix(self._rows, self._ends, self._columns, values) @ X
-            matrix = X.T @ (_added(self._rows, values, len(X))[:, None] * X - product)
-            vectors = torch.linalg.eigh((0.5 * (matrix + matrix.T)).to(torch.float64)).eigenvectors
-            return engine.fetch(vectors[:, -1])
-
-        return engine._within_memory(direction)
-
-
-class _Hinges:
-    """LMNN's objective on labelled rows; see `RowHinges`, whose search this follows."""
-
-    def __init__(self, engine: TorchDevice, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> None:
-        self._engine, self._mu = engine, mu
-        self._codes = engine.place(codes)
-        self._anchors, self._targets = (engine.place(end) for end in edges)
-        n_targets = np.diff(ends)
-        # Each row's targets are a row of a matrix, filled up with targets at distance -inf, which have no hinge.
-        self._place = self._anchors * int(n_targets.max()) + engine.place(np.arange(len(edges[0])) - ends[edges[0]])
-        self._shape = len(codes), int(n_targets.max())
-        self._near: tuple[Tensor, Tensor] | None = None
-        self._at = self._last = self._radii = torch.empty(0)
-        self._axes: Tensor | None = None
-
-    def __call__(self, Z: Tensor, smoothing: float) -> tuple[float, float, Tensor]:
-        return self._engine._within_memory(lambda: self._objective(Z, smoothing))
-
-    def _objective(self, Z: Tensor, smoothing: float) -> tuple[float, float, Tensor]:
-        mu = self._mu
-        squared = (Z[self._anchors] - Z[self._targets]).square().sum(1)
-        targets = torch.full(self._shape, -torch.inf, dtype=Z.dtype, device=Z.device)
-        targets.view(-1)[self._place] = squared
-        radius = targets.amax(1) + (1.0 + smoothing)
-        slopes = torch.zeros_like(targets)
-        smooth = torch.zeros((), dtype=torch.float64, device=Z.device)
-        plain = torch.zeros_like(smooth)
-        listed: list[Edges] = []
-        left, right = self._near_pairs(Z, radius)
-        for part in slices(len(left), max(1, self._engine._bytes // (32 * Z.element_size() * Z.shape[1]))):
-            i, l = left[part], right[part]
-            distance = (Z[i] - Z[l]).square().sum(1)
-            weights = torch.zeros_like(distance)
-            for anchor in (i, l):
-                hinge = 1.0 + targets[anchor] - distance[:, None]
-                slope = (hinge / smoothing + 0.5).clamp(0.0, 1.0)
-                smooth += torch.where(slope == 1.0, hinge, 0.5 * smoothing * slope.square()).sum(dtype=torch.float64)
-                plain += hinge.clamp(min=0.0).sum(dtype=torch.float64)
-                slopes.index_add_(0, anchor, slope)
-                weights += slope.sum(1)
-            active = weights > 0.0
-            listed.append((i[active], l[active], -mu * weights[active]))
-        listed.append((self._anchors, self._targets, 1.0 - mu + mu * slopes.view(-1)[self._place]))
-        near = (1.0 - mu) * float(squared.sum(dtype=torch.float64))
-        return near + mu * float(smooth), near + mu * float(plain), _pull_of_edges(Z, listed)
-
-    def _near_pairs(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
-        radii = radius.clamp(min=0.0).sqrt()
-        step = float(_moves(Z, self._last)) if self._last.shape == Z.shape else np.inf
-        self._last = Z
-        if self._near is not None and self._at.shape == Z.shape:
-            moves = (Z - self._at).square().sum(1).sqrt()
-            if bool((radii + moves + moves.max() <= self._radii).all()):
-                return self._near
-        longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
-        self._near = None  # the search may run out of memory
-        longest = radii + longer
-        found = self._search(Z, torch.where(radius >= 0.0, longest.square(), -torch.inf))
-        if longer > 0.0:
-            self._near, self._at, self._radii = found, Z, longest
-        return found
-
-    def _search(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
-        n, m = Z.shape
-        heads = self._heads(Z)
-        norms = heads.square().sum(1) * (1.0 - 8 * (m + 4) * self._engine.rounding(Z))
-        pairs = []
-        step = min(n, max(1, int((self._engine._bytes / (8 * Z.element_size())) ** 0.5)))
-        for left, right in combinations_with_replacement(slices(n, step), 2):
-            squared = torch.addmm(norms[left, None] + norms[right], heads[left], heads[right].T, alpha=-2.0)
-            near = squared < torch.maximum(radius[left, None], radius[right])
-            near &= self._codes[left, None] != self._codes[right]
-            if left == right:
-                near.triu_(1)
-            row, column = near.nonzero(as_tuple=True)
-            pairs.append((row + left.start, column + right.start))
-        rows, columns = zip(*pairs, strict=True)
-        return torch.cat(rows), torch.cat(columns)
-
-    def _heads(self, Z: Tensor) -> Tensor:
-        m = Z.shape[1]
-        if m <= FEW_COORDINATES:
-            return Z
-        squares = Z.square().sum(1)
-        share = TAIL * float(squares.sum(dtype=torch.float64))
-        if self._axes is not None and len(self._axes) == m:
-            heads, tails = _split(Z, squares, self._axes)
-            if float(tails.sum(dtype=torch.float64)) <= 2.0 * share:
-                return torch.cat([heads, tails.sqrt()[:, None]], dim=1)
-        variances, axes = torch.linalg.eigh((Z.T @ Z).to(torch.float64))
-        n_tail = int(torch.searchsorted(variances.clamp(min=0.0).cumsum(0), share, right=True))
-        self._axes = axes[:, n_tail:].to(Z.dtype).contiguous()
-        heads, tails = _split(Z, squares, self._axes)
-        return torch.cat([heads, tails.sqrt()[:, None]], dim=1)
-
-
-def _split(Z: Tensor, squares: Tensor, axes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the coordinates of rows along some axes, and what is left of their squared norms."""
-    heads = Z @ axes
-    return heads, (squares - heads.square().sum(1)).clamp_(min=0.0)
-
-
-def _moves(Z: Tensor, before: Tensor) -> Tensor:
-    return (Z - before).square().sum(1).max().sqrt()
-
-
-def _added(index: Tensor, values: Tensor, n: int) -> Tensor:
-    """Return the sum of the values of each index from 0 to n - 1."""
-    return torch.zeros(n, dtype=values.dtype, device=values.device).index_add_(0, index, values)
-
-
-def _pull_of_edges(Z: Tensor, edges: list[Edges]) -> Tensor:
-    """Return the product of the Laplacian of weighted edges with Z."""
-    if not edges:
-        return torch.zeros_like(Z)
-    left, right, weights = (torch.cat(column) for column in zip(*edges, strict=True))
-    n = len(Z)
-    rows, columns = torch.cat([left, right]), torch.cat([right, left])
-    order = rows.argsort()
-    ends = torch.zeros(n + 1, dtype=torch.long, device=Z.device)
-    ends[1:] = torch.bincount(rows, minlength=n).cumsum(0)
-    values = torch.cat([weights, weights])[order]
-    matrix = _matrix(rows[order], ends, columns[order], values)
-    degrees = _added(rows, torch.cat([weights, weights]), n)
-    return degrees[:, None] * Z - matrix @ Z
-
-
-def _matrix(rows: Tensor, ends: Tensor, columns: Tensor, values: Tensor) -> Tensor:
-    """Return the square matrix with these entries, of which those of one place are added: CSR unless it is small."""
-    n = len(ends) - 1
-    if len(values) > n * n:  # cuSPARSE refuses more entries than places
-        return _added(rows * n + columns, values, n * n).view(n, n)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse", UserWarning)  # that CSR matrices are new
-        return torch.sparse_csr_tensor(ends, columns, values, (n, n), check_invariants=False)
 
 
 def _dense(X: Any) -> Any:
