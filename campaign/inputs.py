@@ -25,8 +25,8 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 import mahala
 from contract.learners import ALL
 from mahala import BilinearMetric, MahalanobisMetric, Metric
-from mahala.learner import SavedEstimator
 from mahala.online.online_mixin import OnlineMixin
+from mahala.saved_estimator import SavedEstimator
 
 from .runner import Failed
 from .values import Rng, array, chance, classes, count, numbers, pick, rows, signs, vector

@@ -1,43 +1,27 @@
-"""The base class of every learner: validation, transform, score, model files."""
+"""The base class of every learner: validation, transform, score."""
 
 from __future__ import annotations
 
-import copy
-import inspect
-from abc import ABC, abstractmethod
-from functools import partial
-from os import PathLike
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-import mahala
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import check_seed
 from mahala.compiled.neighbors import leave_one_out_errors
 from mahala.compiled.ranking import retrieval
-from mahala.data.preprocessing import TablePreprocessor
 from mahala.engine import current_engine
-from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
+from mahala.metric import MahalanobisMetric, scores_in_blocks
+from mahala.saved_estimator import SavedEstimator
+from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.config import config_context, get_config
-from mahala.support.contexts import one_at_a_time
 from mahala.support.dask_rows import check_dask_features, in_memory, lazily_mapped
-from mahala.support.estimators import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from mahala.support.estimators import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from mahala.support.former_names import OF_LEARNERS, hint
-from mahala.support.model_files import (
-    ModelFileError,
-    header_value,
-    model_bytes,
-    read_model,
-    read_model_bytes,
-    write_model,
-)
 from mahala.support.tensors import engine_of, is_dask, like, to_numpy
 from mahala.support.validation import check_features, check_rows, class_codes
 
@@ -51,110 +35,6 @@ class LabelledRows(NamedTuple):
     X: Any
     codes: IndexArray
     weights: FloatArray | None = None
-
-
-class SavedEstimator(BaseEstimator, ABC):
-    """A scikit-learn estimator that is written to a model file and read back, with its whole state."""
-
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
-    preprocessor_: TablePreprocessor  # of the table whose rows it learned from, if it was one
-    _model: Any
-
-    @abstractmethod
-    def _get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the fitted state as a header and arrays for a model file."""
-
-    @abstractmethod
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        """Restore what `_get_state` returned."""
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_model" in vars(self)
-
-    @one_at_a_time
-    def __getstate__(self) -> Any:
-        # A copy, because it is pickled after others may have gone on learning.
-        return copy.deepcopy(super().__getstate__())
-
-    def _check_fitted(self) -> None:
-        """Raise NotFittedError before the first fit; scikit-learn's check costs more than a prediction."""
-        if "_model" not in vars(self):
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
-                "using this estimator."
-            )
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the whole state to a model file, so that `mahala.load_learner(path)` resumes exactly here.
-
-        The file is safetensors with a JSON header: no pickle. It is written whole or not at all, and it is read back
-        before it replaces an earlier file.
-        """
-        self._write(path, {})
-
-    @one_at_a_time
-    def _write(self, path: str | PathLike[str], header: dict[str, object], previous: bool = False) -> None:
-        """Write the state to a model file, with more header entries."""
-        own, arrays = self._parts()
-        try:
-            check = partial(_load, mapped=True)
-            write_model(path, "learner", arrays, own | header, verify=check, previous=previous)
-        except ModelFileError as error:
-            raise ModelFileError(
-                f"{path} was not written, because it could not be read back; an earlier file stays as it was ({error})"
-            ) from error
-
-    @one_at_a_time
-    def to_bytes(self) -> bytes:
-        """Return the whole state as the bytes of a model file, which `learner_from_bytes` reads."""
-        header, arrays = self._parts()
-        return model_bytes("learner", arrays, header)
-
-    @one_at_a_time
-    def to_parts(self) -> tuple[dict[str, object], Arrays]:
-        """Return a copy of the whole state as a header and arrays; a reader of a model file ignores other entries."""
-        header, arrays = self._parts()
-        return header, {name: array.copy() for name, array in arrays.items()}
-
-    def _parts(self) -> tuple[dict[str, object], Arrays]:
-        """Return the whole state as a header and the learner's own arrays."""
-        self._check_fitted()
-        header, arrays = self._get_state()
-        params: dict[str, object] = {}
-        for name, value in self.get_params(deep=False).items():
-            if isinstance(value, Metric):
-                parts, metric_arrays = value.to_parts()
-                params[name] = {"metric": parts}
-                arrays |= {f"{name}.{key}": array for key, array in metric_arrays.items()}
-            elif isinstance(value, SavedEstimator):
-                params[name] = {"estimator": type(value).__name__, "params": value.get_params(deep=False)}
-            elif name == "callback":
-                params[name] = None  # it watches a fit; it is not part of what was learned
-            elif callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)):
-                raise ValueError(
-                    f"{name}={value!r} cannot be written to a file; use a number or a name that mahala knows"
-                )
-            else:
-                params[name] = value.item() if isinstance(value, np.generic) else value
-        names = getattr(self, "feature_names_in_", None)
-        header |= {
-            "learner": type(self).__name__,
-            "params": params,
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": None if names is None else [str(name) for name in names],
-        }
-        if "preprocessor_" in vars(self):
-            header["preprocessor"] = self.preprocessor_.to_header()
-        return header, arrays
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a learner that `save` wrote."""
-        learner = load_learner(path)
-        if not isinstance(learner, cls):
-            raise ModelFileError(f"{path} holds a {type(learner).__name__}, not a {cls.__name__}")
-        return learner
 
 
 class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator):
@@ -420,61 +300,6 @@ class DistanceMixin(_Base):
         self._check_features(pairs, reset=False)
         distances: FloatArray = self.metric_.pair_distance(pairs, squared=squared)
         return distances
-
-
-def load_learner(path: str | PathLike[str]) -> Any:
-    """Read the learner that was saved at `path`; it resumes where it stopped.
-
-    It is read whatever its `max_memory`, which `set_params` can raise before it learns more.
-    """
-    return _load(path, mapped=False)
-
-
-def learner_from_bytes(data: bytes) -> Any:
-    """Return the learner whose `to_bytes` returned `data`; it resumes where it stopped."""
-    return _restored("the model", *read_model_bytes(data, "learner"))
-
-
-def _load(path: str | PathLike[str], *, mapped: bool) -> Any:
-    return _restored(path, *read_model(path, "learner", mapped=mapped))
-
-
-def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays) -> Any:
-    name = header.get("learner")
-    kind = _kind_named(name)
-    if kind is None:
-        raise ModelFileError(f"{path} holds a learner {name!r} that this version of mahala does not know")
-    try:
-        params: dict[str, Any] = {}
-        for key, value in header_value(header, "params", dict).items():
-            if isinstance(value, dict) and "metric" in value:
-                prefix = f"{key}."
-                own = {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
-                value = Metric.from_parts(value["metric"], own)
-            elif isinstance(value, dict) and "estimator" in value:
-                inner: Any = _kind_named(value["estimator"])
-                value = inner(**header_value(value, "params", dict))
-            params[key] = value
-        learner = kind(**params)
-        learner.n_features_in_ = header_value(header, "n_features_in", int)
-        names = header_value(header, "feature_names_in", list, type(None))
-        if names is not None:
-            if len(names) != learner.n_features_in_ or not all(isinstance(name, str) for name in names):
-                raise ModelFileError(f"feature_names_in should be {learner.n_features_in_} strings")
-            learner.feature_names_in_ = np.array(names, dtype=object)
-        preprocessor = TablePreprocessor.in_header(header)
-        if preprocessor is not None:
-            learner.preprocessor_ = preprocessor
-        learner._set_state(header, arrays)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, MemoryError) as error:
-        raise ModelFileError(f"{path} does not hold a whole {name}: {error}") from error
-    return learner
-
-
-def _kind_named(name: object) -> Any:
-    """Return the class of a learner by its public name, or None if there is none."""
-    kind = getattr(mahala, name, None) if isinstance(name, str) and name in mahala.__all__ else None
-    return kind if inspect.isclass(kind) and issubclass(kind, SavedEstimator) else None
 
 
 def n_axes(X: Any) -> int:

@@ -18,8 +18,9 @@ from mahala.cli.output import say, terminal
 if TYPE_CHECKING:
     from mahala.comparisons import Judgments
     from mahala.data.tables import Table
-    from mahala.learner import Learner, SavedEstimator
+    from mahala.learner import Learner
     from mahala.metric import Metric
+    from mahala.saved_estimator import SavedEstimator
 
 Estimator = TypeVar("Estimator", bound="SavedEstimator")
 
@@ -146,8 +147,8 @@ def load_metric(path: Path) -> Metric:
 
 def load_model(path: Path) -> tuple[Metric, Learner | None]:
     """Return the metric of a model file, and the learner if the file holds one."""
-    from mahala.learner import load_learner
     from mahala.metric import Metric
+    from mahala.saved_estimator import load_learner
     from mahala.support.model_files import ModelFileError, read_model
 
     header, _ = read_model(path)

@@ -18,12 +18,12 @@ from mahala.feedback.gains import ROUNDING, CrossValidation, Gain, RunningGain
 from mahala.feedback.hedge import Hedge, mixtures, prior
 from mahala.feedback.query_maps import QueryMaps
 from mahala.feedback.remembered import Remembered
-from mahala.learner import SavedEstimator
 from mahala.metric import BilinearMetric
 from mahala.metric.matrices import leading
 from mahala.online.oasis import OASIS
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.similarity_model import LONGEST_STEP
+from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value

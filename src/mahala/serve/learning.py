@@ -13,8 +13,8 @@ from safetensors.numpy import save
 from mahala.compiled.ranking import ndcg
 from mahala.feedback.gains import RunningGain
 from mahala.feedback.query_adapter import QueryAdapter
-from mahala.learner import learner_from_bytes
 from mahala.online.similarity_learner import SimilarityLearner
+from mahala.saved_estimator import learner_from_bytes
 from mahala.serve.checkpoints import Checkpoints, Lease, LeaseLost, Version
 from mahala.serve.records import Collection, Entry
 from mahala.serve.store import Store

@@ -13,11 +13,11 @@ from typing import Any
 from mahala.comparisons import Impression, Pairs, Triplets
 from mahala.comparisons.json_lines import IMPRESSION, PAIR, TRIPLET, LineError, LineReader, MissingItems
 from mahala.feedback.query_adapter import QueryAdapter
-from mahala.learner import load_learner
 from mahala.online.lego import LEGO
 from mahala.online.online_mixin import OnlineMixin
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
+from mahala.saved_estimator import load_learner
 from mahala.stream.lines import LONGEST, LongLine
 from mahala.stream.position import HEAD, Position, Progress, digest_of_rows, mark
 from mahala.support.files import previous_of
