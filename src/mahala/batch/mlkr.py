@@ -41,32 +41,13 @@ class MLKR(IterationParams, BatchLearner):
         Number m of rows of L; None for the number of features.
     init : "auto", "identity", "pca", "random" or MahalanobisMetric
         The first L. "auto" is "identity" if L is square, else "pca".
-    max_iter : int
-        Maximum number of iterations.
-    tol : float
-        The fit ends when an iteration lowers the objective by less than this share of it.
-    warm_start : bool
-        Whether `fit` resumes from the model of the previous fit.
-    callback : callable or None
-        Function that is called with an :class:`mahala.Iteration` after each iteration; a true result ends the fit.
-    verbose : bool
-        Whether to show a progress bar.
-    random_state : int, RandomState, Generator or None
-        Seed of all random choices.
+    max_iter, tol, warm_start, callback, verbose, random_state
+        See :class:`mahala.NCA`.
 
     Attributes
     ----------
-    metric_ : MahalanobisMetric
-        The learned metric.
-    components_ : ndarray of shape (m, n_features)
-        The learned map L.
-    objective_, objectives_ : float and ndarray
-        Objective at the end and after each iteration.
-    n_iter_ : int
-        Number of iterations.
-    stop_reason_ : str
-        "converged", "max_iter", "precision" (rounding keeps any step from lowering the objective), "callback" or
-        "interrupted", or "time" if a time limit ended the fit.
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
+        See :class:`mahala.NCA`.
 
     Examples
     --------
