@@ -49,6 +49,7 @@ items = sa.Table(
     sa.Column("live", sa.Boolean, nullable=False),
     sa.Column("change", sa.BigInteger, nullable=False),
     sa.Index("mahala_items_change", "collection", "change"),
+    sa.Index("mahala_items_id", "collection", "id"),
 )
 
 log = sa.Table(
@@ -140,6 +141,8 @@ class Database:
         self._writer = self.engine.execution_options(writes=True)
         with self.writing() as connection:
             metadata.create_all(connection)
+            for index in items.indexes:  # which are not made with a table that is there
+                index.create(connection, checkfirst=True)
             known = connection.scalar(sa.select(about.c.schema))
             if known is None:
                 connection.execute(about.insert().values(schema=SCHEMA))
