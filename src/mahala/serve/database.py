@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import sqlite3
 import time
@@ -160,6 +161,14 @@ class Database:
         """Yield a connection whose changes are committed together at the end of the block, or not at all."""
         with _refusals(), self._writer.begin() as connection:
             yield connection
+
+    def graph_file(self, name: str) -> Path | None:
+        """Return where the graph of a collection is kept: beside the file of the database, if there is one."""
+        return Path(f"{self.name}.{name}.graph") if self.is_sqlite else None
+
+    def graph_table(self, name: str) -> str:
+        """Return the table that has the vectors of a collection once more, indexed by pgvector."""
+        return f"mahala_vectors_{hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()[:16]}"
 
     @property
     def now(self) -> Any:

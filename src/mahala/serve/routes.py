@@ -150,7 +150,7 @@ async def _append(service: Service, name: str, given: Any, entry: Any, key: Key,
         return [entry(one, own) for one, own in zip(ones, keys, strict=True)]
 
     # In a thread, if a text is to be encoded or the database to be asked; it takes longer than all the rest.
-    at_once = len(ones) <= _AT_ONCE and service.holds(name, [id for one in ones for id in one.ids()])
+    at_once = len(ones) <= _AT_ONCE and service.served(name).index.holds(id for one in ones for id in one.ids())
     at_once = at_once and all(one.query.text is None for one in ones)
     own = entries() if at_once else await run_in_threadpool(entries)
     return JSONResponse({"places": await service.appended(name, own)}, 201)

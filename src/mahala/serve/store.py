@@ -63,6 +63,10 @@ class Store:
             for table in (items, log, checkpoints, models):
                 connection.execute(table.delete().where(table.c.collection == name))
             connection.execute(collections.delete().where(collections.c.name == name))
+            if not self.database.is_sqlite:
+                connection.execute(sa.text(f"DROP TABLE IF EXISTS {self.database.graph_table(name)}"))
+        if (path := self.database.graph_file(name)) is not None:
+            path.unlink(missing_ok=True)
 
     def collections(self) -> dict[str, Collection]:
         """Return all collections by name."""
