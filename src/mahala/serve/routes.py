@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 from fastapi import Body as Given
@@ -48,6 +51,8 @@ def add_routes(app: FastAPI, service: Service, guard: Guard) -> None:
 
 def _add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     reader = [Depends(guard.reader)]
+    # As many at once as can be computed at once: more would only slow each other down.
+    searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
 
     async def search(name: Name, given: Annotated[Searches, Given()]) -> JSONResponse:
         """Find the best items for a query, or for each of a list of queries."""
@@ -55,7 +60,7 @@ def _add_search(app: FastAPI, service: Service, guard: Guard) -> None:
         def answers() -> list[dict[str, Any]]:
             return [_search(service, name, one) for one in (given if isinstance(given, list) else [given])]
 
-        found = await run_in_threadpool(answers)
+        found = await asyncio.get_running_loop().run_in_executor(searchers, answers)
         return JSONResponse(found if isinstance(given, list) else found[0])
 
     own: dict[str, Any] = {
@@ -209,7 +214,7 @@ def _add_items(app: FastAPI, service: Service, guard: Guard) -> None:
         """Return an item with its vector."""
         served, row = service.served(name), service.row(name, id)
         found = served.index.item(row)
-        return {"id": found.id, "payload": found.payload, "vector": served.index.vectors([row])[0].tolist()}
+        return {"id": found.id, "payload": found.payload, "vector": served.index.vector(row).tolist()}
 
 
 def _collection(service: Service, name: str) -> dict[str, Any]:

@@ -130,6 +130,10 @@ class Index:
             raise KeyError(f"rows {min(rows)} to {max(rows)} are not among the {len(self._ids)} rows of {self.name!r}")
         return self._rows.X[list(rows)].astype(np.float64)
 
+    def vector(self, row: int) -> FloatArray:
+        """Return the vector of a row that is here, in double precision."""
+        return np.asarray(self._rows.X[row], dtype=np.float64)
+
     def item(self, row: int, score: float = 0.0) -> Found:
         """Return a row with a score."""
         return Found(row, self._ids[row], score, self._payloads[row])

@@ -72,7 +72,7 @@ class Served:
 
     def explain(self, query: Query, row: int, n: int) -> dict[str, Any]:
         """Return how a score comes about: the plain part, the learned part, and the features and directions of it."""
-        x, z = query.vector, self.index.vectors([row])[0]
+        x, z = query.vector, self.index.vector(row)
         matrix = self.model.matrix(query)
         plain = float(x @ z)
         told: dict[str, Any] = {"score": plain, "plain": plain, "learned": 0.0, "features": [], "directions": []}

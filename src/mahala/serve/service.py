@@ -205,7 +205,7 @@ class Service:
         own, id = query[given[0]], query.get("id")
         if given == ["item"]:
             row = self.row(name, str(own))
-            return Query(served.index.vectors([row])[0], row, id)
+            return Query(served.index.vector(row), row, id)
         if given == ["vector"]:
             return Query(check_vector(own, served.collection.width, "query.vector"), None, id)
         if name not in self.encoders:
