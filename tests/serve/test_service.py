@@ -55,6 +55,9 @@ def test_clicks_change_the_ranking_and_versions_are_rolled_back(service):
     assert told["score"] == pytest.approx(found[learned.index(plain[-1])].score, rel=1e-5)
     assert told["score"] == pytest.approx(told["plain"] + told["learned"])
     assert len(told["directions"]) == 3
+    whole = service.served("c").explain(service.resolve("c", {"item": "i0"}), service.row("c", plain[-1]), WIDTH)
+    for kind in ("features", "directions"):  # each adds up to what is learned
+        assert sum(one["contribution"] for one in whole[kind]) == pytest.approx(told["learned"])
     service.pin("c", 0)
     assert [one.id for one in service.search("c", {"item": "i0"}, k=39)[1]] == plain
     service.pin("c", version)
