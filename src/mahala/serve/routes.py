@@ -18,6 +18,7 @@ from mahala.serve.checks import VISIT, VISIT_ID
 from mahala.serve.direct import direct
 from mahala.serve.guard import Guard
 from mahala.serve.images import image_file
+from mahala.serve.judged_pairs import pair_entry
 from mahala.serve.keys import Key
 from mahala.serve.questions import question
 from mahala.serve.records import Entry
@@ -107,11 +108,13 @@ def _add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     async def comparisons(
         name: Name, given: Annotated[Comparisons, Given()], key: Key = teacher, retry: Retry = None, visit: Visit = None
     ) -> JSONResponse:
-        """Write to the log which of two items is more like a query, or grades of items."""
+        """Write to the log which of two items is more like a query, whether one is like it, or grades of items."""
 
         def entry(one: bodies.ComparisonBody, own: str | None) -> Entry:
             query, shown = service.resolve(name, one.query.model_dump()), one.shown()
             more = {"user": _user(key, one.user, visit), "version": one.version, "key": own}
+            if one.other is not None:
+                return pair_entry(service, name, query, one.other, bool(one.similar), **more)
             kind = "comparison" if one.grades is None else "judgment"
             return service.entry(name, kind, query, list(shown), list(shown.values()), **more)
 
@@ -156,7 +159,7 @@ async def _append(service: Service, name: str, given: Any, entry: Any, key: Key,
 
     # In a thread, if a text is to be encoded or the database to be asked; it takes longer than all the rest.
     at_once = len(ones) <= _AT_ONCE and service.served(name).index.holds(id for one in ones for id in one.ids())
-    at_once = at_once and all(one.query.text is None for one in ones)
+    at_once = at_once and not any(one.waits() for one in ones)
     own = entries() if at_once else await run_in_threadpool(entries)
     return JSONResponse({"places": await service.appended(name, own)}, 201)
 

@@ -10,6 +10,7 @@ from safetensors.numpy import load
 
 from mahala.feedback.query_maps import QueryMaps
 from mahala.serve.checkpoints import Checkpoints, Version
+from mahala.serve.judged_pairs import JudgedPairs
 from mahala.serve.records import Collection
 from mahala.serve.searching import Found, Index
 from mahala.serve.store import Store
@@ -46,6 +47,7 @@ class Served:
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.index = Index(collection.name, collection.width, collection.n_rows)
+        self.pairs = JudgedPairs(collection.name)
         self.model = PLAIN
         self._stamp: tuple[int, int | None, int, str] | None = None
         self._lock = threading.Lock()
