@@ -17,8 +17,8 @@ from mahala.support.arrays import FloatArray, IndexArray
 
 # Rows for which there is room at first, at least.
 _ROOM = 1024
-# Candidates that a graph gives, at least; with 256, nearly all of the ten best are among them.
-_BREADTH = 256
+# Candidates that a graph gives, at least; with as many, nearly all of the ten best are among them.
+_BREADTH = 512
 
 
 class Candidates(Protocol):
