@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from mahala.serve.records import NewItem
 from mahala.serve.searching import payload_filter
 from mahala.serve.service import Service
 
+from .conftest import wait_for
 from .test_searching import best, filled, pairs
 
 N, WIDTH, K = 3000, 16, 10
@@ -34,13 +34,6 @@ def vectors(n=N, seed=0):
 
 def items(X, first=0):
     return [{"id": f"i{first + at}", "vector": x, "payload": {"odd": at % 2}} for at, x in enumerate(X)]
-
-
-def wait_for(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def graph_of(service):

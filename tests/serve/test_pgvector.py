@@ -16,7 +16,8 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ma
 from mahala.serve.pgvector import PgVector
 from mahala.serve.service import Service
 
-from .test_graph import WIDTH, K, graph_of, items, vectors, wait_for
+from .conftest import wait_for
+from .test_graph import WIDTH, K, graph_of, items, vectors
 from .test_postgres import PROGRAMS, Server
 
 N = 1500

@@ -18,7 +18,7 @@ from mahala.serve.keys import Keys
 from mahala.serve.service import Service
 from mahala.serve.store import KeyReused, Store
 
-from .conftest import WIDTH, entries, new_items
+from .conftest import WIDTH, entries, new_items, wait_for
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'mahala[postgres]'")
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -83,13 +83,6 @@ def store(server):
     store.put_items("c", new_items())
     yield store
     store.close()
-
-
-def wait_for(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_items_and_log(store):

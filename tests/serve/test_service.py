@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from mahala.serve.learning import DEFAULT, Learners
 from mahala.serve.records import Entry
 from mahala.serve.service import POLL, Service, Unknown
 
-from .conftest import WIDTH, new_items
+from .conftest import WIDTH, new_items, wait_for
 
 ITEMS = [item._asdict() for item in new_items()]
 
@@ -25,13 +23,6 @@ def opened(tmp_path, **options):
 def teach(service, query="i0", shown=("i1", "i2", "i3"), clicked=(0.0, 0.0, 1.0), n=1, user=None):
     entry = service.entry("c", "impression", service.resolve("c", {"item": query}), shown, clicked, user=user)
     return service.append("c", [entry] * n).result()[-1]
-
-
-def wait_for(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture
