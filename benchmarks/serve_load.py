@@ -1,10 +1,12 @@
 """The load that `mahala serve` bears: searches and impressions at fixed rates, over loopback.
 
     python benchmarks/serve_load.py --seconds 20 --items 100000 --width 384
+    python benchmarks/serve_load.py --total 1000000 --batch 50 --items 10000 --width 64 --check
 
 It starts a service of its own in a folder for temporary files, sends for a bounded time, and prints latencies, the lag
 of the learner, memory, shares of the cores, and whether what was acknowledged is in the log exactly once. With
-`--check`, the log is learned from again, and the models are compared.
+`--total`, it sends so many impressions as fast as they are answered, and prints memory on the way. With `--check`, the
+log is learned from again, and the models are compared.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ def main() -> None:
     parser.add_argument("--searches", type=float, default=50.0, help="per second")
     parser.add_argument("--impressions", type=float, default=300.0, help="per second")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--total", type=int, help="impressions, as fast as they are answered, instead of the rates")
+    parser.add_argument("--batch", type=int, default=1, help="impressions in one request, with --total")
     parser.add_argument("--check", action="store_true", help="learn from the log again, and compare the models")
     parser.add_argument("--folder", type=Path, help="keep the database here, or use the one that is there")
     given = parser.parse_args()
@@ -53,7 +57,8 @@ def main() -> None:
                 assert process.stdout is not None
                 host, _, port = process.stdout.readline().strip().removeprefix("http://").rpartition(":")
                 print(f"up after {time.perf_counter() - started:.1f} s")
-                places, before = asyncio.run(load(Connections(host, int(port)), given, process.pid))
+                send = flood if given.total else load
+                places, before = asyncio.run(send(Connections(host, int(port)), given, process.pid))
             finally:
                 process.terminate()
         check(path, places, before, given.check)
@@ -138,9 +143,7 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> tuple[
     times: dict[str, list[float]] = {"search": [], "impressions": []}
     places: list[int] = []
     lags: list[float] = []
-    (first,) = (await http.send("POST", "impressions", impressions[0]))["places"]
-    while (await http.send("GET", "model"))["learned"] < first:  # the learner is loaded and compiled
-        await asyncio.sleep(0.1)
+    first = await begun(http, impressions[0])
 
     async def search(number: int) -> None:
         started = time.perf_counter()
@@ -157,9 +160,9 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> tuple[
 
     async def watch(number: int) -> None:
         """Note for how long what is learned by now has been in the log."""
-        learned, now = (await http.send("GET", "model"))["learned"], time.perf_counter()
+        known, now = (await http.send("GET", "model"))["learned"], time.perf_counter()
         acknowledged.append((now, max(places, default=first)))
-        lags.append(now - next((at for at, place in acknowledged if place > learned), now))
+        lags.append(now - next((at for at, place in acknowledged if place > known), now))
 
     pids = {"load": os.getpid(), "server": pid} | {f"learner {own}": own for own in children(pid)}
     used = {name: cpu_seconds(own) for name, own in pids.items()}
@@ -168,17 +171,67 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> tuple[
     plans = [(given.searches, search), (given.impressions, impression), (4.0, watch)]
     await asyncio.gather(*(at_rate(rate, given.seconds, send) for rate, send in plans))
     took = time.perf_counter() - started
-    while (await http.send("GET", "model"))["learned"] < max(places):
-        await asyncio.sleep(0.1)
+    await learned(http, max(places))
     waited = time.perf_counter() - started - took
     for name, seconds in ((name, own) for name, own in times.items() if own):
         p50, p99, most = 1e3 * np.quantile(seconds, [0.5, 0.99, 1.0])
         print(f"{name}: {len(seconds) / took:.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms, at most {most:.0f} ms")
     print(f"learner: up to {max(lags):.1f} s behind, {np.median(lags):.1f} s in the median, {waited:.1f} s at the end")
+    n_requests = sum(map(len, times.values()))
     for name, own in pids.items():
-        share = 100.0 * (cpu_seconds(own) - used[name]) / (took + waited)
-        print(f"{name.split()[0]}: {share:.0f} % of a core, {memory[name]:.0f} MiB before, {resident(own):.0f} after")
+        seconds_used = cpu_seconds(own) - used[name]
+        print(
+            f"{name.split()[0]}: {100.0 * seconds_used / (took + waited):.0f} % of a core, "
+            f"{1e3 * seconds_used / n_requests:.2f} ms of it per request, "
+            f"{memory[name]:.0f} MiB before, {resident(own):.0f} after"
+        )
     print(f"load average {os.getloadavg()[0]:.1f}")
+    return places, first
+
+
+async def begun(http: Connections, impression: bytes) -> int:
+    """Return the place of a first impression once it is learned from: the learner is loaded and compiled then."""
+    (first,) = (await http.send("POST", "impressions", impression))["places"]
+    await learned(http, first)
+    return int(first)
+
+
+async def learned(http: Connections, place: int) -> None:
+    """Wait until a place of the log is learned from."""
+    while (await http.send("GET", "model"))["learned"] < place:
+        await asyncio.sleep(0.1)
+
+
+async def flood(http: Connections, given: argparse.Namespace, pid: int) -> tuple[list[int], int]:
+    """Send impressions as fast as they are answered, and print memory and the learner's lag on the way.
+
+    Returns the places of the acknowledged impressions, and how many entries the log had before.
+    """
+    _, impressions = bodies(given)
+    first = await begun(http, impressions[0])
+    places: list[int] = []
+    parts = iter(range(0, given.total, given.batch))
+    started, step = time.perf_counter(), max(1, given.total // 20)
+
+    async def worker() -> None:
+        for start in parts:
+            own = [impressions[number % N_BODIES] for number in range(start, min(start + given.batch, given.total))]
+            body = b"[" + b",".join(own) + b"]"
+            new = (await http.send("POST", "impressions", body, key=f"{first}-{start}"))["places"]
+            places.extend(new)
+            if len(places) // step > (len(places) - len(new)) // step:
+                await tell()
+
+    async def tell() -> None:
+        known = (await http.send("GET", "model"))["learned"]
+        sizes = ", ".join(f"{name} {resident(own):.0f} MiB" for name, own in pids.items())
+        seconds = time.perf_counter() - started
+        print(f"{len(places):,} sent, {known:,} learned after {seconds:.0f} s: {sizes}", flush=True)
+
+    pids = {"server": pid} | {f"learner {own}": own for own in children(pid)}
+    await asyncio.gather(*(worker() for _ in range(4)))
+    await learned(http, max(places))
+    await tell()
     return places, first
 
 

@@ -33,6 +33,15 @@ def test_maps_are_what_the_adapter_serves_and_stay_as_they_were():
     assert again.embed(x, "q1") == pytest.approx(before, rel=1e-5)
 
 
+def test_directions_are_those_of_the_singular_value_decomposition():
+    maps = taught()[0].maps()
+    for M, (values, left) in ((maps.new, maps.new_directions), (maps.known, maps.known_directions)):
+        expected, sizes, _ = np.linalg.svd(M - np.eye(4))
+        assert values == pytest.approx(sizes, abs=1e-7 * sizes[0])
+        assert np.abs((expected * left).sum(axis=0))[:2] == pytest.approx(1.0)  # up to their signs
+    assert maps.new_directions is maps.new_directions  # computed once
+
+
 def test_a_user_is_trusted_no_more_than_learned_from():
     """One user who clicks against the ranking moves trust like few impressions, however many there are."""
     rng = np.random.default_rng(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,13 @@ def entries(n, seed=0):
         own |= {"query_id": f"q{at % 7}"} if at % 4 else {}
         result.append(Entry("impression", shown, clicked, user=f"u{at % 3}" if at % 5 else None, key=f"k{at}", **own))
     return result
+
+
+def wait_for(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 @pytest.fixture

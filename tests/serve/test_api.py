@@ -18,7 +18,7 @@ from mahala.serve.guard import Settings
 from mahala.serve.keys import Keys
 from mahala.serve.service import Service
 
-from .conftest import WIDTH, new_items
+from .conftest import WIDTH, new_items, wait_for
 
 LOCAL = "http://127.0.0.1:8417"
 BASE = "/v1/collections/c"
@@ -283,7 +283,8 @@ def test_a_database_that_is_gone_is_told(http, service, monkeypatch):
     answer = http.post(f"{BASE}/impressions", json=IMPRESSION)
     assert (answer.status_code, answer.json()["detail"]) == (503, "the database cannot be used: it is gone")
     assert http.post(f"{BASE}/search", json=SEARCH).status_code == 200  # from memory
-    service.problem = "it is gone"
+    monkeypatch.setattr(service.store, "collections", gone)
+    wait_for(lambda: service.problem is not None)
     assert http.get("/ready").status_code == 503
 
 

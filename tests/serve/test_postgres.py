@@ -18,7 +18,7 @@ from mahala.serve.keys import Keys
 from mahala.serve.service import Service
 from mahala.serve.store import KeyReused, Store
 
-from .conftest import WIDTH, entries, new_items
+from .conftest import WIDTH, entries, new_items, wait_for
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'mahala[postgres]'")
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -29,18 +29,18 @@ pytestmark = pytest.mark.skipif(INITDB is None, reason="Postgres is not installe
 class Server:
     """A Postgres server on a socket in a folder of its own; root starts it as nobody, since Postgres refuses root."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.data = folder, folder / "data"
+    def __init__(self, folder: Path, initdb: str = INITDB) -> None:
+        self.folder, self.data, self.initdb = folder, folder / "data", initdb
         self.user = {"user": "nobody"} if os.geteuid() == 0 else {}
         if self.user:
             shutil.chown(folder, "nobody")
-        command = [INITDB, "-D", self.data, "-U", "mahala", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        command = [initdb, "-D", self.data, "-U", "mahala", "-A", "trust", "-E", "UTF8", "--no-sync"]
         subprocess.run(command, check=True, capture_output=True, cwd=folder, **self.user)
         self.address = f"postgresql://mahala@/postgres?host={folder}"
         self.start()
 
     def start(self):
-        program = Path(INITDB).with_name("postgres")
+        program = Path(self.initdb).with_name("postgres")
         command = [program, "-D", self.data, "-k", self.folder, "-c", "listen_addresses="]
         self.process = subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.user
@@ -83,13 +83,6 @@ def store(server):
     store.put_items("c", new_items())
     yield store
     store.close()
-
-
-def wait_for(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_items_and_log(store):

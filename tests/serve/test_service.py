@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from mahala.serve.learning import DEFAULT, Learners
 from mahala.serve.records import Entry
 from mahala.serve.service import POLL, Service, Unknown
 
-from .conftest import WIDTH, new_items
+from .conftest import WIDTH, new_items, wait_for
 
 ITEMS = [item._asdict() for item in new_items()]
 
@@ -25,13 +23,6 @@ def opened(tmp_path, **options):
 def teach(service, query="i0", shown=("i1", "i2", "i3"), clicked=(0.0, 0.0, 1.0), n=1, user=None):
     entry = service.entry("c", "impression", service.resolve("c", {"item": query}), shown, clicked, user=user)
     return service.append("c", [entry] * n).result()[-1]
-
-
-def wait_for(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -55,6 +46,9 @@ def test_clicks_change_the_ranking_and_versions_are_rolled_back(service):
     assert told["score"] == pytest.approx(found[learned.index(plain[-1])].score, rel=1e-5)
     assert told["score"] == pytest.approx(told["plain"] + told["learned"])
     assert len(told["directions"]) == 3
+    whole = service.served("c").explain(service.resolve("c", {"item": "i0"}), service.row("c", plain[-1]), WIDTH)
+    for kind in ("features", "directions"):  # each adds up to what is learned
+        assert sum(one["contribution"] for one in whole[kind]) == pytest.approx(told["learned"])
     service.pin("c", 0)
     assert [one.id for one in service.search("c", {"item": "i0"}, k=39)[1]] == plain
     service.pin("c", version)

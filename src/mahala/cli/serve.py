@@ -63,6 +63,9 @@ def start(
     ] = None,
     rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
     learn: Annotated[bool, typer.Option(help="Learn, if no other process does.")] = True,
+    graph_beyond: Annotated[
+        int, typer.Option(help="Items beyond which searches use a graph (FAISS or pgvector).", min=0)
+    ] = 100_000,
 ) -> None:
     """Serve search that learns from clicks, with a page and an HTTP API.
 
@@ -91,7 +94,7 @@ def start(
     if demo and database == "mahala-data/mahala.db":
         database = "mahala-demo/mahala.db"
     settings = Settings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
-    with Service(database, learn=False) as service:
+    with Service(database, learn=False, graph_beyond=graph_beyond) as service:
         if settings.needs_keys:
             _check_keys(service, host)
         if demo:

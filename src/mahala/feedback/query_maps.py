@@ -47,6 +47,16 @@ class QueryMaps:
         """Return the vector to search with."""
         return np.asarray(query @ self.matrix(query, query_id))
 
+    @cached_property
+    def new_directions(self) -> tuple[FloatArray, FloatArray]:
+        """The singular values of M - I for new queries, largest first, and the left singular vectors as columns."""
+        return _directions(self.new)
+
+    @cached_property
+    def known_directions(self) -> tuple[FloatArray, FloatArray]:
+        """The same for known queries."""
+        return _directions(self.known)
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return all of it as arrays, the matrices in single precision."""
         return {"new": self.new.astype(np.float32), "known": self.known.astype(np.float32), "ids": self.ids}
@@ -55,3 +65,9 @@ class QueryMaps:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> QueryMaps:
         """Return what `to_arrays` was called on, in single precision."""
         return cls(arrays["new"], arrays["known"], arrays["ids"])
+
+
+def _directions(M: FloatArray) -> tuple[FloatArray, FloatArray]:
+    change = M.astype(np.float64) - np.eye(len(M))
+    squares, left = np.linalg.eigh(change @ change.T)  # in half the time of the whole decomposition
+    return np.sqrt(np.maximum(squares[::-1], 0.0)), left[:, ::-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
@@ -10,10 +11,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, 
 # Limits on one request; that on its bytes is in `Settings`.
 WIDEST, PAGE, BATCH, ITEMS, SEARCHES = 16_384, 200, 500, 1000, 64
 _PAYLOAD, _DEPTH = 65_536, 16
+# What no text may have, because not every database takes it.
+_NEVER = re.compile("[\x00\ud800-\udfff]")
 
 
 def _text(value: str) -> str:
-    if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+    if _NEVER.search(value):
         raise ValueError("text must have neither NUL nor half of a surrogate pair")
     return value
 
@@ -122,6 +125,10 @@ class ImpressionBody(Body):
         """Return the ids of all items that it names."""
         return [*self.shown, *([] if self.query.item is None else [self.query.item])]
 
+    def waits(self) -> bool:
+        """Return whether its entry cannot be made at once: a text is to be encoded, or the log to be read."""
+        return self.query.text is not None
+
     def values(self) -> list[float]:
         """Return a reaction to each item shown."""
         clicked = set(self.clicked or ())
@@ -129,11 +136,13 @@ class ImpressionBody(Body):
 
 
 class ComparisonBody(Body):
-    """An answer to "which is more like this?", or grades of items for a query."""
+    """An answer to "which is more like this?", to "is this one like it?", or grades of items for a query."""
 
     query: QueryBody
     better: Id | None = None
     worse: Id | None = None
+    other: Id | None = None
+    similar: bool | None = None
     grades: Annotated[dict[Id, FiniteFloat], Field(min_length=1, max_length=PAGE)] | None = None
     user: Id | None = None
     version: Annotated[int, Field(ge=0, le=2**53)] | None = None
@@ -141,25 +150,38 @@ class ComparisonBody(Body):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "examples": [{"query": {"item": "numpy.mean"}, "better": "numpy.median", "worse": "numpy.save"}]
+            "examples": [
+                {"query": {"item": "numpy.mean"}, "better": "numpy.median", "worse": "numpy.save"},
+                {"query": {"item": "numpy.mean"}, "other": "numpy.median", "similar": True},
+            ]
         },
     )
 
     @model_validator(mode="after")
     def _check(self) -> ComparisonBody:
-        pair = (self.better is not None) + (self.worse is not None)
-        if pair != (0 if self.grades is not None else 2) or (pair and self.better == self.worse):
-            raise ValueError("a comparison has either better and worse (two ids), or grades ({id: number})")
+        forms = ((self.better, self.worse), (self.other, self.similar), (self.grades,))
+        given = [form for form in forms if any(value is not None for value in form)]
+        if len(given) != 1 or None in given[0] or (self.better is not None and self.better == self.worse):
+            raise ValueError(
+                "a comparison has better and worse (two ids), other and similar (an id, true or false), "
+                "or grades ({id: number})"
+            )
         return self
 
     def ids(self) -> list[str]:
         """Return the ids of all items that it names."""
         return [*self.shown(), *([] if self.query.item is None else [self.query.item])]
 
+    def waits(self) -> bool:
+        """Return whether its entry cannot be made at once: a text is to be encoded, or the log to be read."""
+        return self.query.text is not None or self.other is not None
+
     def shown(self) -> dict[str, float]:
         """Return a reaction to each item."""
         if self.grades is not None:
             return self.grades
+        if self.other is not None:
+            return {self.other: float(self.similar or False)}
         return {str(self.better): 1.0, str(self.worse): 0.0}
 
 

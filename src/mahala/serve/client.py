@@ -128,6 +128,13 @@ class Client:
         """Tell which of two items is more like a query; return its place in the log."""
         return self._append("/comparisons", {"query": query, "better": better, "worse": worse, "user": user}, key)[0]
 
+    def pair(self, *, other: str, similar: bool, user: str | None = None, key: str | None = None, **query: Any) -> int:
+        """Tell whether an item is like a query or not; return its place in the log.
+
+        It is compared with what the same user said of other items for this query.
+        """
+        return self._append("/comparisons", {"query": query, "other": other, "similar": similar, "user": user}, key)[0]
+
     def judgment(
         self, *, grades: Mapping[str, float], user: str | None = None, key: str | None = None, **query: Any
     ) -> int:

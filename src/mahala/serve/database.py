@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import sqlite3
 import time
@@ -49,6 +50,7 @@ items = sa.Table(
     sa.Column("live", sa.Boolean, nullable=False),
     sa.Column("change", sa.BigInteger, nullable=False),
     sa.Index("mahala_items_change", "collection", "change"),
+    sa.Index("mahala_items_id", "collection", "id"),
 )
 
 log = sa.Table(
@@ -65,6 +67,14 @@ log = sa.Table(
     sa.Column("key", sa.String(256)),
     sa.Index("mahala_log_key", "collection", "key", unique=True),
     sa.Index("mahala_log_user", "collection", "user"),
+    # Of few entries: it costs impressions nothing.
+    sa.Index(
+        "mahala_log_pairs",
+        "collection",
+        "place",
+        sqlite_where=sa.text("kind = 'pair'"),
+        postgresql_where=sa.text("kind = 'pair'"),
+    ),
 )
 
 checkpoints = sa.Table(
@@ -140,6 +150,8 @@ class Database:
         self._writer = self.engine.execution_options(writes=True)
         with self.writing() as connection:
             metadata.create_all(connection)
+            for index in items.indexes | log.indexes:  # which are not made with a table that is there
+                index.create(connection, checkfirst=True)
             known = connection.scalar(sa.select(about.c.schema))
             if known is None:
                 connection.execute(about.insert().values(schema=SCHEMA))
@@ -157,6 +169,14 @@ class Database:
         """Yield a connection whose changes are committed together at the end of the block, or not at all."""
         with _refusals(), self._writer.begin() as connection:
             yield connection
+
+    def graph_file(self, name: str) -> Path | None:
+        """Return where the graph of a collection is kept: beside the file of the database, if there is one."""
+        return Path(f"{self.name}.{name}.graph") if self.is_sqlite else None
+
+    def graph_table(self, name: str) -> str:
+        """Return the table that has the vectors of a collection once more, indexed by pgvector."""
+        return f"mahala_vectors_{hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()[:16]}"
 
     @property
     def now(self) -> Any:

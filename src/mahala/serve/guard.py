@@ -145,7 +145,6 @@ class Limits:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
 
         async def sent(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -154,7 +153,7 @@ class Limits:
                 message = message | {"headers": [*message["headers"], *added]}
             await send(message)
 
-        refusal = self._refusal(headers)
+        refusal = self._refusal(dict(scope["headers"]))
         if refusal is not None:
             await refusal(scope, receive, sent)
             return
@@ -170,11 +169,11 @@ class Limits:
 
         await self.app(scope, received, sent)
 
-    def _refusal(self, headers: dict[bytes, str]) -> Any:
-        length = headers.get(b"content-length", "0")
+    def _refusal(self, headers: dict[bytes, bytes]) -> Any:
+        length = headers.get(b"content-length", b"0").decode("latin-1")
         if not length.isdecimal() or int(length) > self.settings.largest:
             return problem(413, self._too_large)
-        host = headers.get(b"host", "")
+        host = headers.get(b"host", b"").decode("latin-1")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         if not self.settings.needs_keys and not is_loopback(name):
             # A name of another site that points here, so that its page may read the answers.

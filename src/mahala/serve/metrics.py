@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ class Metrics:
         """Count a request."""
         with self._lock:
             self._requests[method, route, status] += 1
-            self._times[route][sum(seconds > bound for bound in _BOUNDS)] += 1
+            self._times[route][bisect.bisect_left(_BOUNDS, seconds)] += 1
             self._sums[route] += seconds  # type: ignore[assignment]
 
     def text(self, service: Service) -> str:
@@ -52,6 +53,7 @@ class Metrics:
 def _of_collections(service: Service) -> Iterator[str]:
     values: dict[str, tuple[str, dict[str, float]]] = {
         "items": ("Items that are found.", {}),
+        "graph_items": ("Items in the graph by which a search finds candidates; 0: it reads all items.", {}),
         "log_entries": ("Entries that were ever written to the log.", {}),
         "served_version": ("Version of the models that is served.", {}),
         "learned_entries": ("Entries of the log up to which the served version has learned.", {}),
@@ -59,6 +61,8 @@ def _of_collections(service: Service) -> Iterator[str]:
     for name in service.names():
         served = service.served(name)
         values["items"][1][name] = len(served.index)
+        graph = served.index.graph
+        values["graph_items"][1][name] = 0 if graph is None else graph.n
         values["log_entries"][1][name] = served.collection.n_logged
         values["served_version"][1][name] = served.model.version
         values["learned_entries"][1][name] = served.model.place

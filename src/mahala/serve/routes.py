@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 from fastapi import Body as Given
@@ -15,6 +18,7 @@ from mahala.serve.checks import VISIT, VISIT_ID
 from mahala.serve.direct import direct
 from mahala.serve.guard import Guard
 from mahala.serve.images import image_file
+from mahala.serve.judged_pairs import pair_entry
 from mahala.serve.keys import Key
 from mahala.serve.questions import question
 from mahala.serve.records import Entry
@@ -48,6 +52,8 @@ def add_routes(app: FastAPI, service: Service, guard: Guard) -> None:
 
 def _add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     reader = [Depends(guard.reader)]
+    # As many at once as can be computed at once: more would only slow each other down.
+    searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
 
     async def search(name: Name, given: Annotated[Searches, Given()]) -> JSONResponse:
         """Find the best items for a query, or for each of a list of queries."""
@@ -55,7 +61,7 @@ def _add_search(app: FastAPI, service: Service, guard: Guard) -> None:
         def answers() -> list[dict[str, Any]]:
             return [_search(service, name, one) for one in (given if isinstance(given, list) else [given])]
 
-        found = await run_in_threadpool(answers)
+        found = await asyncio.get_running_loop().run_in_executor(searchers, answers)
         return JSONResponse(found if isinstance(given, list) else found[0])
 
     own: dict[str, Any] = {
@@ -102,11 +108,13 @@ def _add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     async def comparisons(
         name: Name, given: Annotated[Comparisons, Given()], key: Key = teacher, retry: Retry = None, visit: Visit = None
     ) -> JSONResponse:
-        """Write to the log which of two items is more like a query, or grades of items."""
+        """Write to the log which of two items is more like a query, whether one is like it, or grades of items."""
 
         def entry(one: bodies.ComparisonBody, own: str | None) -> Entry:
             query, shown = service.resolve(name, one.query.model_dump()), one.shown()
             more = {"user": _user(key, one.user, visit), "version": one.version, "key": own}
+            if one.other is not None:
+                return pair_entry(service, name, query, one.other, bool(one.similar), **more)
             kind = "comparison" if one.grades is None else "judgment"
             return service.entry(name, kind, query, list(shown), list(shown.values()), **more)
 
@@ -150,8 +158,8 @@ async def _append(service: Service, name: str, given: Any, entry: Any, key: Key,
         return [entry(one, own) for one, own in zip(ones, keys, strict=True)]
 
     # In a thread, if a text is to be encoded or the database to be asked; it takes longer than all the rest.
-    at_once = len(ones) <= _AT_ONCE and service.holds(name, [id for one in ones for id in one.ids()])
-    at_once = at_once and all(one.query.text is None for one in ones)
+    at_once = len(ones) <= _AT_ONCE and service.served(name).index.holds(id for one in ones for id in one.ids())
+    at_once = at_once and not any(one.waits() for one in ones)
     own = entries() if at_once else await run_in_threadpool(entries)
     return JSONResponse({"places": await service.appended(name, own)}, 201)
 
@@ -209,7 +217,7 @@ def _add_items(app: FastAPI, service: Service, guard: Guard) -> None:
         """Return an item with its vector."""
         served, row = service.served(name), service.row(name, id)
         found = served.index.item(row)
-        return {"id": found.id, "payload": found.payload, "vector": served.index.vectors([row])[0].tolist()}
+        return {"id": found.id, "payload": found.payload, "vector": served.index.vector(row).tolist()}
 
 
 def _collection(service: Service, name: str) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,18 @@ from mahala.support.arrays import FloatArray, IndexArray
 
 # Rows for which there is room at first, at least.
 _ROOM = 1024
+# Candidates that a graph gives, at least; with as many, nearly all of the ten best are among them.
+_BREADTH = 512
+
+
+class Candidates(Protocol):
+    """What finds candidates among `n` rows, all up to `last` that were live: a graph here or in the database."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+    def nearest(self, query: FloatArray, n: int) -> IndexArray: ...
 
 
 class Found(NamedTuple):
@@ -52,17 +64,20 @@ class Index:
 
     Learning changes the query only: nothing here is rebuilt. A search reads the rows as bytes, a quarter of the memory,
     which gives bounds on all scores, and then in full those that may be among the best. Scores are in double precision,
-    and items with equal ones are in the order of their rows.
+    and items with equal ones are in the order of their rows. Where there is a `graph`, it gives candidates among very
+    many rows, which are scored in the same way: some of the best may be missing then.
     """
 
     def __init__(self, name: str, width: int, room: int = 0) -> None:
         self.name, self.width = name, width
         self.change = 0
+        self.graph: Candidates | None = None
         self._lock = threading.Lock()
         self._rows = _Rows.empty(max(room, _ROOM), width)
         self._ids: list[str] = []
         self._payloads: list[dict[str, Any]] = []
         self._row_of: dict[str, int] = {}
+        self._missing: set[int] = set()  # rows before others that are here
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -92,6 +107,7 @@ class Index:
         # A row that others do not see yet may be missing for a moment; it is dead until it comes.
         self._payloads.extend({} for _ in range(most - n))
         self._ids.extend([""] * (most - n))
+        self._missing = (self._missing | set(range(n, most))) - set(block.rows)
         for row, id, payload, is_live in zip(block.rows, block.ids, block.payloads, live.tolist(), strict=True):
             self._ids[row], self._payloads[row] = id, payload
             if is_live:
@@ -104,19 +120,30 @@ class Index:
         """Return the row of an item, or None if there is none with this id."""
         return self._row_of.get(id)
 
+    def holds(self, ids: Iterable[str]) -> bool:
+        """Return whether all of these items are here."""
+        return all(id in self._row_of for id in ids)
+
     def vectors(self, rows: Sequence[int]) -> FloatArray:
         """Return the vectors of rows in double precision; raise KeyError if one is not here."""
         if not 0 <= min(rows) <= max(rows) < len(self._ids):
             raise KeyError(f"rows {min(rows)} to {max(rows)} are not among the {len(self._ids)} rows of {self.name!r}")
         return self._rows.X[list(rows)].astype(np.float64)
 
+    def vector(self, row: int) -> FloatArray:
+        """Return the vector of a row that is here, in double precision."""
+        return np.asarray(self._rows.X[row], dtype=np.float64)
+
     def item(self, row: int, score: float = 0.0) -> Found:
         """Return a row with a score."""
         return Found(row, self._ids[row], score, self._payloads[row])
 
-    def rows(self) -> IndexArray:
-        """Return the rows of live items in their order."""
-        return np.flatnonzero(self._rows.live[: len(self._ids)])
+    def rows(self, complete: bool = False) -> IndexArray:
+        """Return the rows of live items in their order; with `complete`, up to the first row that is not here yet."""
+        if not complete:
+            return np.flatnonzero(self._rows.live[: len(self._ids)])
+        with self._lock:
+            return np.flatnonzero(self._rows.live[: min(self._missing, default=len(self._ids))])
 
     def items(self, start: int, n: int, like: str = "") -> list[Found]:
         """Return live items in the order of their rows: those after the first `start`, n at most.
@@ -144,6 +171,8 @@ class Index:
         """
         n = len(self._ids)
         own, query = self._rows, np.asarray(vector, dtype=np.float64)
+        if self.graph is not None and (near := self._near(self.graph, query, k, keep, leave_out)) is not None:
+            return near
         lower, upper = score_bounds(own.codes[:n], own.sizes[:n], own.live[:n], query)
         if 0 <= leave_out < n:
             lower[leave_out] = upper[leave_out] = -np.inf
@@ -158,6 +187,29 @@ class Index:
             if len(found) >= k or wanted >= n_live:
                 return [self.item(row, score) for row, score in found[:k]]
             wanted *= 8
+
+    def _near(
+        self,
+        graph: Candidates,
+        query: FloatArray,
+        k: int,
+        keep: Callable[[dict[str, Any]], bool] | None,
+        leave_out: int,
+    ) -> list[Found] | None:
+        """Return the best of the candidates of a graph and of later rows, or None if too few are live and kept."""
+        n, own, start, wanted = len(self._ids), self._rows, graph.last + 1, max(_BREADTH, 4 * k)
+        near = graph.nearest(query, wanted)
+        lower, upper = score_bounds(own.codes[start:n], own.sizes[start:n], own.live[start:n], query)
+        later = start + _candidates(lower, upper, min(wanted, int((upper > -np.inf).sum())))
+        rows = np.sort(np.concatenate([near[own.live[near]], later]))
+        rows = rows[rows != leave_out]
+        if keep is not None:
+            rows = rows[[keep(self._payloads[row]) for row in rows.tolist()]]
+        if len(rows) < 2 * k:
+            return None
+        scores = _scores(own.X, rows, query)
+        order = np.argsort(-scores, kind="stable")[:k]
+        return [self.item(row, score) for row, score in zip(rows[order].tolist(), scores[order].tolist(), strict=True)]
 
 
 def _candidates(lower: NDArray[np.float32], upper: NDArray[np.float32], k: int) -> IndexArray:

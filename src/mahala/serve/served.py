@@ -10,6 +10,7 @@ from safetensors.numpy import load
 
 from mahala.feedback.query_maps import QueryMaps
 from mahala.serve.checkpoints import Checkpoints, Version
+from mahala.serve.judged_pairs import JudgedPairs
 from mahala.serve.records import Collection
 from mahala.serve.searching import Found, Index
 from mahala.serve.store import Store
@@ -36,10 +37,6 @@ class Model(NamedTuple):
         """Return the vector to search with."""
         return query.vector if self.maps is None else self.maps.embed(query.vector, query.id)
 
-    def matrix(self, query: Query) -> FloatArray | None:
-        """Return the matrix that maps a query, or None if it stays as it is."""
-        return None if self.maps is None else self.maps.matrix(query.vector, query.id)
-
 
 PLAIN = Model(0, None, {})
 
@@ -50,6 +47,7 @@ class Served:
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.index = Index(collection.name, collection.width, collection.n_rows)
+        self.pairs = JudgedPairs(collection.name)
         self.model = PLAIN
         self._stamp: tuple[int, int | None, int, str] | None = None
         self._lock = threading.Lock()
@@ -72,16 +70,16 @@ class Served:
 
     def explain(self, query: Query, row: int, n: int) -> dict[str, Any]:
         """Return how a score comes about: the plain part, the learned part, and the features and directions of it."""
-        x, z = query.vector, self.index.vectors([row])[0]
-        matrix = self.model.matrix(query)
+        x, z, maps = query.vector, self.index.vector(row), self.model.maps
         plain = float(x @ z)
         told: dict[str, Any] = {"score": plain, "plain": plain, "learned": 0.0, "features": [], "directions": []}
-        if matrix is None:
+        if maps is None:
             return told
-        change = matrix.astype(np.float64) - np.eye(len(x))
-        learned = x * (change @ z)
-        left, values, right = np.linalg.svd(change)
-        directions = values * (x @ left) * (right @ z)
+        known = maps.is_known(x, query.id)
+        changed = (maps.known if known else maps.new).astype(np.float64) @ z - z  # (M - I) z
+        learned = x * changed
+        _, left = maps.known_directions if known else maps.new_directions
+        directions = (x @ left) * (changed @ left)  # with the right vectors and the values in (M - I) z
         told |= {"score": plain + float(learned.sum()), "learned": float(learned.sum())}
         for name, shares in (("features", learned), ("directions", directions)):
             order = np.argsort(-np.abs(shares), kind="stable")[:n]
@@ -93,8 +91,7 @@ class Served:
         maps = self.model.maps
         if maps is None:
             return {"new": [], "known": []}
-        changes = {kind: getattr(maps, kind).astype(np.float64) - np.eye(len(maps.new)) for kind in ("new", "known")}
-        return {kind: np.linalg.svd(own, compute_uv=False)[:n].tolist() for kind, own in changes.items()}
+        return {"new": maps.new_directions[0][:n].tolist(), "known": maps.known_directions[0][:n].tolist()}
 
 
 def served_learner(collection: Collection) -> str:

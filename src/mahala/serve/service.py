@@ -14,6 +14,7 @@ from typing import Any
 from mahala.serve.checkpoints import Checkpoints, Version
 from mahala.serve.checks import NAME, check_settings, check_vector
 from mahala.serve.database import Unavailable
+from mahala.serve.graph_thread import GraphThread
 from mahala.serve.group_commit import GroupCommit
 from mahala.serve.learning_process import LearningProcess
 from mahala.serve.learning_thread import LearningThread
@@ -44,6 +45,7 @@ class Service:
     address : the file of an SQLite database, or postgresql://...
     encoders : for collections by name, a function from a text to a vector
     learn : whether this process learns, if no other one does
+    graph_beyond : items of a collection beyond which searches use a graph, if FAISS or pgvector is installed
 
     >>> import tempfile
     >>> with Service(tempfile.mkdtemp() + "/mahala.db", learn=False) as service:
@@ -61,12 +63,13 @@ class Service:
         encoders: Mapping[str, Encoder] | None = None,
         learn: bool = True,
         lease_seconds: float = 3.0,
+        graph_beyond: int | None = None,
     ) -> None:
         self._address = os.fspath(address)
         self.store = Store(address)
         self.checkpoints = Checkpoints(self.store.database, lease_seconds)
         self.encoders = dict(encoders or {})
-        self.images: dict[str, Path] = {}  # for collections by name, the folder of their images
+        self.images: dict[str, Path] = {}  # folders of collections by name
         self.writer = GroupCommit(self.store)
         self.problem: str | None = None  # why the database cannot be used at the moment
         self._served: dict[str, Served] = {}
@@ -76,6 +79,7 @@ class Service:
         self.refresh()
         self._poller = threading.Thread(target=self._poll, name="mahala-poll", daemon=True)
         self._poller.start()
+        self._graphs = None if graph_beyond is None else GraphThread(self._served, self.store.database, graph_beyond)
         if learn:
             self.start_learning()
 
@@ -88,6 +92,8 @@ class Service:
     def close(self) -> None:
         """Write what waits, stop learning and close the database."""
         self._stop.set()
+        if self._graphs is not None:
+            self._graphs.close()
         self._poller.join()
         self.writer.close()
         if self._learning is not None:
@@ -199,18 +205,13 @@ class Service:
         own, id = query[given[0]], query.get("id")
         if given == ["item"]:
             row = self.row(name, str(own))
-            return Query(served.index.vectors([row])[0], row, id)
+            return Query(served.index.vector(row), row, id)
         if given == ["vector"]:
             return Query(check_vector(own, served.collection.width, "query.vector"), None, id)
         if name not in self.encoders:
             raise ValueError(f"query.text needs an encoder, but {name!r} has none: give a vector or an item")
         vector = check_vector(self.encoders[name](own), served.collection.width, "the vector of query.text")
         return Query(vector, None, own if id is None else id)
-
-    def holds(self, name: str, ids: Iterable[str]) -> bool:
-        """Return whether this process has all of these items, without looking into the database."""
-        index = self.served(name).index
-        return all(index.row(id) is not None for id in ids)
 
     def row(self, name: str, id: str) -> int:
         """Return the row of an item; raise Unknown if there is none with this id."""
@@ -251,8 +252,7 @@ class Service:
     def append(self, name: str, entries: Sequence[Entry]) -> Future[list[int]]:
         """Return what becomes the places of entries in the log, once they are durable."""
         self.served(name)
-        future: Future[list[int]] = Future()
-        self.writer.append(name, entries, future)
+        self.writer.append(name, entries, future := Future[list[int]]())
         return future
 
     async def appended(self, name: str, entries: Sequence[Entry]) -> list[int]:
@@ -271,6 +271,7 @@ class Service:
             "pinned": collection.pinned is not None,
             "served": served_learner(collection),
             "items": len(served.index),
+            "graph": 0 if served.index.graph is None else served.index.graph.n,
             "logged": collection.n_logged,
             "learned": model.place,
             "learners": model.told.get("learners", {}),

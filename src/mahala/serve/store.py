@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import sqlalchemy as sa
@@ -63,6 +63,10 @@ class Store:
             for table in (items, log, checkpoints, models):
                 connection.execute(table.delete().where(table.c.collection == name))
             connection.execute(collections.delete().where(collections.c.name == name))
+            if not self.database.is_sqlite:
+                connection.execute(sa.text(f"DROP TABLE IF EXISTS {self.database.graph_table(name)}"))
+        if (path := self.database.graph_file(name)) is not None:
+            path.unlink(missing_ok=True)
 
     def collections(self) -> dict[str, Collection]:
         """Return all collections by name."""
@@ -159,11 +163,15 @@ class Store:
                 results |= zip(mine, _append(connection, name, [groups[at][1] for at in mine]), strict=True)
         return [results[at] for at in range(len(groups))]
 
-    def read_log(self, name: str, after: int = 0, limit: int | None = None) -> Iterator[Entry]:
-        """Yield the entries after a place, in order."""
+    def read_log(
+        self, name: str, after: int = 0, limit: int | None = None, kind: Literal["pair"] | None = None
+    ) -> Iterator[Entry]:
+        """Yield the entries after a place, in order; all, or the judged pairs."""
         while limit is None or limit > 0:
             n = BLOCK if limit is None else min(BLOCK, limit)
             query = sa.select(log).where(log.c.collection == name, log.c.place > after).order_by(log.c.place).limit(n)
+            if kind is not None:
+                query = query.where(sa.text(f"kind = '{kind}'"))  # as the index says it
             with self.database.reading() as connection:
                 rows = connection.execute(query).all()
             yield from map(Entry.of, rows)
