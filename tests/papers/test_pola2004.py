@@ -15,8 +15,9 @@ from conftest import DATA, needs
 from mahala.cli.main import app
 from mahala.data.datasets import Document, load_reuters
 from mahala.filtering.perceptron import Perceptron
-from mahala.papers import pola2004, pola2004_filtering
-from mahala.papers.pola2004 import COPIES, PROBLEMS, SIDE, WINS, noisy_images, prototypes, reconstruct
+from mahala.papers import pola2004_digits, pola2004_filtering, pola2004_settings
+from mahala.papers.pola2004 import COPIES, SIDE, noisy_images, prototypes, reconstruct
+from mahala.papers.pola2004_digits import PROBLEMS, WINS
 from mahala.papers.pola2004_figures import digits, filters
 from mahala.papers.pola2004_filtering import TOPICS, rare_topics, word_weights
 from mahala.papers.study import Cell, studies
@@ -93,19 +94,21 @@ def test_problems_won_are_counted_as_a_loop_counts_them(monkeypatch):
         ("0-1", "POLA"): 1.0, ("0-1", "FDA"): 3.0, ("0-1", "POLA 1"): 2.0, ("0-1", "Euclidean"): 1.0,
         ("0-2", "POLA"): 1.0, ("0-2", "FDA"): 2.5, ("0-2", "POLA 1"): 2.6, ("0-2", "Euclidean"): 1.1,
     }  # fmt: skip
-    monkeypatch.setattr(pola2004, "_errors", lambda problem, method, *_: dict.fromkeys((1, 3), errors[problem, method]))
+    monkeypatch.setattr(
+        pola2004_digits, "_errors", lambda problem, method, *_: dict.fromkeys((1, 3), errors[problem, method])
+    )
     for method, expected in {"Euclidean": 1.0, "FDA": 1.0}.items():  # a tie is no win; FDA meets POLA's first direction
-        assert pola2004._measure_digits(("0-1", "0-2"), "k = 3", method, 0, None) == {"wins": expected}
+        assert pola2004_digits._measure_digits(("0-1", "0-2"), "k = 3", method, 0, None) == {"wins": expected}
 
 
 @needs_mnist
 def test_a_pair_of_digits(monkeypatch):
-    monkeypatch.setattr(pola2004, "N_TRAIN", 6_000)
-    (X, y), (X_test, y_test) = pola2004._problem("4-9", 0, DATA)
+    monkeypatch.setattr(pola2004_digits, "N_TRAIN", 6_000)
+    (X, y), (X_test, y_test) = pola2004_digits.problem_rows("4-9", 0, DATA)
     assert set(y) == set(y_test) == {4, 9}
     assert len(y_test) == 982 + 1009
     assert 1_080 < len(y) < 1_260  # a fifth
-    assert (X.min(), X.max(), X_test.max()) == (0.0, pola2004.BRIGHTEST, pola2004.BRIGHTEST)
+    assert (X.min(), X.max(), X_test.max()) == (0.0, pola2004_digits.BRIGHTEST, pola2004_digits.BRIGHTEST)
     measure = studies("pola2004")["figure3"].measure
     found = {method: measure("4-9", method, 0, DATA) for method in studies("pola2004")["figure3"].methods}
     assert found["POLA"]["error"] < found["Euclidean"]["error"] < 5.0
