@@ -118,6 +118,35 @@ def test_a_pair_of_digits(monkeypatch):
     assert np.mean(y[nearest] != y_test[:300]) == pytest.approx(found["Euclidean"]["error1"] / 100.0, abs=0.03)
 
 
+@pytest.mark.parametrize("setting", ["pixels from 0 to 0.3", "centred rows of length one", "PA-LS with C = 1"])
+def test_another_setting_of_the_digits(monkeypatch, setting):
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    X = np.maximum(rng.normal(size=(80, 12)) + y[:, None] * (np.arange(12) < 3), 0.0) + 0.01
+    X[:, -2:] = 0.0  # without ink
+    monkeypatch.setattr(pola2004_settings, "problem_rows", lambda *_: ((X[:50], y[:50]), (X[50:], y[50:])))
+    pola2004_settings._rows.cache_clear()
+    found = studies("pola2004")["table1"].measure("0-1", setting, 0, None)
+    pola2004_settings._rows.cache_clear()
+    treatment = pola2004_settings.SETTINGS[setting].rows
+    rows = X if treatment == "plain" else (X - X.mean(axis=1)[:, None])
+    rows = rows if treatment == "plain" else rows / np.linalg.norm(rows, axis=1)[:, None]
+    for name, own in (("plain", X), ("euclidean", rows)):
+        nearest = [np.argsort(np.square(own[:50] - row).sum(axis=1))[:3] for row in own[50:]]
+        wrong = [np.bincount(y[three]).argmax() != label for three, label in zip(nearest, y[50:], strict=True)]
+        assert found[name] == pytest.approx(100.0 * np.mean(wrong), abs=1e-4)
+    assert 0.0 <= found["error"] < 50.0
+
+
+def test_settings_by_the_problems_that_they_win():
+    numbers = [(1.0, 2.0, 0.5), (2.0, 2.0, 3.0), (3.0, 2.0, 1.0)]
+    cells = [
+        Cell(problem, "centred rows", 0, dict(zip(("error", "euclidean", "plain"), own, strict=True)))
+        for problem, own in zip(PROBLEMS, numbers, strict=False)
+    ]
+    assert pola2004_settings.problems_won(cells).splitlines()[-1] == "| centred rows | 3 | 1 | 1 | 1 | 2.00 | 2.00 |"
+
+
 def test_topics_by_a_plain_count():
     rng = np.random.default_rng(0)
     shares = {"all": 0.9, "often": 0.2, "some": 0.08, "few": 0.03, "edge": 0.011, "rare": 0.002}

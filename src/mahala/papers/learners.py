@@ -11,12 +11,14 @@ others depend on lengths; "Cosine" is their identity. PCA keeps distances unless
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.decomposition import PCA as Components
 
 from mahala.batch.boost_metric import BoostMetric
@@ -35,6 +37,7 @@ from mahala.batch.simba import Simba
 from mahala.compiled.neighbors import vote
 from mahala.data.datasets import data_folder, load
 from mahala.evaluation.knn import knn_error
+from mahala.evaluation.statistics import FriedmanResult, friedman_holm
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.aroma import AROMA
@@ -47,15 +50,33 @@ from mahala.online.rdml import RDML
 from mahala.online.sors import SORS, AdaSORS
 from mahala.papers.pa2013_protocol import DATASETS as TABLES_OF_2013
 from mahala.papers.pa2013_protocol import SETTINGS
-from mahala.papers.study import SECONDS, Folder, Numbers, Quantity, Study, timed_fit
+from mahala.papers.results import summarise
+from mahala.papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, timed_fit
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.deadline import time_limit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     pass
 
 TABLES_OF_2009 = ("usps", "orl", "mnist", "coil20", "letter", "iris", "vehicle", "pima", "twinpeaks", "helix")
 DATASETS = (*TABLES_OF_2013, *TABLES_OF_2009)  # wine, balance and breast are in both
+SMALL = (
+    "soyS", "wine", "glass", "ecoli", "malaysia", "ionosphere", "balance", "breast", "soyL", "orl", "iris", "vehicle",
+    "pima",
+)  # fmt: skip
+NARROW = (
+    "glass", "ecoli", "malaysia", "balance", "breast", "chromo", "mor", "iris", "pima", "twinpeaks", "helix",
+)  # fmt: skip
+GROUPS = {
+    "up to 1,000 rows": SMALL,
+    "more rows": tuple(table for table in DATASETS if table not in SMALL),
+    "up to 10 features": NARROW,
+    "more features": tuple(table for table in DATASETS if table not in NARROW),
+}
+REFERENCE = "Euclidean"
 MOST_ROWS = 2_000
 MOST_FEATURES = 100
 N_COMPONENTS = 60
@@ -131,7 +152,73 @@ def _of_length_one(X: FloatArray) -> FloatArray:
     return result
 
 
-ERROR = Quantity("error", "Error of 3-NN in per cent", form=".1f", better="lower")
+ERROR = Quantity("error", "Error of 3-NN in per cent", form=".1f")
+
+
+class Comparison(NamedTuple):
+    """The tables on which all learners were measured, the learners' errors there, a row per table, and their ranks."""
+
+    tables: list[str]
+    errors: FloatArray
+    ranks: FriedmanResult
+
+    def mean_ranks(self, tables: Sequence[str]) -> FloatArray:
+        """Return the mean rank of each learner on some of the tables."""
+        chosen = np.isin(self.tables, tables)
+        result: FloatArray = rankdata(self.errors[chosen], axis=1).mean(axis=0)
+        return result
+
+
+def compare(cells: Sequence[Cell]) -> Comparison:
+    """Compare the learners over the tables."""
+    means = {(line.dataset, line.method): line.mean for line in summarise(TABLE1, ERROR, cells)}
+    methods = [method for method in METHODS if any(own == method for _, own in means)]
+    tables = [table for table in DATASETS if all((table, method) in means for method in methods)]
+    errors = np.array([[means[table, method] for method in methods] for table in tables])
+    return Comparison(tables, errors, friedman_holm(errors, methods))
+
+
+def _median_seconds(cells: Sequence[Cell], methods: Sequence[str]) -> FloatArray:
+    return np.array([np.median([cell.numbers["seconds"] for cell in cells if cell.method == own]) for own in methods])
+
+
+def placings(cells: Sequence[Cell]) -> str:
+    """Return a table of the learners, the best first: ranks, comparisons with Euclidean and with the best, seconds."""
+    found = compare(cells)
+    ranks, errors = found.ranks, found.errors
+    groups = {name: own for name, own in GROUPS.items() if set(own) & set(found.tables)}
+    order = np.argsort(ranks.ranks, kind="stable")
+    baseline = errors[:, ranks.methods.index(REFERENCE)]
+    columns = {
+        "mean rank": [f"{rank:.1f}" for rank in ranks.ranks],
+        **{name: [f"{rank:.1f}" for rank in found.mean_ranks(own)] for name, own in groups.items()},
+        "mean error in %": [f"{error:.1f}" for error in errors.mean(axis=0)],
+        "lower error, higher error than Euclidean": [
+            f"{np.sum(own < baseline)}, {np.sum(own > baseline)}" for own in errors.T
+        ],
+        "p against Euclidean": [f"{p:.2g}" for p in ranks.against(REFERENCE)],
+        "p against the best": [f"{p:.2g}" for p in ranks.against(ranks.methods[order[0]])],
+        "median seconds of a fit": [f"{seconds:.2g}" for seconds in _median_seconds(cells, ranks.methods)],
+    }
+    return "\n".join(
+        [
+            f"Friedman's test over {len(found.tables)} tables: p = {ranks.p_value:.2g}. Rank 1 has the lowest error; "
+            "p-values are adjusted by Holm's method for all comparisons with the same learner.",
+            "",
+            f"| learner | {' | '.join(columns)} |",
+            "|---" * (1 + len(columns)) + "|",
+            *(f"| {' | '.join([ranks.methods[i], *(column[i] for column in columns.values())])} |" for i in order),
+        ]
+    )
+
+
+def _draw(cells: Sequence[Cell], folder: Folder) -> Figure:
+    from mahala.report.ranks import ranks_and_seconds
+
+    ranks = compare(cells).ranks
+    return ranks_and_seconds(ranks, _median_seconds(cells, ranks.methods), REFERENCE)
+
+
 TABLE1 = Study(
     paper="learners",
     name="table1",
@@ -141,5 +228,7 @@ TABLE1 = Study(
     methods=METHODS,
     runs=3,
     measure=_measure,
+    draw=_draw,
+    summary=placings,
 )
 STUDIES = (replace(TABLE1, quick=replace(TABLE1, datasets=("wine", "balance", "iris"), runs=1)),)
