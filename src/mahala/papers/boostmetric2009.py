@@ -71,7 +71,6 @@ USPS = {
     "as in Table 1": PROTOCOLS["USPS-2"],
     "30 components": replace(PROTOCOLS["USPS-2"], n_dimensions=30),
     "100 components": replace(PROTOCOLS["USPS-2"], n_dimensions=100),
-    "256 pixels": replace(PROTOCOLS["USPS-2"], n_dimensions=None),
     "the given split": replace(PROTOCOLS["USPS-2"], given_split=True),
     "pixels of variance one": replace(PROTOCOLS["USPS-2"], scaled=True),
     "rows of length one": replace(PROTOCOLS["USPS-2"], unit_rows=True),
