@@ -35,7 +35,7 @@ _in_block: ContextVar[TimeLimit | None] = ContextVar("mahala_time_limit", defaul
 
 
 @contextmanager
-def time_limit(seconds: float | None, clock: Callable[[], float] = COMPILING.working_time) -> Iterator[TimeLimit]:
+def time_limit(seconds: float | None, clock: Callable[[], float] | None = None) -> Iterator[TimeLimit]:
     """Stop the fits in the block that are not finished after so many seconds, if any, with what they have learned.
 
     Batch learners stop after the iteration in which the time ends, online learners after a chunk of steps; learners in
@@ -45,7 +45,7 @@ def time_limit(seconds: float | None, clock: Callable[[], float] = COMPILING.wor
     ...     out_of_time(), limit.stopped
     (True, True)
     """
-    limit = TimeLimit(math.inf if seconds is None else seconds, clock)
+    limit = TimeLimit(math.inf if seconds is None else seconds, clock or COMPILING.working_time)
     token = _in_block.set(limit)
     try:
         yield limit
