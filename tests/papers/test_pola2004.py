@@ -15,8 +15,9 @@ from conftest import DATA, needs
 from mahala.cli.main import app
 from mahala.data.datasets import Document, load_reuters
 from mahala.filtering.perceptron import Perceptron
-from mahala.papers import pola2004, pola2004_filtering
-from mahala.papers.pola2004 import COPIES, PROBLEMS, SIDE, WINS, noisy_images, prototypes, reconstruct
+from mahala.papers import pola2004_digits, pola2004_filtering, pola2004_settings
+from mahala.papers.pola2004 import COPIES, SIDE, noisy_images, prototypes, reconstruct
+from mahala.papers.pola2004_digits import PROBLEMS, WINS
 from mahala.papers.pola2004_figures import digits, filters
 from mahala.papers.pola2004_filtering import TOPICS, rare_topics, word_weights
 from mahala.papers.study import Cell, studies
@@ -93,19 +94,21 @@ def test_problems_won_are_counted_as_a_loop_counts_them(monkeypatch):
         ("0-1", "POLA"): 1.0, ("0-1", "FDA"): 3.0, ("0-1", "POLA 1"): 2.0, ("0-1", "Euclidean"): 1.0,
         ("0-2", "POLA"): 1.0, ("0-2", "FDA"): 2.5, ("0-2", "POLA 1"): 2.6, ("0-2", "Euclidean"): 1.1,
     }  # fmt: skip
-    monkeypatch.setattr(pola2004, "_errors", lambda problem, method, *_: dict.fromkeys((1, 3), errors[problem, method]))
+    monkeypatch.setattr(
+        pola2004_digits, "_errors", lambda problem, method, *_: dict.fromkeys((1, 3), errors[problem, method])
+    )
     for method, expected in {"Euclidean": 1.0, "FDA": 1.0}.items():  # a tie is no win; FDA meets POLA's first direction
-        assert pola2004._measure_digits(("0-1", "0-2"), "k = 3", method, 0, None) == {"wins": expected}
+        assert pola2004_digits._measure_digits(("0-1", "0-2"), "k = 3", method, 0, None) == {"wins": expected}
 
 
 @needs_mnist
 def test_a_pair_of_digits(monkeypatch):
-    monkeypatch.setattr(pola2004, "N_TRAIN", 6_000)
-    (X, y), (X_test, y_test) = pola2004._problem("4-9", 0, DATA)
+    monkeypatch.setattr(pola2004_digits, "N_TRAIN", 6_000)
+    (X, y), (X_test, y_test) = pola2004_digits.problem_rows("4-9", 0, DATA)
     assert set(y) == set(y_test) == {4, 9}
     assert len(y_test) == 982 + 1009
     assert 1_080 < len(y) < 1_260  # a fifth
-    assert (X.min(), X.max(), X_test.max()) == (0.0, pola2004.BRIGHTEST, pola2004.BRIGHTEST)
+    assert (X.min(), X.max(), X_test.max()) == (0.0, pola2004_digits.BRIGHTEST, pola2004_digits.BRIGHTEST)
     measure = studies("pola2004")["figure3"].measure
     found = {method: measure("4-9", method, 0, DATA) for method in studies("pola2004")["figure3"].methods}
     assert found["POLA"]["error"] < found["Euclidean"]["error"] < 5.0
@@ -113,6 +116,35 @@ def test_a_pair_of_digits(monkeypatch):
     assert found["RCA"]["error"] > 10.0 > found["RCA PCA-40"]["error"]
     nearest = [int(np.argmin(np.square(X - row).sum(axis=1))) for row in X_test[:300]]
     assert np.mean(y[nearest] != y_test[:300]) == pytest.approx(found["Euclidean"]["error1"] / 100.0, abs=0.03)
+
+
+@pytest.mark.parametrize("setting", ["pixels from 0 to 0.3", "centred rows of length one", "PA-LS with C = 1"])
+def test_another_setting_of_the_digits(monkeypatch, setting):
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    X = np.maximum(rng.normal(size=(80, 12)) + y[:, None] * (np.arange(12) < 3), 0.0) + 0.01
+    X[:, -2:] = 0.0  # without ink
+    monkeypatch.setattr(pola2004_settings, "problem_rows", lambda *_: ((X[:50], y[:50]), (X[50:], y[50:])))
+    pola2004_settings._rows.cache_clear()
+    found = studies("pola2004")["table1"].measure("0-1", setting, 0, None)
+    pola2004_settings._rows.cache_clear()
+    treatment = pola2004_settings.SETTINGS[setting].rows
+    rows = X if treatment == "plain" else (X - X.mean(axis=1)[:, None])
+    rows = rows if treatment == "plain" else rows / np.linalg.norm(rows, axis=1)[:, None]
+    for name, own in (("plain", X), ("euclidean", rows)):
+        nearest = [np.argsort(np.square(own[:50] - row).sum(axis=1))[:3] for row in own[50:]]
+        wrong = [np.bincount(y[three]).argmax() != label for three, label in zip(nearest, y[50:], strict=True)]
+        assert found[name] == pytest.approx(100.0 * np.mean(wrong), abs=1e-4)
+    assert 0.0 <= found["error"] < 50.0
+
+
+def test_settings_by_the_problems_that_they_win():
+    numbers = [(1.0, 2.0, 0.5), (2.0, 2.0, 3.0), (3.0, 2.0, 1.0)]
+    cells = [
+        Cell(problem, "centred rows", 0, dict(zip(("error", "euclidean", "plain"), own, strict=True)))
+        for problem, own in zip(PROBLEMS, numbers, strict=False)
+    ]
+    assert pola2004_settings.problems_won(cells).splitlines()[-1] == "| centred rows | 3 | 1 | 1 | 1 | 2.00 | 2.00 |"
 
 
 def test_topics_by_a_plain_count():

@@ -46,6 +46,12 @@ def test_an_online_learner_stops_after_a_chunk(labelled, clock):
     assert learner.metric_.is_psd
 
 
+def test_another_clock():
+    seconds = iter([0.0, 1.0, 3.0])
+    with time_limit(2.0, lambda: next(seconds)):
+        assert [out_of_time(), out_of_time()] == [False, True]
+
+
 def test_a_callback_that_stops_is_no_time_limit(labelled):
     learner = mahala.NCA(callback=lambda iteration: True)
     with time_limit(1e9) as limit:

@@ -41,9 +41,13 @@ def print_agreement(found: Mapping[str, Sequence[Agreement]], console: Console) 
 
 def print_study(study: Study, cells: list[Cell], console: Console) -> None:
     """Print the tables of a study, ours and the paper's."""
+    from rich.markdown import Markdown
+
     from mahala.papers.results import ranks, ranks_in_words, summarise
 
     console.print(f"\n[bold]{study.title}[/bold]", highlight=False)
+    if study.summary is not None:
+        console.print(Markdown(study.summary(cells)))
     for quantity in study.quantities:
         lines = summarise(study, quantity, cells)
         if not lines:

@@ -40,6 +40,22 @@ class FriedmanResult:
     adjusted: FloatArray
     critical_difference: float
 
+    def against(self, method: str) -> FloatArray:
+        """Return p-values of every method against one, Holm-adjusted for these comparisons only; 1 for itself.
+
+        They are lower than those in ``adjusted``, which allow for all pairs.
+
+        >>> result = friedman_holm([[1, 2, 3], [1, 2, 3], [1, 3, 2], [1, 2, 3]], methods=["a", "b", "c"])
+        >>> result.against("c").round(3), result.adjusted[2].round(3)
+        (array([0.027, 0.48 , 1.   ]), array([0.04, 0.48, 1.  ]))
+        """
+        at = self.methods.index(method)
+        others = np.arange(len(self.methods)) != at
+        error = _standard_error(len(self.methods), self.n_datasets)
+        p_values: FloatArray = np.ones(len(self.methods))
+        p_values[others] = holm(2 * stats.norm.sf(np.abs(self.ranks - self.ranks[at])[others] / error))
+        return p_values
+
 
 def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float = 0.05) -> FriedmanResult:
     """Compare methods by their ranks on each data set (Demšar, 2006).
@@ -78,7 +94,7 @@ def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float
     f_statistic = (n - 1) * agreement / (1 - agreement) if agreement < 1 else np.inf
 
     i, j = np.triu_indices(k, 1)
-    error = np.sqrt(k * (k + 1) / (6 * n))
+    error = _standard_error(k, n)
     adjusted = np.ones((k, k))
     adjusted[i, j] = adjusted[j, i] = holm(2 * stats.norm.sf(np.abs(ranks[i] - ranks[j]) / error))
     return FriedmanResult(
@@ -93,6 +109,11 @@ def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float
         adjusted=adjusted,
         critical_difference=float(stats.studentized_range.isf(alpha, k, np.inf) / np.sqrt(2) * error),
     )
+
+
+def _standard_error(n_methods: int, n_datasets: int) -> float:
+    """Return the standard error of a difference of mean ranks."""
+    return float(np.sqrt(n_methods * (n_methods + 1) / (6 * n_datasets)))
 
 
 def holm(p_values: ArrayLike) -> FloatArray:

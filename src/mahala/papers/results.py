@@ -194,6 +194,8 @@ def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, picture
     text = [f"# {study.title}", ""]
     if origin is not None:
         text += [origin.in_words(), ""]
+    if study.summary is not None:
+        text += [study.summary(cells), ""]
     for quantity in study.quantities:
         lines = summarise(study, quantity, cells)
         header, rows = table(study, quantity, lines, newline="<br>")

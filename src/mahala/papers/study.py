@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Folder = str | os.PathLike[str] | None
 Numbers = dict[str, float]
 Measure = Callable[[str, str, int, Folder], Numbers]
-PAPERS = ("pa2013", "pola2004", "sors2015", "gml2014", "boostmetric2009")
+PAPERS = ("pa2013", "pola2004", "sors2015", "gml2014", "boostmetric2009", "learners")
 KEYS = ("dataset", "method", "run")
 
 
@@ -104,6 +104,8 @@ class Study:
     # Heading of the rows.
     axis: str = "data set"
     draw: Callable[[Sequence[Cell], Folder], Figure] | None = None
+    # Sums all cells up in Markdown, where means by data set and method are not enough.
+    summary: Callable[[Sequence[Cell]], str] | None = None
     # The study whose cells are shown, if not its own: figures are often another view of a table.
     cells_of: str | None = None
     # A smaller version that takes about a minute.

@@ -7,6 +7,10 @@ from matplotlib.figure import Figure
 
 from mahala.evaluation.statistics import FriedmanResult
 from mahala.report.plots import COLOURS
+from mahala.support.arrays import FloatArray
+
+# Seconds of what learns nothing.
+_NO_TIME = 1e-4
 
 
 def critical_difference(comparison: FriedmanResult) -> Figure:
@@ -47,6 +51,38 @@ def critical_difference(comparison: FriedmanResult) -> Figure:
     for number, (first, last) in enumerate(groups):
         height = 0.45 + 0.28 * number
         axes.plot([ranks[first] - 0.04, ranks[last] + 0.04], [height, height], color=COLOURS[0], linewidth=4.0)
+    return figure
+
+
+def ranks_and_seconds(comparison: FriedmanResult, seconds: FloatArray, reference: str) -> Figure:
+    """Draw the mean rank of each method, the best at the top, beside the seconds that it takes.
+
+    Colours say which methods differ from the reference after Holm's adjustment. The reference has no seconds.
+    """
+    order = np.argsort(-comparison.ranks, kind="stable")
+    at = comparison.methods.index(reference)
+    p_values = comparison.against(reference)
+    differs = p_values < comparison.alpha
+    kinds = {
+        f"better than {reference} (p < {comparison.alpha:g})": (differs & (comparison.ranks < comparison.ranks[at]), 0),
+        "not shown to differ": (~differs, 6),
+        f"worse than {reference}": (differs & (comparison.ranks > comparison.ranks[at]), 1),
+    }
+    figure = Figure(figsize=(8.0, 0.6 + 0.2 * len(order)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    heights = np.argsort(order)
+    for label, (own, colour) in kinds.items():
+        timed = own & (seconds > _NO_TIME)
+        left.plot(comparison.ranks[own], heights[own], "o", color=COLOURS[colour], markersize=5, label=label)
+        right.plot(seconds[timed], heights[timed], "o", color=COLOURS[colour], markersize=5)
+    left.axvline(comparison.ranks[at], color="#888888", linewidth=0.8)
+    left.set_yticks(range(len(order)), [comparison.methods[i] for i in order], fontsize="small")
+    left.set_ylim(-0.7, len(order) - 0.3)
+    left.set_xlabel(f"mean rank over {comparison.n_datasets} tables, 1 is the best")
+    right.set(xlabel="median CPU seconds of a fit", xscale="log")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize="small")
     return figure
 
 

@@ -14,10 +14,11 @@ from mahala.support.compiling import COMPILING
 
 
 class TimeLimit:
-    """A point in time, not counting that of compiling, and whether it has stopped anything."""
+    """A point in time, and whether it has stopped anything."""
 
-    def __init__(self, seconds: float) -> None:
-        self._end = COMPILING.working_time() + seconds
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
         self.stopped = False
 
     def end(self) -> None:
@@ -26,7 +27,7 @@ class TimeLimit:
 
     def reached(self) -> bool:
         """Whether the time is over; whoever asks must stop then."""
-        self.stopped |= COMPILING.working_time() >= self._end
+        self.stopped |= self._clock() >= self._end
         return self.stopped
 
 
@@ -34,17 +35,17 @@ _in_block: ContextVar[TimeLimit | None] = ContextVar("mahala_time_limit", defaul
 
 
 @contextmanager
-def time_limit(seconds: float | None) -> Iterator[TimeLimit]:
+def time_limit(seconds: float | None, clock: Callable[[], float] | None = None) -> Iterator[TimeLimit]:
     """Stop the fits in the block that are not finished after so many seconds, if any, with what they have learned.
 
     Batch learners stop after the iteration in which the time ends, online learners after a chunk of steps; learners in
-    closed form are not stopped.
+    closed form are not stopped. The clock stands still while functions are compiled, unless another is given.
 
     >>> with time_limit(0.0) as limit:
     ...     out_of_time(), limit.stopped
     (True, True)
     """
-    limit = TimeLimit(math.inf if seconds is None else seconds)
+    limit = TimeLimit(math.inf if seconds is None else seconds, clock or COMPILING.working_time)
     token = _in_block.set(limit)
     try:
         yield limit
