@@ -17,49 +17,13 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.triplets import CSR, Layout, Penalty, StepRule, difference, late, shrink, step_length
+from mahala.compiled.triplets import CSR, ByRow, Layout, Penalty, StepRule, late, shrink, step_length
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
-ByRow = tuple[IntArray, IntArray, RealArray]  # where each row's entries begin; their steps; their values of x
 # Rows of M whose part in a score is summed up at a time: the sum does not depend on the number of threads.
 STRIP = 32
 # Columns at a time: those of each q of a block stay in the second cache, those of a row of M in the first.
 TILE = 2560
-
-
-@kernel
-def lay_out(
-    rows: CSR,
-    items: CSR,
-    anchors: IntArray,
-    positives: IntArray,
-    negatives: IntArray,
-    starts: IntArray,
-    steps: IntArray,
-    values: RealArray,
-    places: IntArray,
-    Q: RealArray,
-) -> None:
-    """Write the entries of each x by rows of M, their places there in the order of the triplets, and each q in full."""
-    indptr, columns, x = rows
-    starts[:] = 0
-    for anchor in anchors:
-        for i in range(indptr[anchor], indptr[anchor + 1]):
-            starts[columns[i] + 1] += 1
-    for row in range(len(starts) - 1):
-        starts[row + 1] += starts[row]
-    fill = starts.copy()
-    n = 0
-    q_columns, q_values = np.empty(2 * Q.shape[1], dtype=np.int64), np.empty(2 * Q.shape[1])
-    Q[:] = 0.0
-    for t in range(len(anchors)):
-        for i in range(indptr[anchors[t]], indptr[anchors[t] + 1]):
-            place = fill[columns[i]]
-            fill[columns[i]] += 1
-            steps[place], values[place], places[n] = t, x[i], place
-            n += 1
-        for j in range(difference(items, positives[t], negatives[t], q_columns, q_values)):
-            Q[t, q_columns[j]] = q_values[j]
 
 
 @kernel
@@ -307,11 +271,3 @@ def decide(
             for j in range(n_features):
                 right[j] /= 1.0 + growth * q[j] * q[j] * right[j]
     return n_changed
-
-
-@kernel
-def write_stamps(planes: RealArray, stamps: IntArray) -> None:
-    """Give the entries of each row stamps of their own."""
-    for row in range(len(stamps)):
-        if stamps[row] >= 0:
-            planes[row, 1] = stamps[row]

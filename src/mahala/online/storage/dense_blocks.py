@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mahala.compiled import dense_blocks as kernels
-from mahala.compiled.triplets import Layout
+from mahala.compiled.triplets import Layout, lay_out
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import TripletChunk
 from mahala.support.arrays import FloatArray, RealArray
@@ -71,11 +71,11 @@ def stream_blocks(
     lengths = np.diff(rows[0])
     for own in slices(len(chunk.y), BLOCK):
         anchor, positive, negative = (column[own] for column in numbers)
-        p, tau, predicted = (array[own] for array in steps)
+        p, tau, predicted = steps[0][own], steps[1][own], steps[2][own]
         n = int(lengths[anchor].sum())
         at, places = np.empty((2, n), dtype=np.int64)
         x = np.empty(n, dtype=dtype)
-        kernels.lay_out(rows, items, anchor, positive, negative, starts, at, x, places, Q)
+        lay_out(rows, items, anchor, positive, negative, starts, at, x, places, Q)
         tau[:] = rule[2] if late else 0.0
         weights = x * x.dtype.type(tau[0])
         now = clock + own.start
@@ -100,4 +100,5 @@ def stream_blocks(
         if tau.any():
             in_threads(write, bounds[:-1], bounds[1:], threads=threads)
     if late:
-        kernels.write_stamps(planes, stamps)
+        written = np.flatnonzero(stamps >= 0)
+        planes[written, 1] = stamps[written, np.newaxis]
