@@ -26,6 +26,7 @@ def small_blocks(monkeypatch):
     """Blocks, strips and tiles of which a small problem has several; M is never too near."""
     monkeypatch.setattr(dense_blocks, "BLOCK", 24)
     monkeypatch.setattr(dense_blocks, "FAR", 0)
+    monkeypatch.setattr(dense_blocks, "FEW", 0)
 
 
 def some_triplets(n=200, d=70, e=None, seed=0):

@@ -19,7 +19,10 @@ BLOCK = 64  # steps
 FEWEST = 16  # steps for which a block pays
 # Triplets that touch so large a part of M are dense: whole rows in a block cost less than their entries one by one.
 DENSE = 1 / 32
-FAR = 2**25  # bytes that do not stay near the processor
+# Bytes of M from which blocks pay: those that do not stay near the processor or, where each entry has a threshold of
+# the same size, whose stamps need not be read, those of a few hundred features.
+FAR = 2**25
+FEW = 2**20
 # In float32, larger numbers could overflow when they are squared.
 LARGEST = 1e6
 LARGEST_SUM = 1e15
@@ -30,8 +33,7 @@ def may_take_blocks(touched: float, planes: RealArray, layout: Layout) -> bool:
     width, adaptive, average = layout
     if average or touched < DENSE * len(planes) * planes.shape[2]:
         return False
-    # A matrix near the processor is read fast anyway, unless each entry has a stamp, which blocks do not read.
-    return planes.nbytes >= FAR or (width > 1 and not adaptive)
+    return planes.nbytes >= (FAR if adaptive or width == 1 else FEW)
 
 
 def takes_blocks(planes: RealArray, layout: Layout, chunk: TripletChunk) -> bool:
