@@ -57,12 +57,10 @@ def test_a_penalty_makes_zeros():
     assert dense["sparsity"] < 20.0 < 50.0 < sparse["sparsity"]
 
 
-def test_times_of_queries(monkeypatch):
-    monkeypatch.setattr(sors2015, "SIZES", (10, 2_000))
-    rows = np.random.default_rng(0).normal(size=(2_000, 50))
-    metric = SORS(n_triplets=10, random_state=0).fit(rows, np.arange(2_000) % 2).metric_
-    times = sors2015._seconds_of_queries(metric, rows)
-    assert 0.0 < times["query_seconds@10"] < times["query_seconds@2000"]
+@needs_data
+def test_times_of_queries():
+    times = sors2015._measure_queries(100, (10, 600), "protein_val", "SORS-I", 0, DATA)
+    assert 0.0 < times["seconds@10"] < times["seconds@600"]
 
 
 @needs_data
