@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from mahala import AROMA, OASIS, SORS, AdaSORS, Triplets
+from mahala.compiled import dense_blocks as kernels
 from mahala.online.storage import dense_blocks, dense_model
-from mahala.support.config import config_context
 from reference import online_triplets as reference
 
 LEARNERS = {
@@ -22,11 +22,10 @@ LEARNERS = {
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    """Blocks, strips and tiles of which a small problem has several; M is never too near."""
+def blocks(monkeypatch):
+    """Blocks of which a small problem has several, for all but short streams."""
     monkeypatch.setattr(dense_blocks, "BLOCK", 24)
-    monkeypatch.setattr(dense_blocks, "FAR", 0)
-    monkeypatch.setattr(dense_blocks, "FEW", 0)
+    monkeypatch.setattr(dense_model, "takes_blocks", lambda planes, layout, chunk: len(chunk.y) >= 16)
 
 
 def some_triplets(n=200, d=70, e=None, seed=0):
@@ -101,6 +100,16 @@ def test_blocks_and_single_steps_take_turns(name, monkeypatch):
     np.testing.assert_allclose(_full(learner), _full(fitted(LEARNERS[name], triplets)), atol=1e-12)
 
 
+def test_more_columns_than_a_tile_has(monkeypatch):
+    triplets = some_triplets(n=40, d=kernels.TILE + 40)
+    learner = fitted(LEARNERS["SORS-II"], triplets)
+    one_by_one(monkeypatch)
+    plain = fitted(LEARNERS["SORS-II"], triplets)
+    assert plain.n_updates_ > 10
+    np.testing.assert_allclose(learner.history_.p, plain.history_.p, atol=1e-10)
+    np.testing.assert_allclose(_full(learner), _full(plain), atol=1e-12)
+
+
 def test_threads_do_not_change_a_bit(monkeypatch):
     monkeypatch.setattr(dense_blocks, "n_threads", lambda work: 3)
     shared = _full(fitted(LEARNERS["SORS-I"], some_triplets()))
@@ -108,10 +117,23 @@ def test_threads_do_not_change_a_bit(monkeypatch):
     np.testing.assert_array_equal(shared, _full(fitted(LEARNERS["SORS-I"], some_triplets())))
 
 
-def test_large_numbers_in_float32_are_left_to_single_steps():
+def test_large_numbers_in_float32_are_left_to_single_steps(monkeypatch):
+    monkeypatch.setattr(dense_blocks, "FAR", 0)
+    monkeypatch.setattr(dense_model, "takes_blocks", dense_blocks.takes_blocks)
     triplets = some_triplets()
     large = Triplets(1e9 * triplets.X, *_numbers(triplets))
-    with config_context(n_threads=1):
-        learner = fitted(AdaSORS(eta=0.1, lam=1e-6), large, dtype="float32")
+    learner = fitted(AdaSORS(eta=0.1, lam=1e-6), large, dtype="float32")
     assert np.isfinite(_full(learner)).all()
     assert learner.n_updates_ > 0
+
+
+def test_blocks_are_for_dense_rows_and_large_matrices():
+    few, many = np.empty((30, 2, 30)), np.empty((400, 2, 400))
+    sors, averaged, adaptive = (2, False, False), (3, False, True), (3, True, False)
+    assert dense_blocks.may_take_blocks(20_000, many, sors)
+    assert not dense_blocks.may_take_blocks(2_000, many, sors)
+    assert not dense_blocks.may_take_blocks(20_000, many, averaged)
+    assert not dense_blocks.may_take_blocks(900, few, sors)
+    large = np.empty((2_000, 3, 2_000), dtype=np.float32)
+    assert dense_blocks.may_take_blocks(1e6, large, adaptive)
+    assert not dense_blocks.may_take_blocks(1e6, large.astype(np.float64), adaptive)

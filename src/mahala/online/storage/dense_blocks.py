@@ -33,6 +33,8 @@ def may_take_blocks(touched: float, planes: RealArray, layout: Layout) -> bool:
     width, adaptive, average = layout
     if average or touched < DENSE * len(planes) * planes.shape[2]:
         return False
+    if adaptive and planes.itemsize == 8:
+        return False  # the roots and quotients of whole rows take longer than what is saved
     return planes.nbytes >= (FAR if adaptive or width == 1 else FEW)
 
 
