@@ -34,7 +34,7 @@ def some_triplets(n=200, d=70, e=None, seed=0):
     X, items = (rng.normal(size=(40, size)) * (rng.random((40, size)) < 0.6) / 5.0 for size in (d, e or d))
     X[3] = items[5] = 0.0
     anchor, positive, negative = rng.integers(0, 40, size=(3, n))
-    positive[50:60], negative[20] = positive[50], positive[20]
+    positive[n // 2 : n // 2 + 10], negative[20] = positive[n // 2], positive[20]
     return Triplets(X, anchor, positive, negative, items=items if e else None)
 
 
