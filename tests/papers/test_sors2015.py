@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from conftest import DATA, needs
-from mahala import OASIS, mean_average_precision
+from mahala import SORS, mean_average_precision
 from mahala.comparisons import Triplets
-from mahala.papers import sors2015
+from mahala.evaluation.splits import parts_of
+from mahala.papers import sors2015, sors2015_protocol
+from mahala.papers.sors2015_numbers import METHODS
 from mahala.papers.study import studies
 
 needs_data = needs()
@@ -21,16 +25,30 @@ def test_the_table_and_a_curve(monkeypatch):
     learned = sors2015._measure(1_000, "caltech10_surf", "OASIS", 0, DATA)
     assert plain["map"] < learned["map"] < 100.0
     assert plain["precision@20"] < learned["precision@20"] < 1.0
-    curve = sors2015._measure_curve(1_000, "caltech10_surf", "OASIS", 0, DATA)
+    assert {name for name in learned if "@" in name and "precision" not in name} == {
+        "map@500", "map@1000", "sparsity@500", "sparsity@1000"
+    }  # fmt: skip
     # Whole and in parts a stream is the same.
-    assert curve["map@1000"] == pytest.approx(learned["map"], abs=1e-6)
-    assert len(curve) == 4
+    X, y = sors2015_protocol.unit_rows("caltech10_surf", DATA)
+    train, test = sors2015_protocol.split(y, 0)
+    (triplets,) = sors2015_protocol.comparisons("OASIS", X[train], y[train], 1_000, 0)
+    whole = sors2015_protocol.learner_of("OASIS", X.shape[1], {"C": learned["C"]}, 0).fit(triplets)
+    assert learned["map"] == pytest.approx(100.0 * mean_average_precision(whole.metric_, X[test], y[test]), abs=1e-6)
+
+
+@needs_data
+def test_later_runs_are_learned_at_once():
+    numbers = sors2015._measure(500, "protein_val", "SORS-I", 1, DATA)
+    assert not any(name.startswith("map@") for name in numbers)
+    _, _, seconds = studies("sors2015")["table2"].quantities
+    assert seconds.of([{"seconds_in_parts": 9.0}, numbers]) == [numbers["seconds"]]
+    assert seconds.of([{"seconds_in_parts": 9.0}]) == [9.0]
 
 
 @needs_data
 def test_methods_that_learn_from_pairs(monkeypatch):
-    monkeypatch.setattr(sors2015, "N_ITML_PAIRS", 500)
-    assert sors2015._measure(500, "protein_val", "ITML", 0, DATA)["map"] > 40.0
+    monkeypatch.setitem(sors2015_protocol.GRIDS, "ITML", {"gamma": [1.0]})
+    assert sors2015._measure(5_000, "protein_val", "ITML", 0, DATA)["map"] > 40.0
 
 
 @needs_data
@@ -41,26 +59,25 @@ def test_a_penalty_makes_zeros():
 
 @needs_data
 def test_times_of_queries():
-    times = sors2015._measure_queries(100, (10, 200), "bbc", "SORS-I", 0, DATA)
-    assert 0.0 < times["seconds@10"] < times["seconds@200"]
+    times = sors2015._measure_queries(100, (10, 600), "protein_val", "SORS-I", 0, DATA)
+    assert 0.0 < times["seconds@10"] < times["seconds@600"]
 
 
 @needs_data
 def test_tuning_takes_the_highest_map_of_a_plain_loop(monkeypatch):
-    grid = [1e-6, 0.1, 1e4]
-    monkeypatch.setitem(sors2015.GRIDS, "OASIS", {"C": grid})
-    X, y = sors2015._unit_rows("protein_val", DATA)
-    train, _ = sors2015._split(y, 0.7, 0)
-    X, y = X[train], y[train]
-    fit, held_out = sors2015._split(y, 2 / 3, 1000)
-    assert not set(fit) & set(held_out)
-    triplets = Triplets.from_labels(X[fit], y[fit], 500, random_state=0)
-    scores = []
-    for C in grid:
-        metric = OASIS(C=C, record=False, random_state=0).fit(triplets).metric_
-        scores.append(mean_average_precision(metric, X[held_out], y[held_out]))
+    grid = {"eta": [1e-6, 0.1, 1e4], "lam": [1e-4]}
+    monkeypatch.setitem(sors2015_protocol.GRIDS, "SORS", grid)
+    X, y = (part[::4] for part in sors2015_protocol.unit_rows("protein_val", DATA))
+    scores = np.zeros(3)
+    for fit, held_out in parts_of(y, 2, 1, 7):
+        triplets = Triplets.from_labels(X[fit], y[fit], 500, random_state=7)
+        for number, eta in enumerate(grid["eta"]):
+            # Ten times the penalty for a tenth of the triplets.
+            metric = SORS(eta, lam=1e-3, penalty="offdiagonal", random_state=7).fit(triplets).metric_
+            scores[number] += mean_average_precision(metric, X[held_out], y[held_out])
     assert len(set(scores)) == 3  # else any of them would do
-    assert sors2015.tune("protein_val", "OASIS", DATA, n=500) == {"C": grid[int(np.argmax(scores))]}
+    chosen = sors2015_protocol.tune("SORS-II", X, y, 5_000, 7)
+    assert chosen == {"eta": grid["eta"][int(scores.argmax())], "lam": 1e-4}
 
 
 def test_published_sors2015():
@@ -71,9 +88,10 @@ def test_published_sors2015():
     assert seconds.published["news20_counts"]["SORS-II"] == (381573.25, 10874.97)
 
 
-def test_every_method_takes_its_parameters():
-    for dataset, families in sors2015.PARAMETERS.items():
-        for family, parameters in families.items():
-            assert set(parameters) == set(sors2015.GRIDS[family])
-            learner = sors2015._learner(dataset, family, 10, parameters, 0)
-            assert {name: getattr(learner, name) for name in parameters} == parameters
+def test_every_method_has_as_many_settings():
+    for method in METHODS[1:]:
+        grid = sors2015_protocol.GRIDS[method.partition("-")[0]]
+        assert math.prod(map(len, grid.values())) == 4
+        setting = {name: values[-1] for name, values in grid.items()}
+        learner = sors2015_protocol.learner_of(method, 10, setting, 0)
+        assert {name: getattr(learner, name) for name in setting} == setting

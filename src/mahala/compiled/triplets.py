@@ -12,6 +12,7 @@ from mahala.compiled.jit import SKIPPED, kernel
 from mahala.support.arrays import FloatArray, IntArray, RealArray
 
 CSR = tuple[IntArray, NDArray[np.int32], FloatArray]  # indptr, columns (ascending in each row), values
+ByRow = tuple[IntArray, IntArray, RealArray]  # of x: where each feature's entries begin; their steps; their values
 Layout = tuple[int, bool, bool]  # numbers per entry, whether H is one of them, whether S is
 Penalty = tuple[float, bool, float]  # θ, whether the diagonal is exempt, δ (1 without AdaGrad)
 StepRule = tuple[float, float, float, float, float]  # scale, slack, upper, the largest change of M in a step, margin
@@ -61,6 +62,41 @@ def difference(items: CSR, positive: int, negative: int, q_columns: IntArray, q_
             q_columns[n], q_values[n] = column, value
             n += 1
     return n
+
+
+@kernel
+def lay_out(
+    rows: CSR,
+    items: CSR,
+    anchors: IntArray,
+    positives: IntArray,
+    negatives: IntArray,
+    starts: IntArray,
+    steps: IntArray,
+    values: RealArray,
+    places: IntArray,
+    Q: RealArray,
+) -> None:
+    """Write the entries of the triplets' x by features, as in `ByRow`, and their places there; and each q in full."""
+    indptr, columns, x = rows
+    starts[:] = 0
+    for anchor in anchors:
+        for i in range(indptr[anchor], indptr[anchor + 1]):
+            starts[columns[i] + 1] += 1
+    for row in range(len(starts) - 1):
+        starts[row + 1] += starts[row]
+    fill = starts.copy()
+    n = 0
+    q_columns, q_values = np.empty(2 * Q.shape[1], dtype=np.int64), np.empty(2 * Q.shape[1])
+    Q[:] = 0.0
+    for t in range(len(anchors)):
+        for i in range(indptr[anchors[t]], indptr[anchors[t] + 1]):
+            place = fill[columns[i]]
+            fill[columns[i]] += 1
+            steps[place], values[place], places[n] = t, x[i], place
+            n += 1
+        for j in range(difference(items, positives[t], negatives[t], q_columns, q_values)):
+            Q[t, q_columns[j]] = q_values[j]
 
 
 @kernel

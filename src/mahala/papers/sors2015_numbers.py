@@ -1,42 +1,18 @@
-"""Published numbers of SORS (2015), and the parameters of the learners."""
+"""Published numbers of SORS (2015)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from mahala.papers.study import SECONDS, Quantity, published_table
+import numpy as np
+
+from mahala.papers.study import SECONDS, Numbers, Quantity, published_table
+from mahala.support.arrays import FloatArray
 
 METHODS = (
     "Euclidean", "LMNN", "ITML", "LEGO", "RDML", "OASIS", "AROMA", "SORS-I", "SORS-II", "AdaSORS-I", "AdaSORS-II"
 )  # fmt: skip
-# Found by `sors2015.tune`; methods -I and -II share them, as in the paper. SORS and AdaSORS on gisette_like, and SORS,
-# AdaSORS and AROMA on news20_counts were not tuned: they have parameters equal or close to those of rcv1_mc.
-PARAMETERS: dict[str, dict[str, dict[str, float]]] = {
-    "protein_val": {
-        "LEGO": {"eta": 0.08}, "RDML": {"eta": 0.01}, "OASIS": {"C": 0.1}, "AROMA": {"r": 10.0},
-        "SORS": {"eta": 0.1, "lam": 1e-06}, "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
-    },
-    "caltech10_surf": {
-        "LEGO": {"eta": 0.08}, "RDML": {"eta": 0.1}, "OASIS": {"C": 0.1}, "AROMA": {"r": 1.0},
-        "SORS": {"eta": 0.1, "lam": 1e-06}, "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
-    },
-    "gisette_like": {
-        "LEGO": {"eta": 0.32}, "RDML": {"eta": 0.1}, "OASIS": {"C": 1.0},
-        "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
-    },
-    "bbc": {
-        "LEGO": {"eta": 0.32}, "RDML": {"eta": 0.01}, "OASIS": {"C": 1.0}, "AROMA": {"r": 0.01},
-        "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.1, "lam": 1e-06, "delta": 0.1},
-    },
-    "rcv1_mc": {
-        "OASIS": {"C": 1.0}, "AROMA": {"r": 0.01},
-        "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
-    },
-    "news20_counts": {
-        "OASIS": {"C": 1.0}, "AROMA": {"r": 1.0},
-        "SORS": {"eta": 1.0, "lam": 1e-06}, "AdaSORS": {"eta": 0.5, "lam": 1e-06, "delta": 0.1},
-    },
-}  # fmt: skip
 MAP = Quantity(
     "map",
     "MAP in per cent",
@@ -74,8 +50,18 @@ SPARSITY = Quantity(
     ),
     spread=False,
 )
+
+
+def _seconds(runs: Sequence[Numbers]) -> FloatArray:
+    """Return the seconds of the runs that were fitted at once or, if there are none, of those in parts."""
+    names = ("seconds", "seconds_in_parts")
+    found = ([numbers[name] for numbers in runs if name in numbers] for name in names)
+    return np.array(next(filter(None, found), []))
+
+
 TIME = replace(
     SECONDS,
+    values=_seconds,
     published=published_table(
         METHODS,
         protein_val="0 78088.84(219.14) 50(0.01) 60(0.01) 108.9(8.2) 86.51(15.18) 822.93(71.38) "

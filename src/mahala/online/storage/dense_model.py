@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from mahala.compiled import lazy_dense as kernels
 from mahala.compiled.triplets import CSR, rows_as_csr
+from mahala.online.storage.dense_blocks import may_take_blocks, stream_blocks, takes_blocks
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
@@ -49,10 +50,19 @@ class DenseModel(SimilarityModel):
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         self.own("planes", "left", "right")
+        if takes_blocks(self.planes, self.layout, chunk):
+            stream_blocks(
+                self.planes, self.layout, self.clock, self.settings(rule), self.left, self.right, chunk, steps
+            )
+            return len(chunk.y), 0
         *rule_numbers, shrinkage = self.settings(rule)
         state: Any = self.planes, self.layout, self.clock, *rule_numbers, self.left, self.right, shrinkage, *steps
         kernels.stream(*chunk[:2], *chunk.numbers, *state)
         return len(chunk.y), 0
+
+    def cost(self, touched: float) -> float:
+        """Steps in blocks take less: many of them make a chunk."""
+        return touched / 16.0 if may_take_blocks(touched, self.planes, self.layout) else touched
 
     def feed_query(
         self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule

@@ -1,0 +1,108 @@
+"""Steps over a full matrix in blocks, shared among threads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mahala.compiled import dense_blocks as kernels
+from mahala.compiled.triplets import Layout, lay_out
+from mahala.online.storage.model import Steps
+from mahala.online.storage.similarity_model import TripletChunk
+from mahala.support.arrays import FloatArray, RealArray
+from mahala.support.rows import slices
+from mahala.support.threads import in_threads, n_threads
+
+BLOCK = 64  # steps
+FEWEST = 16  # steps for which a block pays
+# Triplets that touch so large a part of M are dense: whole rows in a block cost less than their entries one by one.
+DENSE = 1 / 32
+# Bytes of M from which blocks pay: those that do not stay near the processor or, where each entry has a threshold of
+# the same size, whose stamps need not be read, those of a few hundred features.
+FAR = 2**25
+FEW = 2**20
+# In float32, larger numbers could overflow when they are squared.
+LARGEST = 1e6
+LARGEST_SUM = 1e15
+
+
+def may_take_blocks(touched: float, planes: RealArray, layout: Layout) -> bool:
+    """Whether blocks are faster for steps that touch so many entries of M; sums over all models are not kept there."""
+    width, adaptive, average = layout
+    if average or touched < DENSE * len(planes) * planes.shape[2]:
+        return False
+    if adaptive and planes.itemsize == 8:
+        return False  # the roots and quotients of whole rows take longer than what is saved
+    return planes.nbytes >= (FAR if adaptive or width == 1 else FEW)
+
+
+def takes_blocks(planes: RealArray, layout: Layout, chunk: TripletChunk) -> bool:
+    """Whether the steps of a chunk are taken in blocks."""
+    if len(chunk.y) < FEWEST:
+        return False
+    rows, items, (anchor, positive, negative), _ = chunk
+    x, q = np.diff(rows[0]), np.diff(items[0])
+    touched = float(x[anchor].mean() * (q[positive] + q[negative]).mean())
+    if not may_take_blocks(touched, planes, layout):
+        return False
+    if planes.dtype == np.float64:
+        return True
+    largest = max(abs(side[2]).max(initial=0.0) for side in (rows, items))
+    return bool(largest <= LARGEST and (not layout[1] or planes[:, 2].max() <= LARGEST_SUM))
+
+
+def stream_blocks(
+    planes: RealArray,
+    layout: Layout,
+    clock: int,
+    settings: Any,
+    left: FloatArray,
+    right: FloatArray,
+    chunk: TripletChunk,
+    steps: Steps,
+) -> None:
+    """Take one step for each triplet, as `lazy_dense.stream` does."""
+    rule, penalty, eta, shrinkage = settings
+    rows, items, numbers, _ = chunk
+    d, width, e = planes.shape
+    dtype = planes.dtype
+    late = width > 1  # then each step is taken in full or not
+    starts = np.empty(d + 1, dtype=np.int64)
+    stamps = np.full(d, -1, dtype=np.int64)
+    Q, W, X = (np.empty((BLOCK, n), dtype=dtype) for n in (e, e, d))
+    lengths = np.diff(rows[0])
+    for own in slices(len(chunk.y), BLOCK):
+        anchor, positive, negative = (column[own] for column in numbers)
+        p, tau, predicted = steps[0][own], steps[1][own], steps[2][own]
+        n = int(lengths[anchor].sum())
+        at, places = np.empty((2, n), dtype=np.int64)
+        x = np.empty(n, dtype=dtype)
+        lay_out(rows, items, anchor, positive, negative, starts, at, x, places, Q)
+        tau[:] = rule[2] if late else 0.0
+        weights = x * x.dtype.type(tau[0])
+        now = clock + own.start
+        # With AdaGrad the factor of a term differs between entries: this is the largest.
+        unit = eta / penalty[2] if layout[1] else 1.0
+        threads = n_threads(n * e)
+        share = kernels.STRIP * -(-d // (kernels.STRIP * threads))
+        bounds = [*range(0, d, share), d]
+        scores = np.empty((-(-d // kernels.STRIP), len(tau)))
+        given = planes, layout, penalty, eta, now, stamps, (starts, at, x), weights
+        # Each thread has its rows of M, and its strips of the scores.
+        read = partial(kernels.sweep, *given, Q, writes=False, scores=scores)
+        write = partial(kernels.sweep, *given, W, writes=True, scores=scores)
+        wrong = True
+        while wrong:
+            in_threads(read, bounds[:-1], bounds[1:], threads=threads)
+            found = kernels.decide(
+                rows, anchor, Q, scores.sum(axis=0), unit, rule, left, right, shrinkage, places, X, W, weights,
+                p, tau, predicted,
+            )  # fmt: skip
+            wrong = late and found > 0
+        if tau.any():
+            in_threads(write, bounds[:-1], bounds[1:], threads=threads)
+    if late:
+        written = np.flatnonzero(stamps >= 0)
+        planes[written, 1] = stamps[written, np.newaxis]
