@@ -22,9 +22,10 @@ from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thre
 from mahala.support.dask_rows import extremes, kept_on_cluster
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
+from mahala.support.parameters import check_params
 from mahala.support.progress import progress_bar
 from mahala.support.tensors import engine_of, is_dask, to_numpy
-from mahala.support.validation import check_params, is_sparse
+from mahala.support.validation import is_sparse
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
 FLOAT32_RANGE = 1e-12, 1e12

@@ -17,7 +17,7 @@ from mahala.compiled.edges import best_step, log_loss, weights
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
-from mahala.support.validation import Count, Fraction, NonNegative, Seed, Where, between, is_count
+from mahala.support.parameters import Count, Fraction, NonNegative, Seed, Where, between, is_count
 
 # exp(-36) is below the rounding of 1, so lowering a triplet's loss by a larger factor changes nothing.
 FALL = -float(np.log(np.finfo(np.float64).eps))

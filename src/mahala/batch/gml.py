@@ -17,8 +17,8 @@ from mahala.comparisons import Pairs
 from mahala.compiled.vsgd import N_MEANS, vsgd
 from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
+from mahala.support.parameters import Count, Fraction, NonNegative, Seed
 from mahala.support.tensors import is_dask
-from mahala.support.validation import Count, Fraction, NonNegative, Seed
 
 # The cost (1 - d)² of a dissimilar pair at a distance d < 1, as the coefficients of 1, d and d².
 TOO_CLOSE = (1.0, -2.0, 1.0)

@@ -24,8 +24,8 @@ from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import Arrays, BoolArray, FloatArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.parameters import Count, NonNegative, Positive, Seed
 from mahala.support.threads import product, squared_norms, transposed_product
-from mahala.support.validation import Count, NonNegative, Positive, Seed
 
 # Smallest eigenvalue of a prior's covariance, as a share of the largest, with features in units of their deviation.
 FLOOR = 1e-6

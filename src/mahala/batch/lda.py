@@ -13,8 +13,8 @@ from mahala.batch.covariance import covariances, deviations_within
 from mahala.batch.run import Run
 from mahala.batch.whitening import constant, whiten_varying
 from mahala.learner import LabelledRows
+from mahala.support.parameters import Count, Share
 from mahala.support.tensors import is_dask
-from mahala.support.validation import Count, Share
 
 # Variances within classes, and of the class means along a direction, below this share are rounding.
 RANK_TOLERANCE = 1e-8

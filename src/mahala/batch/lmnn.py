@@ -21,7 +21,7 @@ from mahala.engine.engine import Hinges
 from mahala.engine.row_hinges import RowHinges
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, RealArray
-from mahala.support.validation import Count, Fraction, NonNegative, Seed
+from mahala.support.parameters import Count, Fraction, NonNegative, Seed
 
 # Widths of the interval around the kink in which hinges are smoothed, because L-BFGS needs a continuous gradient. A
 # second descent with a narrower interval comes closer to the minimum, where many triplets lie on a kink.

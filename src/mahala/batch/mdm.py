@@ -14,8 +14,8 @@ from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.weighting import extreme_pairs, to_unit_range
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
+from mahala.support.parameters import Count, NonNegative
 from mahala.support.rows import row_blocks
-from mahala.support.validation import Count, NonNegative
 
 # Number of pairs of each kind that are added to the linear program per iteration.
 NEW_PAIRS = 64

@@ -16,9 +16,10 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import RealArray
+from mahala.support.parameters import Count, NonNegative, Seed
 from mahala.support.rows import row_blocks
 from mahala.support.tensors import to_numpy
-from mahala.support.validation import Count, NonNegative, Seed, as_floats
+from mahala.support.validation import as_floats
 
 
 @dataclass(eq=False, repr=False)

@@ -15,7 +15,7 @@ from mahala.batch.starts import Init, first_variables
 from mahala.batch.whitening import pair_coordinates, standardised
 from mahala.comparisons import Pairs
 from mahala.support.arrays import RealArray
-from mahala.support.validation import Count, NonNegative, Seed
+from mahala.support.parameters import Count, NonNegative, Seed
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -12,7 +12,7 @@ from mahala.engine import current_engine
 from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
 from mahala.support.dask_rows import in_memory
-from mahala.support.validation import Count, NonNegative, Seed
+from mahala.support.parameters import Count, NonNegative, Seed
 
 
 @dataclass(eq=False, repr=False)

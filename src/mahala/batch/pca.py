@@ -15,8 +15,8 @@ from mahala.engine.dask_moments import scatter
 from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
 from mahala.support.dask_rows import in_memory
+from mahala.support.parameters import Count, Fraction, Seed, is_count
 from mahala.support.tensors import is_dask
-from mahala.support.validation import Count, Fraction, Seed, is_count
 
 
 @dataclass(eq=False, repr=False)

@@ -15,7 +15,7 @@ from mahala.batch.triplet_edges import TripletEdges
 from mahala.comparisons import Triplets
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
-from mahala.support.validation import Count, NonNegative, Where, is_number
+from mahala.support.parameters import Count, NonNegative, Where, is_number
 
 # Triplets on either side of the margin with which a linear program starts; it adds others that violate its solution.
 FIRST_TRIPLETS = 500

@@ -16,7 +16,7 @@ from mahala.batch.run import Run
 from mahala.batch.whitening import constant, whiten_within
 from mahala.comparisons import Pairs, Triplets
 from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.validation import Count, Share
+from mahala.support.parameters import Count, Share
 
 # Relative difference of variances that is rounding.
 TIED = 1e-7

@@ -13,10 +13,10 @@ from mahala.compiled.weighting import to_unit_range
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.dask_rows import in_memory
+from mahala.support.parameters import Count, Seed
 from mahala.support.rows import block_size, slices
 from mahala.support.tensors import is_dask
 from mahala.support.threads import PER_NUMBER, in_threads, n_threads
-from mahala.support.validation import Count, Seed
 
 
 @dataclass(eq=False, repr=False)

@@ -14,8 +14,8 @@ from mahala.compiled.weighting import simba_pass
 from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.memory import check_room
+from mahala.support.parameters import Count, NonNegative, Seed
 from mahala.support.rows import slices
-from mahala.support.validation import Count, NonNegative, Seed
 
 
 @dataclass(eq=False, repr=False)

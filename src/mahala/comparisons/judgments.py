@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
 from mahala.support.lazily import sp
-from mahala.support.validation import is_count, is_sparse
+from mahala.support.parameters import is_count
+from mahala.support.validation import is_sparse
 
 # How many unknown ids a message names.
 _NAMED = 5

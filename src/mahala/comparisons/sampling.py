@@ -10,7 +10,7 @@ import numpy as np
 from mahala.support.arrays import BoolArray, IndexArray
 from mahala.support.lazily import sklearn_checks
 from mahala.support.memory import check_room
-from mahala.support.validation import Seed, between, check_value, is_count
+from mahala.support.parameters import Seed, between, check_value, is_count
 
 
 def draw_pairs(

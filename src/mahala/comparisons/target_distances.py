@@ -8,8 +8,9 @@ import numpy as np
 
 from mahala.comparisons import Pairs
 from mahala.support.arrays import FloatArray
+from mahala.support.parameters import Where, is_number
 from mahala.support.rows import row_blocks
-from mahala.support.validation import LARGEST_VALUE, Where, is_number
+from mahala.support.validation import LARGEST_VALUE
 
 Target = float | Literal["auto"]
 

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from mahala.comparisons.pairs import Comparisons, check_columns, column_names, split_array
 from mahala.comparisons.sampling import draw_triplets
 from mahala.support.arrays import IndexArray
-from mahala.support.validation import Seed, check_rows, class_codes
+from mahala.support.parameters import Seed
+from mahala.support.validation import check_rows, class_codes
 
 
 class Triplets(Comparisons):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.support.validation import WholeNumber, check_value
+from mahala.support.parameters import WholeNumber, check_value
 
 # Numbers with more different values than this, in this share of the rows, are no classes.
 _MOST_CLASSES, _SHARE = 20, 0.1

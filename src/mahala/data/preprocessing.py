@@ -27,7 +27,7 @@ from mahala.data.column_plans import (
 from mahala.data.columns import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.validation import Count, check_value
+from mahala.support.parameters import Count, check_value
 
 # A metric of more features would not fit into memory.
 _MOST_HASHED = 65_536

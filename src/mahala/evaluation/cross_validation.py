@@ -26,7 +26,8 @@ from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray
 from mahala.support.deadline import time_limit
-from mahala.support.validation import Count, Positive, check_labels, check_rows, check_value, class_codes
+from mahala.support.parameters import Count, Positive, check_value
+from mahala.support.validation import check_labels, check_rows, class_codes
 
 # A metric of d features is a d × d matrix, which is decomposed in O(d³).
 MOST_FEATURES = 5_000

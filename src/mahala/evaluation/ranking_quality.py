@@ -15,7 +15,8 @@ from mahala.evaluation.statistics import PairedGain, paired_gains
 from mahala.metric import Metric, scores_in_blocks
 from mahala.metric.matrices import score_blocks
 from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.validation import Count, Fraction, check_counts, check_rows, check_value
+from mahala.support.parameters import Count, Fraction, check_value
+from mahala.support.validation import check_counts, check_rows
 
 _AT_K = ("ndcg", "precision", "recall", "hit")  # in the order of `judged`
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mahala.support.arrays import BoolArray, FloatArray
-from mahala.support.validation import as_floats, between, is_number
+from mahala.support.parameters import between, is_number
+from mahala.support.validation import as_floats
 
 
 class Clicks(Protocol):

@@ -27,20 +27,10 @@ from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value
+from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_value
 from mahala.support.progress import SHOWN, task_bar
 from mahala.support.rows import row_blocks
-from mahala.support.validation import (
-    Count,
-    NonNegative,
-    Positive,
-    Seed,
-    Share,
-    check_params,
-    check_row,
-    check_rows,
-    check_value,
-    is_sparse,
-)
+from mahala.support.validation import check_row, check_rows, is_sparse
 
 # How fast trust moves: evidence from a query's first impression is rare and weighs much, so it moves trust slowly.
 RATES = {"new": 0.5, "known": 1.0}

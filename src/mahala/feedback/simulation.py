@@ -13,7 +13,8 @@ from mahala.evaluation.ranking_quality import RankingQuality, evaluate_ranking
 from mahala.feedback.click_models import Clicks, click_model
 from mahala.metric.matrices import leading
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
-from mahala.support.validation import Count, Fraction, check_row, check_rows, check_value, is_sparse
+from mahala.support.parameters import Count, Fraction, check_value
+from mahala.support.validation import check_row, check_rows, is_sparse
 
 Progress = Callable[[int, int, str], object]
 

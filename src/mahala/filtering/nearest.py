@@ -16,7 +16,7 @@ from mahala.compiled.triplets import CSR
 from mahala.filtering.online_filter import OnlineFilter
 from mahala.online.pair_learner import PairLearner
 from mahala.support.arrays import BoolArray, FloatArray
-from mahala.support.validation import Where
+from mahala.support.parameters import Where
 
 # If more than one value in this many is non-zero, a matrix product for all forms rᵀMr is cheaper than a loop.
 DENSE = 4

@@ -19,8 +19,9 @@ from mahala.compiled.triplets import CSR, rows_as_csr
 from mahala.support.arrays import BoolArray, FloatArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, uninterrupted
 from mahala.support.estimators import BaseEstimator, ClassifierMixin
+from mahala.support.parameters import check_params
 from mahala.support.rows import row_blocks
-from mahala.support.validation import check_features, check_labels, check_params, check_row, is_sparse
+from mahala.support.validation import check_features, check_labels, check_row, is_sparse
 
 # The largest size of the values of the documents that are passed to compiled code at a time.
 BLOCK_BYTES = 2**23

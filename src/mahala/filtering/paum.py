@@ -7,7 +7,7 @@ from math import inf
 from typing import Annotated
 
 from mahala.filtering.perceptron import Perceptron
-from mahala.support.validation import Where, is_number
+from mahala.support.parameters import Where, is_number
 
 Finite = Annotated[float, Where(lambda value: is_number(value) and -inf < value < inf, "a finite number")]
 # An intercept changes by η R² per step; the limit keeps it far from overflow for rows as large as are accepted.

@@ -11,7 +11,7 @@ from mahala.compiled.filtering import INTERCEPT, scores, stream_perceptron
 from mahala.compiled.triplets import CSR
 from mahala.filtering.online_filter import OnlineFilter
 from mahala.support.arrays import BoolArray, FloatArray
-from mahala.support.validation import Count
+from mahala.support.parameters import Count
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

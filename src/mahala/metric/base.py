@@ -21,9 +21,10 @@ from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.dask_rows import computed, parts, row_chunks
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.notebook import as_table, paragraph
+from mahala.support.parameters import WholeNumber, check_value, is_count
 from mahala.support.rows import row_blocks
 from mahala.support.tensors import is_dask
-from mahala.support.validation import WholeNumber, check_rows, check_value, is_count, is_sparse
+from mahala.support.validation import check_rows, is_sparse
 
 if TYPE_CHECKING:
     from mahala.data.preprocessing import TablePreprocessor

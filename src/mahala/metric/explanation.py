@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mahala.support.arrays import FloatArray
-from mahala.support.validation import WholeNumber, check_value
+from mahala.support.parameters import WholeNumber, check_value
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,9 @@ from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.lazily import sp
 from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, header_value
+from mahala.support.parameters import is_count
 from mahala.support.rows import row_blocks
-from mahala.support.validation import LARGEST_VALUE, check_valid_sparse, csr_from_arrays, is_count, is_sparse
+from mahala.support.validation import LARGEST_VALUE, check_valid_sparse, csr_from_arrays, is_sparse
 
 Matrix = FloatArray | Any  # Any is a csr_array: mypy would require every user of a dense M to rule it out
 # Directions as columns, their values from the largest down, and the directions of items; all read-only.

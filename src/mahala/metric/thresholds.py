@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from mahala.support.arrays import BoolArray, FloatArray
-from mahala.support.validation import Positive, Share, check_value
+from mahala.support.parameters import Positive, Share, check_value
 
 Strategy = Literal["accuracy", "f_beta", "max_tpr", "max_tnr"]
 

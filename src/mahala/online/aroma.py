@@ -10,7 +10,7 @@ import numpy as np
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.covariance_model import CovarianceModel
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule
-from mahala.support.validation import Where, between
+from mahala.support.parameters import Where, between
 
 # What a step adds to an inverse variance, up to the fourth power of a feature over r, does not overflow.
 SMALLEST_R = 1e-50

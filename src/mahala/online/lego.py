@@ -14,7 +14,7 @@ from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk
 from mahala.support.arrays import Arrays
 from mahala.support.model_files import ModelFileError, number_value
-from mahala.support.validation import Count, Positive
+from mahala.support.parameters import Count, Positive
 
 
 @dataclass(eq=False, repr=False)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.similarity_model import SimilarityRule
-from mahala.support.validation import Positive
+from mahala.support.parameters import Positive
 
 
 @dataclass(eq=False, repr=False)

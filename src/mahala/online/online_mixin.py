@@ -20,9 +20,9 @@ from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thre
 from mahala.support.dask_rows import in_memory, parts_with_labels
 from mahala.support.deadline import out_of_time
 from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value
+from mahala.support.parameters import Count, Seed, check_params, check_value
 from mahala.support.progress import SHOWN, tell_stream
 from mahala.support.tensors import is_bag, is_dask
-from mahala.support.validation import Count, Seed, check_params, check_value
 
 # A mixin: it is used beside Learner, so that an algorithm is two steps from its base.
 if TYPE_CHECKING:

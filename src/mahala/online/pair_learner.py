@@ -13,7 +13,8 @@ from mahala.metric import MahalanobisMetric
 from mahala.online.online_mixin import OnlineMixin
 from mahala.support.arrays import FloatArray
 from mahala.support.contexts import one_at_a_time, uninterrupted
-from mahala.support.validation import Count, Share, check_row, check_sign
+from mahala.support.parameters import Count, Share
+from mahala.support.validation import check_row, check_sign
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

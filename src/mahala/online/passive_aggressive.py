@@ -16,7 +16,7 @@ from mahala.online.storage.margin_model import MOST_SLACK, MarginModel, MarginRu
 from mahala.support.arrays import IndexArray
 from mahala.support.contexts import one_at_a_time
 from mahala.support.model_files import ModelFileError
-from mahala.support.validation import Count, NonNegative, Where, between
+from mahala.support.parameters import Count, NonNegative, Where, between
 
 # The paper's range for the aggressiveness, a value for each power of ten.
 C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))

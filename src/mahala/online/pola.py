@@ -15,7 +15,7 @@ from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.margin_model import MOST_SLACK, MarginModel, MarginRule, first_model
 from mahala.support.arrays import IndexArray
 from mahala.support.contexts import one_at_a_time
-from mahala.support.validation import Count, Positive, Where, between
+from mahala.support.parameters import Count, Positive, Where, between
 
 Gamma = Annotated[float, Where(between(0.0, MOST_SLACK), f"a number from 0 to {MOST_SLACK:g}")]
 

@@ -17,7 +17,7 @@ from mahala.online.storage.symmetric_matrix import SymmetricMatrix
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.contexts import one_blas_thread
 from mahala.support.model_files import count_value, finite_array
-from mahala.support.validation import Count, Positive
+from mahala.support.parameters import Count, Positive
 
 
 @dataclass(eq=False, repr=False)

@@ -23,7 +23,8 @@ from mahala.support.arrays import IndexArray
 from mahala.support.contexts import one_at_a_time, uninterrupted
 from mahala.support.memory import memory_limit
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.validation import Count, Positive, check_row, check_rows, is_sparse
+from mahala.support.parameters import Count, Positive
+from mahala.support.validation import check_row, check_rows, is_sparse
 
 # Up to this many bytes a full matrix is held if nothing is known of the stream; beyond them touched entries only.
 SMALL_MATRIX = 2**28

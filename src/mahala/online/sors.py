@@ -9,7 +9,7 @@ import numpy as np
 
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.online.storage.similarity_model import SimilarityRule, StepLength
-from mahala.support.validation import NonNegative, Positive
+from mahala.support.parameters import NonNegative, Positive
 
 
 @dataclass(eq=False, repr=False)

@@ -37,7 +37,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     if learners is None:
         return
     from mahala.serve.learning import new_learner
-    from mahala.support.validation import check_params
+    from mahala.support.parameters import check_params
 
     if not isinstance(learners, dict) or not learners or not all(NAME.fullmatch(name) for name in learners):
         raise ValueError("learners must be an object of at least one name with its parameters")

@@ -22,7 +22,7 @@ from mahala.stream.lines import LONGEST, LongLine
 from mahala.stream.position import HEAD, Position, Progress, digest_of_rows, mark
 from mahala.support.files import previous_of
 from mahala.support.model_files import ModelFileError, count_value, header_value, is_model_file, read_model
-from mahala.support.validation import Count, NonNegative, check_value
+from mahala.support.parameters import Count, NonNegative, check_value
 
 # Lines of another input, after one that was read to its end, that are not saved before more are read.
 UNSAVED = 8

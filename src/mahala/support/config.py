@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Any
 
-from mahala.support.validation import Count, Where, check_value
+from mahala.support.parameters import Count, Where, check_value
 
 _settings: dict[str, Any] = {"engine": None, "n_threads": None, "tf32": False}
 

@@ -1,25 +1,19 @@
-"""Input checks: each error names the argument, what is wrong with it and what would be right.
-
-Parameters of estimators are declared by their types, and `check_params` checks them all.
-"""
+"""Checks of data: each error names the argument, what is wrong with it and what would be right."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import re
 import sys
-import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from numbers import Integral, Real
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.lazily import sklearn_checks, sp
+from mahala.support.parameters import is_count, is_number
 from mahala.support.tensors import is_dask, to_numpy
 
 # The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
@@ -298,108 +292,3 @@ def check_counts(counts: Any, default: range, available: int, name: str, what: s
     if max(values) > available:
         raise ValueError(f"{name} must be at most {available}, {what}, got {max(values)}")
     return np.unique(np.array(values, dtype=np.intp))
-
-
-class Where(NamedTuple):
-    """A condition on a parameter, to annotate its type with: which values are right, and that in words."""
-
-    is_right: Callable[[Any], bool]
-    words: str
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a real number; a boolean is not."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def is_count(value: Any) -> bool:
-    """Whether a value is an integer of at least 1."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
-
-
-def between(low: float, high: float = np.inf) -> Callable[[Any], bool]:
-    """The condition that a value is a finite number of at least `low` and at most `high`."""
-    return lambda value: is_number(value) and low <= value <= high and value < np.inf
-
-
-def _is_seed(value: Any) -> bool:
-    # Not by scikit-learn's check_random_state, which fills a generator of 2,500 bytes to say yes.
-    if value is None or value is np.random or isinstance(value, np.random.Generator | np.random.RandomState):
-        return True
-    return isinstance(value, Integral) and 0 <= int(value) < 2**32
-
-
-Positive = Annotated[float, Where(lambda value: is_number(value) and 0.0 < value < np.inf, "a positive number")]
-NonNegative = Annotated[float, Where(between(0.0), "a number of at least 0")]
-Share = Annotated[float, Where(between(0.0, 1.0), "a number from 0 to 1")]
-Fraction = Annotated[
-    float, Where(lambda value: is_number(value) and 0.0 < value < 1.0, "a number between 0 and 1, both excluded")
-]
-WholeNumber = Annotated[
-    int, Where(lambda value: isinstance(value, Integral) and value >= 0, "an integer of at least 0")
-]
-Count = Annotated[int, Where(is_count, "an integer of at least 1")]
-Seed = Annotated[
-    int | np.random.RandomState | np.random.Generator | None,
-    Where(_is_seed, "None, a non-negative int, RandomState or Generator"),
-]
-
-
-def check_params(estimator: Any) -> None:
-    """Raise a ValueError for the first parameter whose value does not have the type that its class declares.
-
-    The parameters are the fields of a dataclass. A type is bool, None, a Literal of strings, a class, a type that is
-    annotated with a `Where`, or a union of these; Any is not checked.
-
-    >>> @dataclasses.dataclass
-    ... class Learner:
-    ...     C: Literal["auto"] | Positive = 1.0
-    >>> check_params(Learner(C=-1))
-    Traceback (most recent call last):
-    ValueError: C must be 'auto' or a positive number, got -1
-    """
-    kind: Any = type(estimator)
-    for name, conditions in _conditions(kind).items():
-        _check(getattr(estimator, name), name, conditions)
-
-
-def check_value(value: Any, name: str, hint: Any) -> None:
-    """Raise a ValueError unless a value has a type such as `Count`; see `check_params`."""
-    _check(value, name, _of_type(hint))
-
-
-def _check(value: Any, name: str, conditions: list[Where]) -> None:
-    plain = value.item() if isinstance(value, np.generic) else value  # a float32 cannot be compared with 1e100
-    if conditions and not any(condition.is_right(plain) for condition in conditions):
-        words = [condition.words for condition in conditions]
-        listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-        raise ValueError(f"{name} must be {listed}, got {value!r}")
-
-
-@functools.cache
-def _conditions(kind: Any) -> dict[str, list[Where]]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {field.name: _of_type(hints[field.name]) for field in dataclasses.fields(kind)}
-
-
-def _of_type(hint: Any) -> list[Where]:
-    """The conditions of which one must hold; none for Any."""
-    if hint is Any:
-        return []
-    if get_origin(hint) is Annotated:
-        return [part for part in get_args(hint)[1:] if isinstance(part, Where)]
-    if get_origin(hint) in (Union, types.UnionType):
-        return [condition for part in get_args(hint) for condition in _of_type(part)]
-    if get_origin(hint) is Literal:
-        return [_one_of(word) for word in get_args(hint)]
-    if hint is type(None):
-        return [Where(lambda value: value is None, "None")]
-    if hint is bool:
-        return [Where(lambda value: isinstance(value, bool | np.bool_), "True or False")]
-    kind = get_origin(hint) or hint
-    name = "a function" if kind is Callable else f"a {kind.__name__}"
-    return [Where(lambda value: isinstance(value, kind), name)]
-
-
-def _one_of(word: Any) -> Where:
-    return Where(lambda value: isinstance(value, str) and value == word, repr(word))

@@ -17,8 +17,9 @@ from mahala.online.storage.model import Model, Steps
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.contexts import uninterrupted
 from mahala.support.model_files import ModelFileError, count_value, finite_array, header_value, number_value
+from mahala.support.parameters import Where, is_number
 from mahala.support.rows import BLOCK_BYTES, block_size, slices
-from mahala.support.validation import Where, is_number, is_sparse
+from mahala.support.validation import is_sparse
 
 # Entries of M read or written between two looks for Ctrl-C: about a second.
 CHUNK_TOUCHES = 2**25

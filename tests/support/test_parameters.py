@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.support.validation import (
+from mahala.support.parameters import (
     Count,
     NonNegative,
     Positive,
