@@ -148,6 +148,7 @@ FIGURE1 = replace(
     quantities=(),
     methods=SIMILARITIES,
     runs=1,
+    left_out=frozenset(),
     draw=partial(_panels, "map", "triplets", "MAP, per cent"),
     cells_of="table2",
 )
