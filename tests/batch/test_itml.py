@@ -155,6 +155,31 @@ def test_the_covariance_is_a_prior(labelled):
     assert singular.objective_ == pytest.approx(learner.objective_, rel=1e-6)
 
 
+@pytest.mark.parametrize("prior", [False, True])
+def test_fewer_rows_than_features(prior):
+    """Outside the span of the rows M is M₀, and within it what the same rows have in coordinates of the span."""
+    rng = np.random.default_rng(4)
+    X, left, right = rng.normal(size=(8, 12)), *rng.integers(0, 8, size=(2, 40))
+    y = np.where(rng.random(40) < 0.5, 1, -1)
+    A = rng.normal(size=(12, 12)) if prior else np.eye(12)
+    targets = {"similar_target": 1.0, "dissimilar_target": 20.0, "tol": 1e-12}
+    few = Pairs(X, left, right, y)
+    learner = ITML(prior=MahalanobisMetric(A.T @ A) if prior else "identity", **targets).fit(few)
+    padded = Pairs(np.vstack([X, np.zeros((20, 12))]), left, right, y)  # as many rows as features
+    same = ITML(prior=MahalanobisMetric(A.T @ A) if prior else "identity", **targets).fit(padded)
+    np.testing.assert_allclose(
+        learner.metric_.matrix, same.metric_.matrix, atol=1e-4 * np.abs(same.metric_.matrix).max()
+    )
+    assert learner.objective_ == pytest.approx(same.objective_, rel=1e-9)
+    outside = np.linalg.svd((X - X.mean(axis=0)) @ A.T)[2][7:] @ A  # v with vᵀM₀(x - mean) = 0 for all rows, times M₀
+    directions = np.linalg.solve(A.T @ A, outside.T)
+    np.testing.assert_allclose(learner.metric_.matrix @ directions, outside.T, atol=1e-8)
+    again = ITML(prior=learner.prior, warm_start=True, **targets)
+    again.fit(few)
+    n_iter = again.n_iter_
+    assert again.fit(few).n_iter_ < n_iter / 2
+
+
 def test_a_singular_prior_keeps_its_null_space(labelled):
     pairs = drawn(labelled, 100)
     learner = ITML(prior=MahalanobisMetric(np.diag([1.0, 2.0, 0.0, 0.0, 0.0]))).fit(pairs)

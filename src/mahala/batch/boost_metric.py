@@ -168,7 +168,7 @@ class BoostMetric(IterationParams, BatchLearner):
         if not run.model:  # nothing can be added to the start
             run.step(objective, model())
         L = L.copy()
-        run.model = model()
+        run.back_to(len(run.objectives), model())
         return reason
 
     def _held_out_last(self, triplets: Triplets) -> tuple[Triplets, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -62,7 +63,8 @@ class ITML(IterationParams, BatchLearner):
     "precision". Pairs of equal rows are left out.
 
     An evaluation takes two products of the rows with a d × d matrix and O(d³), and memory is that of X and of a few
-    such matrices. M is kept in float64, whatever the dtype of X.
+    such matrices. If there are fewer rows than features, their number takes the place of d, because M is M₀ outside
+    their span. M is kept in float64, whatever the dtype of X.
 
     Reference: J. V. Davis, B. Kulis, P. Jain, S. Sra, I. S. Dhillon, Information-theoretic metric learning, ICML 2007.
 
@@ -147,7 +149,7 @@ class ITML(IterationParams, BatchLearner):
         def after(iteration: Iteration) -> bool:
             nonlocal solved
             solved = problem.gap() <= self.tol * iteration.objective and not problem.limited
-            return run.step(iteration.objective, iteration.model) or solved
+            return run.step(iteration.objective, partial(problem.in_features, iteration.model["L"])) or solved
 
         reason = descend(
             problem, problem.start(None if warm is None else warm["M"]), Run(after, lambda done, objective: None),
@@ -182,8 +184,9 @@ class ITML(IterationParams, BatchLearner):
 class _Problem:
     """ITML's objective as a function of L with M = LᵀL, and its duality gap.
 
-    Coordinates are those in which the prior is I and the largest distance about 1. The best ξ for an M is ξ₀, or vᵀMv
-    if that violates the constraint, so the objective is a smooth function of M alone.
+    Coordinates are those in which the prior is I and the largest distance about 1, in the span of the rows if they are
+    fewer than the features: outside it M is M₀. The best ξ for an M is ξ₀, or vᵀMv if that violates the constraint, so
+    the objective is a smooth function of M alone.
     """
 
     def __init__(self, pairs: Pairs, prior: FloatArray | None, targets: tuple[Target, Target], gamma: float) -> None:
@@ -202,11 +205,21 @@ class _Problem:
         X, distances, norms = X * scale, distances * scale**2, squared_norms(X) * scale**2
         differ = distances > COINCIDING * (norms[pairs.left] + norms[pairs.right])
         assert pairs.similar is not None, "fit requires labels"
+        span = None
+        if len(X) <= X.shape[1]:
+            span = np.linalg.qr((X[1:] - X[0]).T)[0]
+            X = product(X, span)
         # In the coordinates of the descent, L = V diag(basis), the rows are nearly white: that takes fewer iterations.
         variances, axes = np.linalg.eigh(transposed_product(X, X))
         lengths = np.sqrt(variances.clip(min=0.0) + (RIDGE * variances[-1] or 1.0))
         self._X, self._gamma = product(X, axes), gamma
-        self._prior = axes.T if prior is None else product(axes.T, prior)
+        self._axes = axes if span is None else product(span, axes)
+        self._given = prior
+        self._prior = self._axes.T if prior is None else product(self._axes.T, prior)
+        self._outside: FloatArray | None = None  # what M₀ is outside the span
+        if span is not None:
+            self._outside = -transposed_product(self._prior, self._prior)
+            self._outside += np.eye(len(span)) if prior is None else transposed_product(prior, prior)
         self._left, self._right, self._similar = pairs.left[differ], pairs.right[differ], pairs.similar[differ]
         self._initial = np.where(self._similar, low, high)
         self._factor = math.sqrt(self._best_factor(distances[differ] / self._initial))
@@ -232,7 +245,9 @@ class _Problem:
         """Return the first variables, for the best multiple of I or a learned M."""
         L: FloatArray = self._factor * np.eye(len(self._basis))
         if warm is not None:
-            given = product(MahalanobisMetric(warm).components, np.linalg.pinv(self._prior))
+            back = self._axes if self._given is None else product(np.linalg.pinv(self._given), self._axes)
+            M = transposed_product(back, product(warm, back))
+            given = MahalanobisMetric(0.5 * (M + M.T)).components
             if given.shape == L.shape and np.linalg.cond(given) < 1.0 / SHORTEST:
                 L = given
         start: FloatArray = L / self._basis
@@ -273,14 +288,23 @@ class _Problem:
         return self._value - 2.0 * float(np.log(root.diagonal()).sum()) + self._logs
 
     def to_model(self, variables: FloatArray) -> Model:
-        """Return the model in units of the features, with no direction much shorter than others."""
+        """Return L in the coordinates of the descent, with no direction much shorter than others."""
         if not np.array_equal(variables, self._seen):
             self(variables)
         L = variables * self._basis
-        self.limited = bool(np.linalg.norm(L) * np.linalg.norm(self._inverse) > 1.0 / SHORTEST)
+        # Outside the span all lengths are 1.
+        sizes = (max(float(np.linalg.norm(A)), float(self._outside is not None)) for A in (L, self._inverse))
+        self.limited = math.prod(sizes) > 1.0 / SHORTEST
         if self.limited:
             _, lengths, axes = np.linalg.svd(L)
-            L = np.maximum(lengths, SHORTEST * lengths[0])[:, None] * axes
+            L = np.maximum(lengths, SHORTEST * max(lengths[0], float(self._outside is not None)))[:, None] * axes
+        return {"L": L}
+
+    def in_features(self, L: FloatArray) -> Model:
+        """Return the model of an L in the coordinates of the descent."""
+        largest = float(np.linalg.norm(L, 2)) if self._outside is not None else 0.0
         L = product(L, self._prior)
         M = transposed_product(L, L)
+        if self._outside is not None:
+            M += max(1.0, SHORTEST * largest) ** 2 * self._outside
         return {"M": 0.5 * (M + M.T), "targets": np.array(self._targets)}

@@ -139,7 +139,7 @@ class PSDBoost(IterationParams, BatchLearner):
                 break
         if not run.model:  # no direction improves the start
             run.step(-margin * edges.scale, model())
-        run.model = model()  # with the last bound
+        run.back_to(len(run.objectives), model())  # with the last bound
         return reason
 
     @property

@@ -62,26 +62,33 @@ class Run:
         self._callback = callback
         self._show = show
         self.objectives: list[float] = []
-        self.model: Model = {}
+        self._model: Model | Callable[[], Model] = {}
         self.asked_to_stop = False
 
-    def step(self, objective: float, model: Model) -> bool:
+    @property
+    def model(self) -> Model:
+        """The last model; empty before the first iteration."""
+        if not isinstance(self._model, dict):
+            self._model = self._model()
+        return self._model
+
+    def step(self, objective: float, model: Model | Callable[[], Model]) -> bool:
         """Record an iteration and return whether the callback or a time limit asks to stop.
 
-        The model must not be modified later.
+        The model must not be modified later. One that takes long to compute is given as a function that returns it.
         """
         self.objectives.append(float(objective))
-        self.model = model
+        self._model = model
         number = len(self.objectives)
         self._show(number, float(objective))
         if self._callback is not None:
-            self.asked_to_stop = bool(self._callback(Iteration(number, float(objective), model)))
+            self.asked_to_stop = bool(self._callback(Iteration(number, float(objective), self.model)))
         return self.asked_to_stop or out_of_time()
 
     def back_to(self, n: int, model: Model) -> None:
         """Forget all but the first n iterations, after which the model was `model`."""
         del self.objectives[n:]
-        self.model = model if n else {}
+        self._model = model if n else {}
 
 
 def matrix_of(model: Model) -> FloatArray:
