@@ -25,6 +25,10 @@ Decomposition = tuple[FloatArray, FloatArray, FloatArray]
 LARGEST_ENTRY = 1e300 / LARGEST_VALUE**2
 # Bytes of one block of products or of scores.
 BLOCK_BYTES = 16 * 2**20
+# From this share of numbers that are not zero on, a product with sparse rows takes longer than with the same rows as a
+# dense array, which is taken up to so many bytes.
+DENSE_SHARE = 1 / 16
+DENSE_BYTES = 2**30
 
 
 def check_symmetric(matrix: Any, n_coordinates: int | None) -> FloatArray:
@@ -170,7 +174,7 @@ def times_matrix(rows: Any, matrix: Matrix | None) -> FloatArray:
     if matrix is None:
         return _dense(rows)
     if not is_sparse(matrix):
-        return np.asarray(rows @ matrix, dtype=np.float64)
+        return np.asarray((_dense(rows) if _nearly_dense(rows) else rows) @ matrix, dtype=np.float64)
     n, d = rows.shape[0], matrix.shape[1]
     check_room(8 * n * d, None, f"X, mapped to {n} rows of {d} features,", "give fewer rows at a time")
     return _times_sparse(_dense(rows), matrix)
@@ -249,12 +253,12 @@ def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) 
 
     The scores are the similarities `xᵀ M y`, or for distances `2 xᵀ M y - yᵀ M y`, which orders the items by their
     squared distances, for any M, at the cost of matrix products alone. Rounding is relative to the squared norms: it
-    hides differences below about 1e-8 of the distances from the items to a central one of them, or to zero if they are
+    hides differences below about 1e-8 of the distances from the items to a central one of them, or to zero if they stay
     sparse. Equal items have equal scores, to the last bit.
     """
     numbers = origin = None
     width = max(items.shape[0], items.shape[1], rows.shape[1])
-    if is_sparse(items):
+    if is_sparse(items) and not _nearly_dense(items):
         items_T: Any = sp.csr_array(items.T, dtype=np.float64)
     else:
         items = _dense(items)
@@ -269,7 +273,7 @@ def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) 
     norms = _quadratic_forms(items, matrix) if distances else None
     for block in row_blocks(rows.shape[0], width, BLOCK_BYTES):
         product = times_matrix(rows[block] if origin is None else _dense(rows[block]) - origin, matrix)
-        scores = _times_sparse(product, items_T) if is_sparse(items) else product @ items.T
+        scores = product @ items.T if isinstance(items, np.ndarray) else _times_sparse(product, items_T)
         if norms is not None:
             scores *= 2.0
             scores -= norms
@@ -313,6 +317,11 @@ def _times_sparse(rows: FloatArray, matrix: Any) -> FloatArray:
     from mahala.compiled.products import multiply  # Numba takes longer to import than everything else here
 
     return multiply(rows, matrix)
+
+
+def _nearly_dense(rows: Any) -> bool:
+    size = float(math.prod(rows.shape))
+    return is_sparse(rows) and rows.nnz >= DENSE_SHARE * size and 8.0 * size <= DENSE_BYTES
 
 
 def _dense(rows: Any) -> FloatArray:
