@@ -1,13 +1,13 @@
 """Blocks of steps over triplets in which M is a full matrix: M is read and written once per block, not per step.
 
 What a step does to M depends on all of M through its length τ alone. With the lengths of a block given, each row of M
-goes through all of its steps while it is near the processor (`read`), which gives the score of each triplet under these
-lengths; `decide` finds the lengths that follow from the scores. Without thresholds M is linear in the lengths, and
-those found from lengths of zero are right. With them a step is taken or not: `decide` foresees what a step that was
+goes through all of its steps while it is near the processor (`sweep`), which gives the score of each triplet under
+these lengths; `decide` finds the lengths that follow from the scores. Without thresholds M is linear in the lengths,
+and those found from lengths of zero are right. With them a step is taken or not: `decide` foresees what a step that was
 taken or left out by mistake does to later ones, and a block is read again until all lengths are those that its scores
-ask for. The first wrong one is later each time. Then `write` changes M.
+ask for. The first wrong one is later each time. Then a last sweep changes M.
 
-A row is brought to the present as a whole, whenever one of its entries changes: thresholds between two changes add up.
+A row is brought to the present as a whole, when one of its entries changes: thresholds between two changes add up.
 `stamps[row]` is the step at which that was done last; it is -1 where the entries of the row have stamps of their own,
 as in `lazy_dense`.
 """
@@ -23,7 +23,7 @@ from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 # Rows of M whose part in a score is summed up at a time: the sum does not depend on the number of threads.
 STRIP = 32
 # Columns at a time: those of each q of a block stay in the second cache, those of a row of M in the first.
-TILE = 2560
+TILE = 1280
 
 
 @kernel
@@ -37,11 +37,18 @@ def shrink_read_add(m: RealArray, q: RealArray, threshold: float, weight: float,
 
 
 @kernel
-def shrink_read(m: RealArray, q: RealArray, R: RealArray, threshold: float, inner: float) -> float:
-    """Apply thresholds in proportion to R to a row, and add its product with q to `inner`."""
+def read(m: RealArray, q: RealArray, threshold: float, inner: float) -> float:
+    """Add the product of q with a row, as it is after a threshold, to `inner`."""
     for j in range(len(m)):
-        m[j] = late(m[j], threshold * R[j])
-        inner += q[j] * m[j]
+        inner += q[j] * late(m[j], threshold)
+    return inner
+
+
+@kernel
+def read_in_proportion(m: RealArray, q: RealArray, R: RealArray, threshold: float, inner: float) -> float:
+    """Do the same with thresholds in proportion to R."""
+    for j in range(len(m)):
+        inner += q[j] * late(m[j], threshold * R[j])
     return inner
 
 
@@ -58,7 +65,10 @@ def shrink_read_step(
     one: float,
     inner: float,
 ) -> float:
-    """Do the same, and take AdaGrad's step for the gradient x q; V = H² and R = 1 / (δ + H)."""
+    """Do the same with thresholds in proportion to R, and take AdaGrad's step for the gradient x q.
+
+    V = H² and R = 1 / (δ + H).
+    """
     for j in range(len(m)):
         value = late(m[j], threshold * R[j])
         inner += q[j] * value
@@ -118,25 +128,29 @@ def take_steps(
             if diagonal >= 0 and not exempt:
                 large = np.float64(m[diagonal])
         threshold = (now - stamp) * theta
+        present = large
         if diagonal >= 0:
             m[diagonal] = 0.0
+            begun = True
             if not exempt:
-                large = late(large, threshold * (np.float64(R[diagonal]) if adaptive else 1.0))
+                present = late(large, threshold * (np.float64(R[diagonal]) if adaptive else 1.0))
         numbers[4], numbers[5], numbers[6] = threshold, weights[k], x[k]
-        if not adaptive:
-            inner = shrink_read_add(m, q, numbers[4], numbers[5], numbers[0])
-        elif weights[k] == 0.0:
-            inner = shrink_read(m, q, R, numbers[4], numbers[0])
+        if weights[k] == 0.0:
+            if adaptive:
+                inner = read_in_proportion(m, q, R, numbers[4], numbers[0])
+            else:
+                inner = read(m, q, numbers[4], numbers[0])
         else:
-            inner = shrink_read_step(m, q, R, V, numbers[4], numbers[6], numbers[2], numbers[3], numbers[1], numbers[0])
-        total = np.float64(inner)
-        if diagonal >= 0:
-            total += q[diagonal] * large
-            large += np.float64(m[diagonal])
-        scores[steps[k]] += x[k] * total
-        stamp = now
-        begun = True
-    if begun and diagonal >= 0:
+            if adaptive:
+                inner = shrink_read_step(
+                    m, q, R, V, numbers[4], numbers[6], numbers[2], numbers[3], numbers[1], numbers[0]
+                )
+            else:
+                inner = shrink_read_add(m, q, numbers[4], numbers[5], numbers[0])
+            stamp = now
+            large = present + np.float64(m[diagonal]) if diagonal >= 0 else 0.0
+        scores[steps[k]] += x[k] * (np.float64(inner) + (q[diagonal] * present if diagonal >= 0 else 0.0))
+    if begun:
         m[diagonal] = large
     return stamp
 
@@ -228,8 +242,8 @@ def decide(
 ) -> int:
     """Find the lengths of the steps of a block from scores under the lengths in `tau`; return how many were others.
 
-    A term of length 1 has `unit` as the factor of x qᵀ. The terms are written to `weights` and W = QΓ. The arguments
-    that `lazy_sparse.stream` has, too, are described there.
+    A term of length 1 has about `unit` as the factor of x qᵀ. The terms are written to `weights` and W = QΓ. The
+    arguments that `lazy_sparse.stream` has, too, are described there.
     """
     indptr, columns, values = rows
     n_features = Q.shape[1]

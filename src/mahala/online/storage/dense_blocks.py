@@ -13,9 +13,9 @@ from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import TripletChunk
 from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.rows import slices
-from mahala.support.threads import in_threads, n_threads
+from mahala.support.threads import in_threads, n_threads, product
 
-BLOCK = 64  # steps
+BLOCK = 128  # steps
 FEWEST = 16  # steps for which a block pays
 # Triplets that touch so large a part of M are dense: whole rows in a block cost less than their entries one by one.
 DENSE = 1 / 32
@@ -23,6 +23,8 @@ DENSE = 1 / 32
 # the same size, whose stamps need not be read, those of a few hundred features.
 FAR = 2**25
 FEW = 2**20
+# AdaGrad's sums are estimated from one in so many rows and columns.
+SAMPLED = 16
 # In float32, larger numbers could overflow when they are squared.
 LARGEST = 1e6
 LARGEST_SUM = 1e15
@@ -68,7 +70,7 @@ def stream_blocks(
     rows, items, numbers, _ = chunk
     d, width, e = planes.shape
     dtype = planes.dtype
-    late = width > 1  # then each step is taken in full or not
+    late = width > 1  # then a step is taken in full or not
     starts = np.empty(d + 1, dtype=np.int64)
     stamps = np.full(d, -1, dtype=np.int64)
     Q, W, X = (np.empty((BLOCK, n), dtype=dtype) for n in (e, e, d))
@@ -80,27 +82,32 @@ def stream_blocks(
         at, places = np.empty((2, n), dtype=np.int64)
         x = np.empty(n, dtype=dtype)
         lay_out(rows, items, anchor, positive, negative, starts, at, x, places, Q)
-        tau[:] = rule[2] if late else 0.0
-        weights = x * x.dtype.type(tau[0])
-        now = clock + own.start
-        # With AdaGrad the factor of a term differs between entries: this is the largest.
-        unit = eta / penalty[2] if layout[1] else 1.0
+        tau[:] = 0.0
+        weights = np.zeros_like(x)
+        # With AdaGrad the factor of a term differs between entries.
+        unit = eta / (penalty[2] + float(planes[::SAMPLED, 2, ::SAMPLED].mean())) if layout[1] else 1.0
         threads = n_threads(n * e)
         share = kernels.STRIP * -(-d // (kernels.STRIP * threads))
         bounds = [*range(0, d, share), d]
         scores = np.empty((-(-d // kernels.STRIP), len(tau)))
-        given = planes, layout, penalty, eta, now, stamps, (starts, at, x), weights
+        given = planes, layout, penalty, eta, clock + own.start, stamps, (starts, at, x), weights
         # Each thread has its rows of M, and its strips of the scores.
         read = partial(kernels.sweep, *given, Q, writes=False, scores=scores)
         write = partial(kernels.sweep, *given, W, writes=True, scores=scores)
+        decide = partial(
+            kernels.decide, rows, anchor, Q, unit=unit, rule=rule, left=left, right=right, shrinkage=shrinkage,
+            places=places, X=X, W=W, weights=weights, p=p, tau=tau, predicted=predicted,
+        )  # fmt: skip
+        if late:
+            # A first guess, from M as it is before the block, which costs less than to read it step by step.
+            images = product(planes[:, 0], Q[: len(tau)].T)
+            guessed = np.zeros(len(tau))
+            np.add.at(guessed, at, x * images[np.repeat(np.arange(d), np.diff(starts)), at])
+            decide(scores=guessed)
         wrong = True
         while wrong:
             in_threads(read, bounds[:-1], bounds[1:], threads=threads)
-            found = kernels.decide(
-                rows, anchor, Q, scores.sum(axis=0), unit, rule, left, right, shrinkage, places, X, W, weights,
-                p, tau, predicted,
-            )  # fmt: skip
-            wrong = late and found > 0
+            wrong = decide(scores=scores.sum(axis=0)) > 0 and late
         if tau.any():
             in_threads(write, bounds[:-1], bounds[1:], threads=threads)
     if late:
