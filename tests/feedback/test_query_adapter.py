@@ -15,8 +15,8 @@ import mahala
 from mahala import Impressions, QueryAdapter
 from mahala.feedback import judged
 from mahala.feedback.gains import CrossValidation
-from mahala.feedback.query_adapter import RATES
 from mahala.feedback.remembered import Remembered
+from mahala.feedback.trust import RATES
 from mahala.support.model_files import ModelFileError
 from reference.feedback import adapter_stream
 
@@ -54,7 +54,7 @@ def test_a_stream_equals_the_reference(seed, kind):
         np.testing.assert_allclose(adapter.embed(x, query_id=key), want, atol=1e-9)
         adapter.learn_one(x, shown, reactions, query_id=key)
     np.testing.assert_allclose(adapter.metric_.matrix, M, atol=1e-9)
-    for name, hedge in adapter._hedges.items():
+    for name, hedge in adapter._trust.hedges.items():
         np.testing.assert_allclose(hedge.losses, losses[name], atol=1e-9)
         assert hedge.n == counts[name]
         # The theorem of the docstring, on a real stream.
@@ -252,7 +252,7 @@ def test_one_user_has_a_bounded_influence():
         adapter = QueryAdapter(user_cap=user_cap)
         for _ in range(8):
             adapter.learn_one(np.arange(1.0, D + 1.0), page, [1, 0], user="u")
-        changes.append(np.abs(adapter._model.matrices()[0] - np.eye(D)).max())
+        changes.append(np.abs(adapter._model.learned.matrices()[0] - np.eye(D)).max())
     assert changes[0] < 0.5 * changes[1]
 
 
@@ -413,9 +413,9 @@ def test_pages_without_a_scale_do_not_stop_later_ones(learner, scale):
 def test_a_scale_from_judgments_outweighs_a_page():
     queries, items, qrels = collection(n_queries=20, n_items=60)
     adapter = QueryAdapter(random_state=0, n_passes=2, n_folds=2).fit(queries, items, qrels)
-    before = adapter._learner._gap
+    before = adapter._model.learner._gap
     adapter.learn_one(queries[0], 100 * items[:3], [0, 1, 0])
-    assert adapter._learner._gap < 10 * before
+    assert adapter._model.learner._gap < 10 * before
 
 
 def test_weights_of_users_need_steps_of_any_length():

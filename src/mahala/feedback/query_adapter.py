@@ -7,37 +7,29 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import clone
 
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.comparisons.sampling import check_seed
-from mahala.evaluation.statistics import paired_gains
 from mahala.feedback import judged
-from mahala.feedback.gains import ROUNDING, CrossValidation, Gain, RunningGain
-from mahala.feedback.hedge import Hedge, mixtures, prior
+from mahala.feedback.choice import choose
+from mahala.feedback.gains import Gain
+from mahala.feedback.map_learner import MapLearner
 from mahala.feedback.query_maps import QueryMaps
 from mahala.feedback.remembered import Remembered
+from mahala.feedback.trust import Trust
 from mahala.metric import BilinearMetric
 from mahala.metric.matrices import leading
-from mahala.online.oasis import OASIS
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.online.storage.similarity_model import LONGEST_STEP
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
-from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value
+from mahala.support.model_files import check_matrix_shape, count_value, header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_value
 from mahala.support.progress import SHOWN, task_bar
 from mahala.support.rows import row_blocks
 from mahala.support.validation import check_row, check_rows, is_sparse
 
-# How fast trust moves: evidence from a query's first impression is rare and weighs much, so it moves trust slowly.
-RATES = {"new": 0.5, "known": 1.0}
-# The weight, in the prior after `fit`, of all experts but the one that cross-validation chose.
-DOUBT = 1e-3
-# A map is used if its cross-validated gain is above 0 by so many standard errors.
-SEEN = 1.0
 # The weight of a click on a page with n of them is n to the power of minus this.
 CROWD = 0.5
 # Parameters that cannot change while a stream runs.
@@ -163,7 +155,8 @@ class QueryAdapter(SavedEstimator):
         n = len(search.queries)
         lengths = np.sqrt(np.einsum("ij,ij->i", search.queries, search.queries))
         first = judged.dense_rows(search.items[search.pool[:, 0]])
-        self._scale(search.gap(), float(np.median(lengths * np.sqrt(np.einsum("ij,ij->i", first, first)))), n)
+        size = float(np.median(lengths * np.sqrt(np.einsum("ij,ij->i", first, first))))
+        self._model.see(search.gap(), size, n)
         total, done = int(self.n_passes) * n * folds, 0
 
         def tick() -> None:
@@ -172,36 +165,22 @@ class QueryAdapter(SavedEstimator):
             if done % 100 == 0:
                 update(done, "judged queries", total)
 
-        def learned(rows: IndexArray) -> Any:
-            model = self._new_model()
-            rule = self._rule()
+        def learned(rows: IndexArray) -> judged.Averaged:
+            model: judged.Averaged = self._model.new_model()
+            rule = self._model.rule
             judged.learn(
                 search, rows, model, rule, int(self.n_passes), int(self.n_negatives), int(self.depth), self._rng, tick
             )
             return model
 
-        fold_of = self._rng.permutation(n) % folds
-        values = np.empty((n, len(self._experts)))
-        for fold in range(folds):
-            test = np.flatnonzero(fold_of == fold)
-            model = learned(np.flatnonzero(fold_of != fold))
-            values[test] = judged.expert_values(search, test, model, self._experts, int(self.k))
-        gains = values - values[:, :1]
-        gains[np.abs(gains) < ROUNDING] = 0.0  # equal rankings differ by rounding
-        chosen = _best(gains)
-        # The gain of the choice is honest where the choice is made on the other folds.
-        honest = np.empty(n)
-        for fold in range(folds):
-            honest[fold_of == fold] = values[fold_of == fold, _best(gains[fold_of != fold])]
-        self.cross_validation_ = CrossValidation(search.rows, values[:, 0], honest)
-        gain = paired_gains((honest - values[:, 0])[:, np.newaxis], 2000, 0.95, self._rng)[0]
-        measure = f"nDCG@{self.k}"
-        self._judged: Gain | None = Gain(measure, gain.mean, gain.low, gain.high, n) if chosen else None
+        chosen, gain, self.cross_validation_ = choose(
+            search, learned, self._trust.experts, folds, int(self.k), self._rng
+        )
+        self._judged: Gain | None = gain
         self._tested = n
         if chosen:  # otherwise the model stays the identity, as cross-validation chose
-            self._model = learned(np.arange(n))
-            for hedge in self._hedges.values():
-                hedge.prior = prior(len(self._experts), chosen, 1.0 - DOUBT)
+            self._model.learned = learned(np.arange(n))
+            self._trust.prefer(chosen)
 
     @one_at_a_time
     def learn_one(
@@ -255,45 +234,32 @@ class QueryAdapter(SavedEstimator):
         self, x: FloatArray, items: FloatArray, values: FloatArray, query_id: Hashable, user: Hashable
     ) -> float | None:
         positive, negative, weights = self._pairs(values)
-        if not self._plain and not (weights == 1.0).all():
+        if not self._model.plain and not (weights == 1.0).all():
             raise ValueError(
                 f"clicked has graded reactions, or there is a bias, which need steps of any length; "
-                f"{type(self._learner).__name__} has none: use OASIS or OGD"
+                f"{type(self._model.learner).__name__} has none: use OASIS or OGD"
             )
         with uninterrupted():
             self.n_impressions_ += 1
             raw = items @ x
-            size = float(np.sqrt((x @ x) * np.einsum("ij,ij->i", items, items).mean()))
-            gap = float(raw.max() - raw.min())
-            if len(raw) == 2 and self._score is not None:
-                gap = abs(float(raw[0]) - self._score)  # the two may have been chosen because their scores are close
-            self._score: float | None = float(raw[0])  # the first raw score of the last page
-            self._scale(gap, size)
+            self._model.see_page(raw, float(np.sqrt((x @ x) * np.einsum("ij,ij->i", items, items).mean())))
             if not len(positive):
                 self.n_ignored_ += 1
                 return None
             self.n_learned_ += 1
             key = x.tobytes() if query_id is None else query_id
-            kind = self._kind(key)
-            last, mean = self._model.products(x)
-            scores = np.column_stack([raw, items @ mean, items @ last]) @ self._experts.T
-            hedge = self._hedges[kind]
-            trust = hedge.weights()
-            gaps = np.column_stack([scores, scores @ trust])
-            gaps = gaps[positive] - gaps[negative]
-            losses = weights @ ((gaps < 0.0) + 0.5 * (gaps == 0.0)) / weights.sum()
             share = 1.0
             if self.user_cap is not None and user is not None:
                 share = min(1.0, self.user_cap / self._users.add(user))
-            hedge.update(losses[:-1], share)
-            self._seen[kind].add(float(losses[0] - losses[-1]))
-            if self._plain:  # a click among many is less certain
+            last, mean = self._model.learned.products(x)
+            scores = np.column_stack([raw, items @ mean, items @ last])
+            loss = self._trust.judge(self._kind(key), scores, (positive, negative, weights), share)
+            if self._model.plain:  # a click among many is less certain
                 weights = weights / len(np.unique(positive)) ** CROWD
-            weights = weights * share
-            self._model.feed_query(x, items, (positive, negative, weights), self._rule())
+            self._model.learned.feed_query(x, items, (positive, negative, weights * share), self._model.rule)
             self._ids.add(key)
             self._served.clear()
-        return float(1.0 - losses[-1])
+        return 1.0 - loss
 
     def _pairs(self, values: FloatArray) -> tuple[IndexArray, IndexArray, FloatArray]:
         """Return the numbers of the better and the worse result of each pair, and its weight from 0 to 1."""
@@ -344,8 +310,8 @@ class QueryAdapter(SavedEstimator):
     def _embed(self, x: FloatArray, kind: str) -> FloatArray:
         if kind not in self._served:
             self._served[kind] = None  # a second query before anything is learned is worth a matrix
-            raw, mean, last = self._mixture(kind)
-            products = self._model.products(x)
+            raw, mean, last = self._trust.shares(kind)
+            products = self._model.learned.products(x)
             return np.asarray(raw * x + last * products[0] + mean * products[1])
         return np.asarray(x @ self._matrix(kind))
 
@@ -389,7 +355,7 @@ class QueryAdapter(SavedEstimator):
     def trust_(self) -> dict[str, float]:
         """The share of the learned map in what is served, from 0 (the raw ranking) to `cap`."""
         self._check_fitted()
-        return {kind: float(1.0 - self._mixture(kind)[0]) for kind in self._hedges}
+        return {kind: float(1.0 - self._trust.shares(kind)[0]) for kind in self._trust.hedges}
 
     @property
     @one_at_a_time
@@ -401,16 +367,14 @@ class QueryAdapter(SavedEstimator):
         it is a sign and not an estimate of quality: judge by `mahala.evaluate_ranking` on queries that were held out.
         """
         self._check_fitted()
-        if self._judged is not None or not self._seen["new"].n:
-            return self._judged
-        return self._seen["new"].gain()
+        return self._judged or self._trust.gains().get("new")
 
     @property
     @one_at_a_time
     def stream_gains_(self) -> dict[str, Gain]:
         """The gains over the raw ranking in a stream, as `gain_` has them, for impressions of new and known queries."""
         self._check_fitted()
-        return {kind: seen.gain() for kind, seen in self._seen.items() if seen.n}
+        return self._trust.gains()
 
     @property
     def verdict_(self) -> str:
@@ -430,67 +394,25 @@ class QueryAdapter(SavedEstimator):
     def _begin(self, n_features: int) -> None:
         """Start over, with nothing learned."""
         self.n_features_in_ = n_features
-        learner = OASIS("auto", margin="auto") if self.learner is None else clone(self.learner)
-        if isinstance(learner.init, BilinearMetric):
-            raise ValueError("learner must start from the identity, which is the raw ranking, but its init is a metric")
-        self._learner: Any = learner.set_params(init="identity", average=True, storage="dense", record=False)
-        check_params(self._learner)
-        self._learner._check_params()
-        if self.user_cap is not None and not self._plain:
-            raise ValueError(f"user_cap needs steps of any length; {type(learner).__name__} has none: use OASIS or OGD")
+        self._model = MapLearner(self.learner, n_features)
+        if self.user_cap is not None and not self._model.plain:
+            name = type(self._model.learner).__name__
+            raise ValueError(f"user_cap needs steps of any length; {name} has none: use OASIS or OGD")
         self._fixed_values = {name: getattr(self, name) for name in _FIXED}
-        self._learner.n_features_in_ = self._learner.n_item_features_ = n_features
         self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
-        self._experts = mixtures(float(self.cap))
-        self._hedges = {kind: Hedge(prior(len(self._experts)), rate, self.half_life) for kind, rate in RATES.items()}
-        self._seen = {kind: RunningGain() for kind in RATES}
+        self._trust = Trust(float(self.cap), self.half_life)
         self._judged = None
         self._tested = 0
         self._ids: Remembered = Remembered(int(self.memory))
         self._users: Remembered = Remembered(int(self.memory))
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
-        self._learner._gap = self._learner._size = 1.0
-        self._n_scales = 0
-        self._score = None
-        self._model = self._new_model()
-
-    def _new_model(self) -> Any:
-        try:
-            return self._learner._model_in("dense", self._rule())
-        except MemoryError as error:  # whose advice is for learners that need not hold the whole matrix
-            size = str(error).partition(";")[0]
-            raise MemoryError(
-                f"{size}; raise max_memory of the adapter's learner, give it dtype='float32', or use vectors of fewer "
-                "features"
-            ) from error
-
-    @property
-    def _plain(self) -> bool:
-        return bool(self._learner._step_rule().plain)
-
-    def _rule(self) -> Any:
-        return self._learner._rule()
-
-    def _scale(self, gap: float, size: float, weight: int = 1) -> None:
-        """Take the scales of the scores on a page into their running means; equal scores have none."""
-        if gap > 0.0 and size > 0.0:
-            self._n_scales += weight
-            for name, value in (("_gap", gap), ("_size", size)):
-                mean = getattr(self._learner, name)
-                mean += (min(max(value, 1.0 / LONGEST_STEP), LONGEST_STEP) - mean) * weight / self._n_scales
-                setattr(self._learner, name, mean)
-
-    def _mixture(self, kind: str) -> FloatArray:
-        """Return the shares of raw, mean and last model in what is served."""
-        shares: FloatArray = self._hedges[kind].weights() @ self._experts
-        return shares
 
     def _matrix(self, kind: str) -> FloatArray:
         served = self._served.get(kind)
         if served is None:
-            raw, mean, last = self._mixture(kind)
-            models = self._model.matrices()
+            raw, mean, last = self._trust.shares(kind)
+            models = self._model.learned.matrices()
             served = last * models[0] + mean * models[1]
             served[np.diag_indices(len(served))] += raw
             self._served[kind] = served
@@ -522,16 +444,10 @@ class QueryAdapter(SavedEstimator):
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it
         header: dict[str, object] = {name: getattr(self, f"{name}_") for name in _COUNTS}
-        header |= {"gap": self._learner._gap, "size": self._learner._size, "n_scales": self._n_scales}
-        header["score"] = self._score
-        header["tested"] = self._tested
-        header["judged"] = None if self._judged is None else list(self._judged)
-        header["hedges"] = {kind: hedge.get_state() for kind, hedge in self._hedges.items()}
-        header["seen"] = {kind: list(mean) for kind, mean in self._seen.items()}
+        header |= {"tested": self._tested, "judged": None if self._judged is None else list(self._judged)}
         header["random_state"] = self._rng.bit_generator.state
-        header["n_steps"] = self._model.n_steps
-        header["model"], arrays = self._model.get_state()
-        arrays = {f"model.{name}": array for name, array in arrays.items()}
+        learned, arrays = self._model.get_state()
+        header |= learned | self._trust.get_state()
         for name, remembered in (("ids", self._ids), ("users", self._users)):
             arrays |= {f"{name}.{key}": array for key, array in remembered.to_arrays().items()}
         return header, arrays
@@ -543,20 +459,11 @@ class QueryAdapter(SavedEstimator):
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         for name in _COUNTS:
             setattr(self, f"{name}_", count_value(header, name))
-        least, most = 1.0 / LONGEST_STEP, LONGEST_STEP
-        for name in ("gap", "size"):
-            setattr(self._learner, f"_{name}", min(number_value(header, name, least=least), most))
-        self._n_scales = count_value(header, "n_scales")
-        self._score = header_value({"score": None} | header, "score", float, int, type(None))
         self._tested = count_value(header, "tested")
         known = header_value(header, "judged", list, type(None))
         self._judged = None if known is None else Gain(*known)
-        for kind, hedge in self._hedges.items():
-            hedge.set_state(header_value(header_value(header, "hedges", dict), kind, dict))
-            self._seen[kind] = RunningGain(*header_value(header_value(header, "seen", dict), kind, list))
-        own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
-        n_steps = count_value(header, "n_steps")
-        self._model.set_state(header_value(header, "model", dict), own, n_steps)
+        self._trust.set_state(header)
+        self._model.set_state(header, arrays)
         for name, remembered in (("ids", self._ids), ("users", self._users)):
             remembered.from_arrays(arrays[f"{name}.digests"], arrays[f"{name}.counts"])
 
@@ -566,11 +473,3 @@ def _check_width(n_query: int, n_item: int, name: str) -> None:
         raise ValueError(
             f"{name} must have the {n_query} features of the queries, got {n_item}: scores are inner products"
         )
-
-
-def _best(gains: FloatArray) -> int:
-    """Return the expert with the largest mean gain, or the raw ranking unless that gain is above its standard error."""
-    means = gains.mean(axis=0)
-    best = int(means.argmax())
-    error = float(gains[:, best].std(ddof=1)) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
-    return best if means[best] > SEEN * error else 0

@@ -1,0 +1,93 @@
+"""What learns the map of an adapter: a similarity learner, its model, and the scale of the scores seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import clone
+
+from mahala.feedback.judged import Averaged
+from mahala.metric import BilinearMetric
+from mahala.online.oasis import OASIS
+from mahala.online.similarity_learner import SimilarityLearner
+from mahala.online.storage.similarity_model import LONGEST_STEP, SimilarityRule
+from mahala.support.arrays import Arrays, FloatArray
+from mahala.support.model_files import count_value, header_value, number_value
+from mahala.support.parameters import check_params
+
+
+class MapLearner:
+    """A learner that starts from the identity, in steps whose "auto" parameters follow the scores seen so far.
+
+    What is `learned` has the mean of all models beside the last one.
+    """
+
+    def __init__(self, learner: SimilarityLearner | None, n_features: int) -> None:
+        own = OASIS("auto", margin="auto") if learner is None else clone(learner)
+        if isinstance(own.init, BilinearMetric):
+            raise ValueError("learner must start from the identity, which is the raw ranking, but its init is a metric")
+        self.learner: Any = own.set_params(init="identity", average=True, storage="dense", record=False)
+        check_params(self.learner)
+        self.learner._check_params()
+        self.learner.n_features_in_ = self.learner.n_item_features_ = n_features
+        self.learner._gap = self.learner._size = 1.0
+        self._n_scales = 0
+        self._score: float | None = None  # the first raw score of the last page
+        self.learned = self.new_model()
+
+    @property
+    def plain(self) -> bool:
+        """Whether steps can have any length."""
+        return bool(self.learner._step_rule().plain)
+
+    @property
+    def rule(self) -> SimilarityRule:
+        """The rule of a step, for scores of the scale seen so far."""
+        rule: SimilarityRule = self.learner._rule()
+        return rule
+
+    def new_model(self) -> Averaged:
+        """Return a model with nothing learned."""
+        try:
+            model: Averaged = self.learner._model_in("dense", self.rule)
+        except MemoryError as error:  # whose advice is for learners that need not hold the whole matrix
+            size = str(error).partition(";")[0]
+            raise MemoryError(
+                f"{size}; raise max_memory of the adapter's learner, give it dtype='float32', or use vectors of fewer "
+                "features"
+            ) from error
+        return model
+
+    def see_page(self, raw: FloatArray, size: float) -> None:
+        """Take the raw scores of a page into the scale; `size` is the mean product of the lengths of two vectors."""
+        gap = float(raw.max() - raw.min())
+        if len(raw) == 2 and self._score is not None:
+            gap = abs(float(raw[0]) - self._score)  # the two may have been chosen because their scores are close
+        self._score = float(raw[0])
+        self.see(gap, size)
+
+    def see(self, gap: float, size: float, weight: int = 1) -> None:
+        """Take the scales of the scores on a page into their running means; equal scores have none."""
+        if gap > 0.0 and size > 0.0:
+            self._n_scales += weight
+            for name, value in (("_gap", gap), ("_size", size)):
+                mean = getattr(self.learner, name)
+                mean += (min(max(value, 1.0 / LONGEST_STEP), LONGEST_STEP) - mean) * weight / self._n_scales
+                setattr(self.learner, name, mean)
+
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return the state as parts of the header and of the arrays of a model file."""
+        model, arrays = self.learned.get_state()
+        header: dict[str, object] = {"gap": self.learner._gap, "size": self.learner._size, "n_scales": self._n_scales}
+        header |= {"score": self._score, "n_steps": self.learned.n_steps, "model": model}
+        return header, {f"model.{name}": array for name, array in arrays.items()}
+
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        """Restore what `get_state` returned."""
+        for name in ("gap", "size"):
+            value = number_value(header, name, least=1.0 / LONGEST_STEP)
+            setattr(self.learner, f"_{name}", min(value, LONGEST_STEP))
+        self._n_scales = count_value(header, "n_scales")
+        self._score = header_value({"score": None} | header, "score", float, int, type(None))
+        own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
+        self.learned.set_state(header_value(header, "model", dict), own, count_value(header, "n_steps"))
