@@ -233,6 +233,7 @@ def decide(
     right: FloatArray,
     shrinkage: tuple[float, float],
     places: IntArray,
+    products: FloatArray,
     X: RealArray,
     W: RealArray,
     weights: RealArray,
@@ -242,7 +243,8 @@ def decide(
 ) -> int:
     """Find the lengths of the steps of a block from scores under the lengths in `tau`; return how many were others.
 
-    A term of length 1 has about `unit` as the factor of x qᵀ. The terms are written to `weights` and W = QΓ. The
+    A term of length 1 has about `unit` as the factor of x qᵀ. `products` are (xᵀx')(qᵀq') of every two triplets, or
+    empty with Λ and Γ, which change from step to step. The terms are written to `weights`, X = XΛ and W = QΓ. The
     arguments that `lazy_sparse.stream` has, too, are described there.
     """
     indptr, columns, values = rows
@@ -255,6 +257,9 @@ def decide(
         score = scores[t]
         for k in range(n_changed):
             s = changed[k]
+            if len(products):
+                score += unit * changes[k] * products[t, s]
+                continue
             x_dot = q_dot = 0.0
             for i in range(first, stop):
                 x_dot += values[i] * X[s, columns[i]]

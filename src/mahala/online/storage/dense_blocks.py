@@ -82,6 +82,12 @@ def stream_blocks(
         at, places = np.empty((2, n), dtype=np.int64)
         x = np.empty(n, dtype=dtype)
         lay_out(rows, items, anchor, positive, negative, starts, at, x, places, Q)
+        row_of = np.repeat(np.arange(d), np.diff(starts))
+        products = np.empty((0, 0))
+        if not len(left):
+            x_full, q_full = np.zeros((len(tau), d)), Q[: len(tau)].astype(np.float64)
+            x_full[at, row_of] = x
+            products = product(x_full, x_full.T) * product(q_full, q_full.T)
         tau[:] = 0.0
         weights = np.zeros_like(x)
         # With AdaGrad the factor of a term differs between entries.
@@ -96,13 +102,13 @@ def stream_blocks(
         write = partial(kernels.sweep, *given, W, writes=True, scores=scores)
         decide = partial(
             kernels.decide, rows, anchor, Q, unit=unit, rule=rule, left=left, right=right, shrinkage=shrinkage,
-            places=places, X=X, W=W, weights=weights, p=p, tau=tau, predicted=predicted,
+            places=places, products=products, X=X, W=W, weights=weights, p=p, tau=tau, predicted=predicted,
         )  # fmt: skip
         if late:
             # A first guess, from M as it is before the block, which costs less than to read it step by step.
             images = product(planes[:, 0], Q[: len(tau)].T)
             guessed = np.zeros(len(tau))
-            np.add.at(guessed, at, x * images[np.repeat(np.arange(d), np.diff(starts)), at])
+            np.add.at(guessed, at, x * images[row_of, at])
             decide(scores=guessed)
         wrong = True
         while wrong:
