@@ -27,8 +27,9 @@ from sklearn.base import clone
 
 import mahala
 from contract.learners import ALL, draw
-from mahala.cli.models import load_model, read_named_collection
+from mahala.cli.models import load_model
 from mahala.cli.stream import open_input, read_items
+from mahala.cli.tables import read_named_collection
 from mahala.data.datasets import read_data
 from mahala.online.online_mixin import OnlineMixin
 from mahala.stream.lines import read_lines

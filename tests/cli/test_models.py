@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.cli.models import check_output, learner_named, load_metric, read_rows
+from mahala.cli.models import learner_named, load_metric
+from mahala.cli.options import check_output
+from mahala.cli.tables import read_rows
 from mahala.report.page import page
 
 
@@ -74,7 +76,7 @@ def test_outputs_are_checked(tmp_path, monkeypatch):
         check_output(tmp_path)
     with pytest.raises(ValueError, match="is a device"):
         check_output(Path("/dev/null"), force=True)
-    monkeypatch.setattr("mahala.cli.models.os.access", lambda path, mode: False)
+    monkeypatch.setattr("mahala.cli.options.os.access", lambda path, mode: False)
     with pytest.raises(ValueError, match="is not writable"):
         check_output(tmp_path / "t.csv")
 

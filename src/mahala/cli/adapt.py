@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mahala.cli.group import with_options
-from mahala.cli.models import Force, Settings, check_output, configured, read_named_collection
+from mahala.cli.models import configured
+from mahala.cli.options import Force, Settings, check_output
 from mahala.cli.output import Json, print_json, say, terminal
 from mahala.cli.stream import MALFORMED, open_input, read_items
+from mahala.cli.tables import read_named_collection
 from mahala.support.files import whole_file
 
 if TYPE_CHECKING:

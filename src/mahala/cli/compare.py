@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mahala.cli.models import (
+from mahala.cli.models import learner_named
+from mahala.cli.options import (
     Bins,
     Decimal,
     Device,
@@ -28,13 +29,10 @@ from mahala.cli.models import (
     Scheduler,
     check_output,
     computing,
-    labelled_table,
-    learner_named,
     seconds_of,
-    show_columns,
-    without_single_rows,
 )
 from mahala.cli.output import Json, print_json, terminal, write_csv
+from mahala.cli.tables import labelled_table, show_columns, without_single_rows
 from mahala.support.files import whole_file
 
 if TYPE_CHECKING:

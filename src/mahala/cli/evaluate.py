@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli.models import Items, Qrels, Queries, load_metric, read_collection
+from mahala.cli.models import load_metric
+from mahala.cli.options import Items, Qrels, Queries
 from mahala.cli.output import Json, print_json, say
+from mahala.cli.tables import read_collection
 
 
 def evaluate(

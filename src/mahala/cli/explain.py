@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import Decimal, FirstIndex, FittedData, Model, bar, check_row_number, load_metric, read_rows
-from mahala.cli.output import Json, print_json, terminal
+from mahala.cli.models import load_metric
+from mahala.cli.options import Decimal, FirstIndex, FittedData, Model, check_row_number
+from mahala.cli.output import Json, bar, print_json, terminal
+from mahala.cli.tables import read_rows
 
 if TYPE_CHECKING:
     from mahala.metric import Metric

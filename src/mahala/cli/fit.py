@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mahala.cli.models import (
+from mahala.cli.models import learner_named, spectrum
+from mahala.cli.options import (
     Bins,
     Decimal,
     Device,
@@ -23,15 +24,11 @@ from mahala.cli.models import (
     Label,
     Scheduler,
     Settings,
-    check_labels,
     check_output,
     computing,
-    labelled_table,
-    learner_named,
-    show_columns,
-    spectrum,
 )
 from mahala.cli.output import Json, print_json, terminal
+from mahala.cli.tables import check_labels, labelled_table, show_columns
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table

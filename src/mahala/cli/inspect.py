@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import MODEL_HELP, bar, load_model, show_columns, spectrum
-from mahala.cli.output import Json, print_json, terminal
+from mahala.cli.models import load_model, spectrum
+from mahala.cli.options import MODEL_HELP
+from mahala.cli.output import Json, bar, print_json, terminal
+from mahala.cli.tables import show_columns
 
 if TYPE_CHECKING:
     from rich.console import Console

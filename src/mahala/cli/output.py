@@ -80,3 +80,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value
+
+
+def bar(value: float, largest: float, width: int) -> str:
+    """Draw a bar in Rich's markup, `width` characters long for the largest value; negative values look different."""
+    length = round(width * abs(value) / largest) if largest else 0
+    return f"[cyan]{'█' * length}[/]" if value >= 0 else f"[red]{'▒' * length}[/]"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mahala.cli.models import Device, Force, Jobs, Scheduler, check_output, computing
+from mahala.cli.options import Device, Force, Jobs, Scheduler, check_output, computing
 from mahala.cli.output import Json, print_json, terminal
 from mahala.cli.study_tables import list_studies, print_agreement, print_study
 from mahala.support.files import whole_file

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from mahala.cli.models import Decimal, FirstIndex, Force, Model, check_output, check_row_number, load_metric, read_rows
+from mahala.cli.models import load_metric
+from mahala.cli.options import Decimal, FirstIndex, Force, Model, check_output, check_row_number
 from mahala.cli.output import print_json, say, terminal, write_csv
+from mahala.cli.tables import read_rows
 from mahala.support.files import whole_file
 from mahala.support.rows import slices
 

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli.models import Items, Qrels, Queries, Settings, configured, read_collection
+from mahala.cli.models import configured
+from mahala.cli.options import Items, Qrels, Queries, Settings
 from mahala.cli.output import Json, print_json, say, terminal
+from mahala.cli.tables import read_collection
 
 
 def simulate(

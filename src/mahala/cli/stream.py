@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mahala.cli.group import with_options
-from mahala.cli.models import Settings
+from mahala.cli.options import Settings
 from mahala.cli.output import say
 
 if TYPE_CHECKING:

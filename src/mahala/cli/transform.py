@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from mahala.cli.models import Decimal, FirstIndex, FittedData, Force, Model, check_output, load_metric, read_rows
+from mahala.cli.models import load_metric
+from mahala.cli.options import Decimal, FirstIndex, FittedData, Force, Model, check_output
 from mahala.cli.output import Json, print_json, say, write_csv
+from mahala.cli.tables import read_rows
 from mahala.support.files import whole_file
 
 

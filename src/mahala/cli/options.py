@@ -1,0 +1,134 @@
+"""Options and arguments that commands share, and checks of what was given."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+LabelledData = Annotated[
+    str, typer.Argument(metavar="DATA", help="A .csv, .tsv, .parquet, .xlsx, .npz or .svm file, - for stdin, or wine.")
+]
+FittedData = Annotated[str, typer.Argument(metavar="DATA", help="A table with the features the model was fitted with.")]
+Label = Annotated[str | None, typer.Option(help="Column of the labels; in .npz files the array (default: y).")]
+Drop = Annotated[list[str] | None, typer.Option(help="Columns to leave out, separated by commas; may be repeated.")]
+Keep = Annotated[list[str] | None, typer.Option(help="The only columns to use, even if they look like identifiers.")]
+KeepIds = Annotated[bool, typer.Option("--keep-ids", help="Use columns that look like identifiers.")]
+Bins = Annotated[int | None, typer.Option(help="Number of classes to make of a label that is a number.", min=2)]
+Decimal = Annotated[
+    Literal[".", ","] | None,
+    typer.Option(help="Decimal mark of numbers such as 1,019; default: recognised, or as when the model was fitted."),
+]
+FirstIndex = Annotated[int, typer.Option(help="Index of the first feature in svmlight files, 1 or 0.", min=0, max=1)]
+Jobs = Annotated[int, typer.Option(help="Number of processes.", min=1)]
+Device = Annotated[str | None, typer.Option(help="Where sums are computed: cpu, cuda, or cuda:1 and so on.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="A Dask scheduler, such as tcp://host:8786, or local for processes of this machine.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace a file that exists, also if it is not a model or report of mahala.")
+]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
+MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
+Model = Annotated[Path, typer.Option("--model", help=MODEL_HELP)]
+Queries = Annotated[
+    Path, typer.Option("--queries", help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")
+]
+Items = Annotated[Path, typer.Option("--items", help="Vectors of items: .npy, .npz or .parquet, with or without ids.")]
+Qrels = Annotated[
+    Path, typer.Option("--qrels", help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
+]
+
+# By this line the reports of mahala are known.
+GENERATOR = '<meta name="generator" content="mahala">'
+
+
+@contextmanager
+def computing(device: str | None, scheduler: str | None) -> Iterator[None]:
+    """A context in which sums are computed on a device, and what runs in parallel on a cluster of Dask."""
+    from mahala.support.config import config_context, get_config
+
+    with ExitStack() as stack:
+        stack.enter_context(config_context(engine=device or get_config()["engine"]))
+        if scheduler is not None:
+            try:
+                import dask
+                from distributed import Client, LocalCluster
+            except ImportError:
+                raise ValueError("--scheduler needs Dask: pip install 'mahala[dask]'") from None
+            from joblib import parallel_config
+
+            # A client that is refused its address leaves Dask's configuration changed.
+            stack.enter_context(dask.config.set(scheduler=None))
+            if scheduler == "local":
+                address = stack.enter_context(LocalCluster(dashboard_address=":0", threads_per_worker=1))
+            else:
+                address = scheduler
+            try:
+                stack.enter_context(Client(address, timeout=10))
+            except (OSError, ValueError) as error:
+                raise ValueError(f"--scheduler is {scheduler!r}, where no scheduler answers: {error}") from None
+            stack.enter_context(parallel_config(backend="dask"))
+        yield
+
+
+def seconds_of(text: str, option: str) -> float | None:
+    """Return the seconds of a time such as 90s, 10m or 1h, or None for "none".
+
+    >>> seconds_of("1.5m", "--budget"), seconds_of("none", "--budget")
+    (90.0, None)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", text.strip().lower())
+    if text.strip().lower() == "none":
+        return None
+    if match is None or not float(match[1]):
+        raise ValueError(f"{option} must be a time such as 90s, 10m or 1h, or none, got {text!r}")
+    return float(match[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[match[2]]
+
+
+def check_row_number(row: int, n_rows: int, what: str) -> int:
+    """Return a row number; raise ValueError if there is no such row."""
+    if not 0 <= row < n_rows:
+        raise ValueError(f"{what} must be a row number from 0 to {n_rows - 1}, got {row}")
+    return row
+
+
+def check_output(
+    path: Path, *suffixes: str, option: str = "--output", inputs: Iterable[Path | None] = (), force: bool = False
+) -> Path:
+    """Return a path that can be written to and has one of the suffixes, if any; checked before a long computation.
+
+    It must not be one of the inputs of the command nor, without `force`, a file with contents other than a model file
+    or a report that mahala wrote.
+    """
+    for given in inputs:
+        if given is not None and path.exists() and given.exists() and path.samefile(given):
+            raise ValueError(f"{option} must not be an input of the command, which it would replace, got {path}")
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise ValueError(f"{option} must end in {', '.join(suffixes)}, got {path}")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{option} must name a file, but {path} is {'a folder' if path.is_dir() else 'a device'}")
+    if not path.parent.is_dir():
+        raise ValueError(f"{option} is {path}, but there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"{option} is {path}, but the folder {path.parent} is not writable")
+    if not force and not _replaceable(path):
+        raise ValueError(
+            f"{option} is {path}, which exists and is not a model or report of mahala: "
+            "name another file, or give --force to replace it"
+        )
+    return path
+
+
+def _replaceable(path: Path) -> bool:
+    from mahala.support.model_files import is_model_file
+
+    if not path.exists() or path.stat().st_size == 0 or is_model_file(path):
+        return True
+    with path.open("rb") as file:
+        return GENERATOR.encode() in file.read(1000)
