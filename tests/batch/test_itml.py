@@ -155,6 +155,14 @@ def test_the_covariance_is_a_prior(labelled):
     assert singular.objective_ == pytest.approx(learner.objective_, rel=1e-6)
 
 
+@pytest.mark.parametrize("n_rows", [1, 2])
+@pytest.mark.parametrize("n_features", [1, 3])
+def test_rows_that_are_all_equal_leave_the_prior(n_rows, n_features):
+    pairs = Pairs(np.ones((n_rows, n_features)), [0, 0], [n_rows - 1, 0], [1, -1])
+    learner = ITML(similar_target=1.0, dissimilar_target=2.0).fit(pairs)
+    np.testing.assert_allclose(learner.metric_.matrix, np.eye(n_features), atol=1e-9)
+
+
 @pytest.mark.parametrize("prior", [False, True])
 def test_fewer_rows_than_features(prior):
     """Outside the span of the rows M is M₀, and within it what the same rows have in coordinates of the span."""

@@ -206,7 +206,7 @@ class _Problem:
         differ = distances > COINCIDING * (norms[pairs.left] + norms[pairs.right])
         assert pairs.similar is not None, "fit requires labels"
         span = None
-        if len(X) <= X.shape[1]:
+        if 1 < len(X) <= X.shape[1]:
             span = np.linalg.qr((X[1:] - X[0]).T)[0]
             X = product(X, span)
         # In the coordinates of the descent, L = V diag(basis), the rows are nearly white: that takes fewer iterations.

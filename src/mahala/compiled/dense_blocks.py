@@ -1,4 +1,4 @@
-"""Blocks of steps over triplets in which M is a full matrix: M is read and written once per block, not per step.
+"""Blocks of steps over triplets in which M is a full matrix: M is read and written a few times per block of steps.
 
 What a step does to M depends on all of M through its length τ alone. With the lengths of a block given, each row of M
 goes through all of its steps while it is near the processor (`sweep`), which gives the score of each triplet under
