@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,17 +16,11 @@ from mahala.online.lego import LEGO
 from mahala.online.online_mixin import OnlineMixin
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
-from mahala.saved_estimator import load_learner
+from mahala.stream.checkpoint import check_items, open_checkpoint
+from mahala.stream.input import Input
 from mahala.stream.lines import LONGEST, LongLine
-from mahala.stream.position import HEAD, Position, Progress, digest_of_rows, mark
-from mahala.support.files import previous_of
-from mahala.support.model_files import ModelFileError, count_value, header_value, is_model_file, read_model
+from mahala.stream.position import Position
 from mahala.support.parameters import Count, NonNegative, check_value
-
-# Lines of another input, after one that was read to its end, that are not saved before more are read.
-UNSAVED = 8
-# Parameters in which a learner may differ from the saved one.
-_FREE = ("record", "random_state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +96,12 @@ class Stream:
         self.max_line = max_line
         self.every = every
         self.seconds = seconds
-        self.skipped = 0  # lines at the start of the input that had been learned from before
-        self.began_anew = False  # whether this is a new input, after another one was read to its end
-        self._saved = Position()
-        self._items: dict[str, Any] | None = None  # the items of the saved position
-        self._saved_line = 0  # line of the last save in this input
-        self._is_known = False  # whether the saved position is one in this input
-        self._saved_at = time.monotonic()
-        self._watched = False  # whether the first lines of another input are being read
-        self._progress = Progress()
-        self.learner: Any = _check_online(self._open(learner))
+        learner, self._saved, self._items = open_checkpoint(self.path, learner)
+        self.learner: Any = _check_online(learner)
         self._saved_steps = self._n_steps()
+        self._saved_line = 0  # line of the last save in this input
+        self._saved_at = time.monotonic()
+        self._input = Input(self.path, Position())  # nothing was read yet
         is_pair = isinstance(self.learner, PairLearner)
         is_adapter = isinstance(self.learner, QueryAdapter)
         self._reader = LineReader(
@@ -123,66 +111,8 @@ class Stream:
             items=items,
             taken=("line", "predicted" if is_pair else "right", "trust" if is_adapter else "margin"),
         )
-
         if items is not None:
-            self._check_items(new_items)
-
-    def _check_items(self, new_items: bool) -> None:
-        """Raise ValueError if the items are not those of the saved position, perhaps with more rows."""
-        items, known = self._reader.items, self._items
-        if known is not None and not new_items:
-            n_rows = count_value(known, "rows")
-            if n_rows > items.shape[0] or digest_of_rows(items, n_rows) != known.get("digest"):
-                raise ValueError(
-                    f"items are not those from which {self.path} has learned, to which rows may only be appended; give "
-                    "these, or pass new_items=True if row numbers are to mean the rows of another file"
-                )
-        self._items = {"rows": items.shape[0], "digest": digest_of_rows(items, items.shape[0])}
-
-    def _open(self, learner: Any) -> Any:
-        if not os.path.exists(self.path):
-            if learner is None:
-                raise FileNotFoundError(f"there is no model file {self.path}: give a learner to start with")
-            folder = os.path.dirname(self.path) or "."
-            if not os.path.isdir(folder):
-                raise FileNotFoundError(f"{self.path} cannot be written because there is no folder {folder}")
-            self._check_previous()
-            return learner
-        previous = previous_of(self.path)
-        self._check_previous()
-        try:
-            known = load_learner(self.path)
-        except ModelFileError as error:
-            if not previous.exists():
-                raise
-            raise ModelFileError(
-                f"{error}; the checkpoint before it is {previous}: copy it to {self.path} to resume from there"
-            ) from error
-        header, _ = read_model(self.path, "learner")
-        if "stream" in header:
-            try:
-                position = header_value(header, "stream", dict)
-                self._saved = Position.of(position)
-                self._items = header_value(position, "items", dict, type(None)) if "items" in position else None
-            except ModelFileError as error:
-                raise ModelFileError(f"{self.path} has a damaged position: {error}") from None
-        if learner is not None:
-            _check_same(self.path, known, learner)
-        return known
-
-    def _check_previous(self) -> None:
-        """Raise FileExistsError if a file that is not of a stream has the name of the last checkpoint but one."""
-        previous = previous_of(self.path)
-        if not previous.exists():
-            return
-        try:
-            ours = "stream" in read_model(previous, "learner")[0]
-        except ModelFileError:
-            ours = is_model_file(previous) and os.path.exists(self.path)  # one of ours that was damaged
-        if not ours:
-            raise FileExistsError(
-                f"{previous} must be free for the last checkpoint but one, but it is not one: rename it"
-            )
+            self._items = check_items(self.path, None if new_items else self._items, self._reader.items)
 
     def learn(self, lines: Iterable[bytes]) -> Iterator[Learned | Malformed]:
         """Learn from the new lines, and yield a result for each; blank lines are counted but yield nothing.
@@ -192,102 +122,50 @@ class Stream:
         line counts as read once the next result is requested; a malformed last line without a newline does not
         count, because it may be incomplete. ValueError is raised if the first lines refer to items that are not given.
         """
-        unread = self._unread(iter(lines))
-        self._saved_line = self._progress.lines
+        read = self._input.progress
+        known = Position() if self.new_input else read.position() if read.lines else self._saved
+        self._input = Input(self.path, known)
+        unread = self._input.unread(iter(lines))
+        self._saved_line = self._input.progress.lines
         return self._learn(unread)
+
+    @property
+    def skipped(self) -> int:
+        """Number of lines at the start of the input that had been learned from before."""
+        return self._input.skipped
+
+    @property
+    def began_anew(self) -> bool:
+        """Whether this is a new input, after another one was read to its end."""
+        return self._input.began_anew
 
     @property
     def due(self) -> bool:
         """Whether `every` lines or `seconds` have passed since the last save."""
-        return (
-            self._progress.lines - self._saved_line >= self.every or time.monotonic() - self._saved_at >= self.seconds
-        )
+        unsaved = self._input.progress.lines - self._saved_line
+        return unsaved >= self.every or time.monotonic() - self._saved_at >= self.seconds
 
     def save(self) -> bool:
         """Write model and position together if anything changed; return whether the file was written.
 
         The position in a new input is saved once something was learned from it.
         """
-        position, steps = self._progress.position(), self._n_steps()
-        changed = steps > self._saved_steps or (self._is_known and position != self._saved)
-        if self._watched:
-            return False  # the next lines may show that this input is an edited one
+        if self._input.is_undecided:
+            return False
+        position, steps = self._input.progress.position(), self._n_steps()
+        changed = steps > self._saved_steps or (self._input.is_known and position != self._saved)
         if changed:
             self.learner._write(self.path, {"stream": asdict(position) | {"items": self._items}}, previous=True)
             self._saved, self._saved_steps, self._saved_line = position, steps, position.lines
-            self._is_known = True
+            self._input.is_known = True
         self._saved_at = time.monotonic()
         return changed
-
-    def _unread(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Return the lines that the model has not learned from: the rest, or all if this is a new input."""
-        known = self._progress.position() if self._progress.lines else self._saved
-        self._progress, progress = Progress(), Progress()
-        self._is_known = self._watched = False
-        if known.lines == 0 or self.new_input:
-            return lines
-        refusal = f"or pass new_input=True to learn from its first line as a new input: {self.path}"
-        first: list[bytes] = []
-        for line in lines:
-            progress.add(line)
-            if progress.lines <= HEAD:
-                first.append(line)
-                if progress.head[-1] != known.head[progress.lines - 1]:
-                    if not known.ended:
-                        raise ValueError(
-                            f"the input differs in line {progress.lines} from the one that was read up to line "
-                            f"{known.lines}, but not to its end; continue with that one, {refusal}"
-                        )
-                    return self._other(first, lines, known.marks, refusal)
-            if progress.lines == known.lines:
-                if progress.position().digest != known.digest:
-                    raise ValueError(
-                        f"the input was changed before line {known.lines}, up to which it has been read; give the "
-                        f"original, {refusal}"
-                    )
-                self._progress, self.skipped, self._is_known = progress, known.lines, True
-                return lines
-        if progress.lines or not known.ended:
-            raise ValueError(
-                f"the input ends after {progress.lines} lines, but it had been read up to line {known.lines}; "
-                f"give all of it, {refusal}"
-            )
-        return lines
-
-    def _other(self, first: list[bytes], lines: Iterator[bytes], marks: list[str], refusal: str) -> Iterator[bytes]:
-        """Return the lines of another input; raise ValueError once most of them are known, so that it was edited.
-
-        Nothing is saved before that has shown itself. A line that the known input has twice says nothing.
-        """
-        error = ValueError(
-            f"most of the first lines of the input are those of the one that was read to its end, but not all: give "
-            f"the original, {refusal}"
-        )
-        known = {mark for mark, count in Counter(marks).items() if count == 1}
-        shared = known & {mark(line) for line in first}
-        if len(shared) > 1 and 2 * len(shared) > len(first):
-            raise error
-        self.began_anew = True
-
-        def watched() -> Iterator[bytes]:
-            self._watched = True
-            yield from first
-            for number, line in enumerate(lines, start=len(first) + 1):
-                if number <= HEAD:
-                    shared.update(known & {mark(line)})
-                    if len(shared) > 1 and 2 * len(shared) > number:
-                        raise error
-                self._watched = number <= UNSAVED
-                yield line
-            self._watched = False
-
-        return watched()
 
     def _learn(self, lines: Iterator[bytes]) -> Iterator[Learned | Malformed]:
         # Until a line is learned without items, one that refers to them is taken for one of many.
         needs_items = self._n_steps() == 0 or self._items is not None
         for line in lines:
-            progress, whole = self._progress, line.endswith(b"\n")
+            progress, whole = self._input.progress, line.endswith(b"\n")
             if line.isspace():
                 if whole:
                     progress.add(line)
@@ -311,7 +189,7 @@ class Stream:
             # Of an impression, the share of pairs in the right order; one without pairs has none wrong.
             right = right is None or right >= 0.5
             yield Learned(progress.lines, right, {"line": progress.lines, **result, **others})
-        self._progress.ended = True
+        self._input.progress.ended = True
 
     def _step(self, comparison: Pairs | Triplets | Impression) -> dict[str, Any]:
         """Learn from one comparison; return what had been predicted, and whether that was right."""
@@ -350,15 +228,3 @@ def _check_online(learner: Any) -> OnlineMixin | QueryAdapter:
             "such as PA for pairs, OASIS for triplets or QueryAdapter for impressions"
         )
     return learner
-
-
-def _check_same(path: str, known: Any, learner: Any) -> None:
-    """Raise ValueError if the learner differs from the saved one."""
-    ours, theirs = type(known).__name__, type(learner).__name__
-    advice = f"use another file, or omit the learner to continue with the saved {ours}"
-    if ours != theirs:
-        raise ValueError(f"{path} holds a {ours}, not a {theirs}: {advice}")
-    wanted = learner.get_params(deep=False)
-    for name, value in known.get_params(deep=False).items():
-        if name not in _FREE and value != wanted[name]:
-            raise ValueError(f"{path} holds a {ours} with {name}={value!r}, not {wanted[name]!r}: {advice}")
