@@ -23,7 +23,7 @@ TITLES = {
 }
 
 
-OTHER_DATA = {"sors2015": "other data, but for bbc; two data sets are missing", "pa2013": "glass must be other data"}
+OTHER_DATA = {"sors2015": "other data, but for bbc; two data sets with one run", "pa2013": "glass must be other data"}
 
 
 class Agreement(NamedTuple):
