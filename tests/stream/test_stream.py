@@ -272,6 +272,17 @@ def test_the_place_of_the_previous_checkpoint_must_be_free(path):
     Stream(path)
 
 
+def test_a_refused_input_does_not_lose_the_unsaved_position(path):
+    """So that no line is learned from twice."""
+    stream, lines = Stream(path, fresh("PA-")), lines_of("PA-", 5)
+    list(stream.learn(lines))
+    with pytest.raises(ValueError, match="ends after 2 lines"):
+        stream.learn(lines[:2])
+    assert stream.save()
+    assert [result.line for result in stream.learn([*lines, *lines_of("PA-", 1, seed=1)])] == [6]
+    assert Stream(path).learner.n_steps_ == 5
+
+
 def test_another_input_is_known_by_its_first_line(path):
     """So that a producer that waits for its answer gets it."""
     learn_all(path, lines_of("PA-", 150), fresh("PA-"))

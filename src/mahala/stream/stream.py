@@ -124,9 +124,10 @@ class Stream:
         """
         read = self._input.progress
         known = Position() if self.new_input else read.position() if read.lines else self._saved
-        self._input = Input(self.path, known)
-        unread = self._input.unread(iter(lines))
-        self._saved_line = self._input.progress.lines
+        given = Input(self.path, known)
+        unread = given.unread(iter(lines))
+        self._input = given  # one that is refused leaves the position in the last one
+        self._saved_line = given.progress.lines
         return self._learn(unread)
 
     @property
