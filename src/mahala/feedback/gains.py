@@ -22,6 +22,14 @@ class Gain(NamedTuple):
     high: float
     n: int
 
+    def verdict(self, trust: float) -> str:
+        """Return in words what to make of the gain of a map of which the share `trust` is used."""
+        text = f"{self.mean:+.3f} {self.measure}, 95 % {self.low:+.3f}..{self.high:+.3f} ({self.n} queries)"
+        if self.low > 0.0:
+            return f"{text}: use it"
+        share = f"{trust:.2f} of the learned map is used"
+        return f"{text}: not certain to help; {share}" if self.high > 0.0 else f"{text}: does not help; {share}"
+
 
 class CrossValidation(NamedTuple):
     """The nDCG of each judged query under the raw ranking and under a map that was not learned from it."""

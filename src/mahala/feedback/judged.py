@@ -46,6 +46,12 @@ class Search(NamedTuple):
         scores = (np.sort(self.items[own] @ x) for own, x in zip(self.pool, self.queries, strict=True))
         return float(np.median([own[-1] - own[tenth] for own in scores]))
 
+    def size(self) -> float:
+        """Return the median over queries of the length of the query times that of its first candidate."""
+        first = dense_rows(self.items[self.pool[:, 0]])
+        lengths = np.sqrt(np.einsum("ij,ij->i", self.queries, self.queries))
+        return float(np.median(lengths * np.sqrt(np.einsum("ij,ij->i", first, first))))
+
 
 def dense_rows(rows: Any) -> FloatArray:
     """Return rows as a dense float64 array."""

@@ -15,6 +15,7 @@ from mahala.feedback import judged
 from mahala.feedback.choice import choose
 from mahala.feedback.gains import Gain
 from mahala.feedback.map_learner import MapLearner
+from mahala.feedback.page_pairs import page_pairs
 from mahala.feedback.query_maps import QueryMaps
 from mahala.feedback.remembered import Remembered
 from mahala.feedback.trust import Trust
@@ -153,10 +154,7 @@ class QueryAdapter(SavedEstimator):
 
     def _fit(self, search: judged.Search, folds: int, update: Any) -> None:
         n = len(search.queries)
-        lengths = np.sqrt(np.einsum("ij,ij->i", search.queries, search.queries))
-        first = judged.dense_rows(search.items[search.pool[:, 0]])
-        size = float(np.median(lengths * np.sqrt(np.einsum("ij,ij->i", first, first))))
-        self._model.see(search.gap(), size, n)
+        self._model.see(search.gap(), search.size(), n)
         total, done = int(self.n_passes) * n * folds, 0
 
         def tick() -> None:
@@ -233,7 +231,7 @@ class QueryAdapter(SavedEstimator):
     def _learn(
         self, x: FloatArray, items: FloatArray, values: FloatArray, query_id: Hashable, user: Hashable
     ) -> float | None:
-        positive, negative, weights = self._pairs(values)
+        positive, negative, weights = page_pairs(values, self.bias)
         if not self._model.plain and not (weights == 1.0).all():
             raise ValueError(
                 f"clicked has graded reactions, or there is a bias, which need steps of any length; "
@@ -260,20 +258,6 @@ class QueryAdapter(SavedEstimator):
             self._ids.add(key)
             self._served.clear()
         return 1.0 - loss
-
-    def _pairs(self, values: FloatArray) -> tuple[IndexArray, IndexArray, FloatArray]:
-        """Return the numbers of the better and the worse result of each pair, and its weight from 0 to 1."""
-        values = values / (np.abs(values).max() or 1.0)  # whose differences do not overflow
-        gaps = values[:, np.newaxis] - values
-        above = gaps > 0.0
-        if self.bias == "skip-above":
-            above = np.tril(above)
-        positive, negative = np.nonzero(above)
-        weights = gaps[positive, negative] / (values.max() - values.min() or 1.0)
-        if self.bias is not None and not isinstance(self.bias, str):
-            weights = weights * ((positive + 1.0) / len(values)) ** float(self.bias)
-        some = weights > 0.0
-        return positive[some], negative[some], weights[some]
 
     @one_at_a_time
     def embed(self, query: Any, query_id: Any = None) -> Any:
@@ -385,11 +369,7 @@ class QueryAdapter(SavedEstimator):
                 f" in cross-validation over {self._tested} queries" if self._tested else ": nothing was learned yet"
             )
             return f"not shown to help{tested}: the map is the identity"
-        text = f"{gain.mean:+.3f} {gain.measure}, 95 % {gain.low:+.3f}..{gain.high:+.3f} ({gain.n} queries)"
-        if gain.low > 0.0:
-            return f"{text}: use it"
-        share = f"{self.trust_['new']:.2f} of the learned map is used"
-        return f"{text}: not certain to help; {share}" if gain.high > 0.0 else f"{text}: does not help; {share}"
+        return gain.verdict(self.trust_["new"])
 
     def _begin(self, n_features: int) -> None:
         """Start over, with nothing learned."""
