@@ -11,19 +11,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from mahala.data.array_files import listed, places
-from mahala.data.cells import Decimal, date_format, days, numbers
-from mahala.data.column_plans import (
-    GAP,
-    NUMERIC,
-    ColumnPlan,
-    Settings,
-    are_flags,
-    checked_plan,
-    choose_plans,
-    counted,
-    flags,
-)
+from mahala.data.array_files import listed
+from mahala.data.cells import Decimal
+from mahala.data.column_plans import NUMERIC, ColumnPlan, Settings, checked_plan, choose_plans
+from mahala.data.column_values import values_of
 from mahala.data.columns import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, header_value
@@ -104,7 +95,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Fit to a table and return its features."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what they say is told by columns_
-            return self._features([self._values(plan, found) for plan, found in self._learn(X)])
+            return self._features([values_of(plan, found) for plan, found in self._learn(X)])
 
     def transform(self, X: Any) -> Any:
         """Return the features of a table, whose columns may be in another order.
@@ -132,7 +123,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for plan in used:
             own = column(X, at[plan.name], as_text=plan.kind not in NUMERIC, text_stays=plan.decimal == ",")
             try:
-                values.append(self._values(plan, own))
+                values.append(values_of(plan, own))
             except ValueError as error:
                 problems.append(str(error))
         if problems:
@@ -322,55 +313,6 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 result[:, groups[plan.name]] = self._hasher.transform(tokens).toarray()
         return result
 
-    def _values(self, plan: ColumnPlan, found: Column) -> Any:
-        """Return the values of a column as its plan needs them: numbers with NaN, or text without gaps."""
-        if len(found.values) == 0:
-            raise ValueError(f"column {plan.name!r} holds {found.kind}, but in fit it held {_spoken(plan)}")
-        if plan.kind in NUMERIC:
-            values = self._as_numbers(plan, found) if found.values.dtype == object else found.values
-            if plan.median is None and np.isnan(values).any():
-                gaps = np.flatnonzero(np.isnan(values))
-                raise ValueError(
-                    f"column {plan.name!r} has {len(gaps)} missing or infinite values ({places('row', gaps)}), and the "
-                    "model has no median to set them to: fill them in or drop those rows"
-                )
-            return values
-        cells = found.values.copy()
-        if plan.kind == "category":
-            if GAP in plan.levels:
-                cells[found.missing] = GAP
-            unseen = sorted({cell for cell in cells if cell is not None} - set(plan.levels))
-            if unseen:
-                warnings.warn(
-                    f"column {plan.name!r} has {counted(len(unseen), 'value')} not seen in fit, such as {unseen[0]!r}: "
-                    "its features are 0 there",
-                    stacklevel=4,
-                )
-        return cells
-
-    def _as_numbers(self, plan: ColumnPlan, found: Column) -> FloatArray:
-        texts = found.values.tolist()
-        if plan.kind == "date":
-            values = days(texts, plan.format or "")
-            if np.isnan(values).all():  # in another format than in fit
-                values = days(texts, date_format(text for text in texts if text is not None) or "")
-        elif are_flags([text for text in texts if text is not None]):
-            values = flags(texts)
-        else:
-            values = numbers(texts, plan.decimal)
-        odd = np.flatnonzero(np.isnan(values) & ~found.missing)
-        if len(odd) and len(odd) == len(texts) - found.missing.sum():
-            raise ValueError(
-                f"column {plan.name!r} is text, such as {texts[odd[0]]!r}, but in fit it held {_spoken(plan)}"
-            )
-        if len(odd):
-            warnings.warn(
-                f"column {plan.name!r} has {counted(len(odd), 'cell')} other than {_spoken(plan)}, such as "
-                f"{texts[odd[0]]!r}; {'it counts' if len(odd) == 1 else 'they count'} as missing",
-                stacklevel=5,
-            )
-        return values
-
 
 def rows_of_table(X: Any) -> tuple[Any, TablePreprocessor | None]:
     """Return the features of a data frame and what made them; anything else as it is, and None."""
@@ -378,7 +320,3 @@ def rows_of_table(X: Any) -> tuple[Any, TablePreprocessor | None]:
         return X, None
     preprocessor = TablePreprocessor()
     return preprocessor.fit_transform(X), preprocessor
-
-
-def _spoken(plan: ColumnPlan) -> str:
-    return {"date": "dates", "number": "numbers", "flag": "true or false"}.get(plan.kind, "text")
