@@ -18,11 +18,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from mahala import GML, LDA, NCA, OASIS, RCA, MahalanobisMetric, Relief, TablePreprocessor
 from mahala.evaluation.cross_validation import ComparisonInterrupted, held_out
 from mahala.evaluation.cross_validation import compare as compare_with_baselines
+from mahala.evaluation.entries import corrected_t
 from mahala.evaluation.fitting import refit
 from mahala.evaluation.panel import default_panel, left_out, members
 from mahala.evaluation.splits import parts_of
 from mahala.evaluation.statistics import holm
-from mahala.evaluation.verdict import corrected_t
 from mahala.learner import Learner
 
 PANEL = {"LDA": LDA(), "RCA": RCA()}

@@ -12,8 +12,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from mahala.evaluation.cells import Cell
+from mahala.evaluation.entries import best_column, chosen_neighbors, context, corrected_t, detectable, entries
 from mahala.evaluation.statistics import holm
-from mahala.evaluation.verdict import best_column, chosen_neighbors, context, corrected_t, detectable, entries
 
 
 def plain_corrected_t(differences, n_train, n_test):

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from mahala.evaluation.leaderboard import Entry, Leaderboard
+from mahala.evaluation.entries import Entry
+from mahala.evaluation.leaderboard import Leaderboard
 
 
 def entry(name, error, high, *, learned=True, difference=0.0, p_value=math.nan, failure=None):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from mahala.evaluation.leaderboard import Entry, Leaderboard
+from mahala.evaluation.entries import Entry
+from mahala.evaluation.leaderboard import Leaderboard
 from mahala.report.leaderboard_table import leaderboard_note, leaderboard_table
 
 

@@ -14,14 +14,14 @@ from mahala.data.scaling import Scaling, feature_scales
 from mahala.evaluation.baselines import CLASSIFIERS, DISTANCES
 from mahala.evaluation.budget import Budget
 from mahala.evaluation.cells import Cell, CellFile, Key, digest_of
+from mahala.evaluation.entries import EUCLIDEAN, EUCLIDEAN_SCALED, context, entries
 from mahala.evaluation.fitting import fitted
 from mahala.evaluation.knn import DEFAULT_NEIGHBORS
-from mahala.evaluation.leaderboard import EUCLIDEAN, EUCLIDEAN_SCALED, USUAL_NEIGHBORS, Leaderboard, percent
+from mahala.evaluation.leaderboard import USUAL_NEIGHBORS, Leaderboard, percent
 from mahala.evaluation.measures import LOPSIDED, Measure, measure_for, smallest_step
 from mahala.evaluation.measuring import Task, measured_cells
 from mahala.evaluation.panel import default_panel, left_out
 from mahala.evaluation.splits import MOST_ROWS, parts_of, possible_folds, sample_of
-from mahala.evaluation.verdict import context, entries
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray

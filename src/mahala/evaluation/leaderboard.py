@@ -8,19 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from mahala.data.scaling import Scaling
-from mahala.support.arrays import FloatArray, IndexArray, IntArray
+from mahala.evaluation.entries import EUCLIDEAN_SCALED, Baseline, Entry
+from mahala.support.arrays import IndexArray
 from mahala.support.notebook import as_table, paragraph
 
-# Differences with an adjusted p-value above this count as chance.
-ALPHA = 0.05
-EUCLIDEAN = "Euclidean"
-EUCLIDEAN_SCALED = "Euclidean, scaled"
 # Neighbours that vote unless another number is given or chosen.
 USUAL_NEIGHBORS = 3
 # Of entries in the printed form.
 _MOST_LINES = 20
-
 
 # What the loss of nearest neighbours is called, by the measure that ranks.
 _CALLED = {
@@ -29,85 +24,6 @@ _CALLED = {
     "f1": "1 - F1 of {}-NN",
     "roc_auc": "1 - ROC AUC of {}-NN",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """Result of one learner, or of a Euclidean distance (`learned` is False).
-
-    If the learner could not be fitted, `failure` is the error message and the numbers are NaN. "Error" is the loss by
-    which the leaderboard ranks (`metric` of the leaderboard).
-
-    Attributes
-    ----------
-    errors : k-NN errors, test parts × numbers of neighbours (`neighbor_counts` of the leaderboard)
-    error, low, high : mean error, and the ends of its 95 % interval
-    difference, difference_low, difference_high : mean error minus that of the best Euclidean distance (negative is
-        better), and the ends of its 95 % interval
-    p_value : p-value of no difference, adjusted for the number of learners (Holm); NaN for Euclidean distances
-    seconds : CPU seconds of a fit, the median over training parts
-    plain_error, balanced_error : mean share of rows misclassified, and mean over classes of that share
-    n_neighbors : number of neighbours: the one given, or the choice of all test parts. The error itself is measured
-        with numbers of neighbours that were chosen without the test part.
-    scaling : scaling of the features, the most frequent one if it was chosen for each training part
-    detectable : the smallest difference that the test of this learner could have shown: its standard error times the
-        quantile of Student's t at Holm's threshold for the first of all learners; NaN for Euclidean distances
-    stopped : number of training parts on which the time limit stopped the fit
-    confusion : how many test rows of each class (a row of the matrix) were taken for each class (a column) with
-        `Leaderboard.usual_neighbors` neighbours, in all test parts; None if there are more than 300 classes
-    """
-
-    name: str
-    learned: bool
-    errors: FloatArray
-    error: float
-    low: float
-    high: float
-    difference: float
-    difference_low: float
-    difference_high: float
-    p_value: float
-    seconds: float
-    failure: str | None = None
-    plain_error: float = math.nan
-    balanced_error: float = math.nan
-    n_neighbors: int = 3
-    scaling: Scaling = "standard"
-    detectable: float = math.nan
-    stopped: int = 0
-    confusion: IntArray | None = None
-
-    @property
-    def spoken(self) -> str:
-        """The name as it is used within a sentence."""
-        return "scaled Euclidean" if self.name == EUCLIDEAN_SCALED else self.name
-
-    @property
-    def beats_euclidean(self) -> bool:
-        """Whether the error is significantly below that of the best Euclidean distance."""
-        return self.difference < 0.0 and self.p_value <= ALPHA
-
-
-@dataclass(frozen=True, eq=False)
-class Baseline:
-    """Errors of a method that users might try instead; it is measured on three test parts, and not a candidate.
-
-    Attributes
-    ----------
-    error, plain_error, balanced_error : mean error as it ranks the entries, mean share of rows misclassified, and mean
-        over classes of that share; NaN if it failed
-    seconds : CPU seconds of a fit, the median over training parts
-    failure : the error message, if it failed
-    stopped : number of training parts on which the time limit stopped the fit
-    """
-
-    name: str
-    error: float
-    plain_error: float
-    balanced_error: float
-    seconds: float = 0.0
-    failure: str | None = None
-    stopped: int = 0
 
 
 @dataclass(frozen=True, eq=False)

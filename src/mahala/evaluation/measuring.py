@@ -19,9 +19,9 @@ from mahala.data.scaling import SCALINGS, Scaling, divided, feature_scales
 from mahala.evaluation.baselines import CLASSIFIERS, DISTANCES, class_scores, embedded
 from mahala.evaluation.budget import Budget
 from mahala.evaluation.cells import Cell, Key
+from mahala.evaluation.entries import EUCLIDEAN, EUCLIDEAN_SCALED
 from mahala.evaluation.fitting import fitted
 from mahala.evaluation.knn import misclassified, neighbor_codes
-from mahala.evaluation.leaderboard import EUCLIDEAN, EUCLIDEAN_SCALED
 from mahala.evaluation.measures import Measure, losses, row_weights
 from mahala.learner import Learner
 from mahala.support.arrays import FloatArray, IndexArray, IntArray

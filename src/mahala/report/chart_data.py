@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from mahala.data.scaling import divided, feature_scales
 from mahala.engine import current_engine
-from mahala.evaluation.leaderboard import EUCLIDEAN_SCALED, Entry, Leaderboard
+from mahala.evaluation.entries import EUCLIDEAN_SCALED, Entry
+from mahala.evaluation.leaderboard import Leaderboard
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from mahala.support.validation import is_sparse

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from mahala.evaluation.leaderboard import Entry, Leaderboard, p_text, percent
+from mahala.evaluation.entries import Entry
+from mahala.evaluation.leaderboard import Leaderboard, p_text, percent
 
 # Titles of numbers; others that an entry may have are shown under their own names.
 _TITLES = {"difference": "to Euclidean", "p_value": "p", "seconds": "fit", "n_neighbors": "k"}
