@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mahala.metric.matrices import row_dots
+from mahala.metric.kernels import KERNELS, Kernel, check_kernel, kernel_values
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing
-from mahala.support.lazily import linalg, pairwise, preprocessing, sp, spatial_distance
+from mahala.support.lazily import linalg, sp
 from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.rows import slices
 from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, csr_from_arrays, is_sparse
-
-Kernel = str | Callable[[Any, Any], Any]
-
-# The named kernels and their parameters.
-KERNELS: dict[str, tuple[str, ...]] = {
-    "linear": (),
-    "rbf": ("gamma",),
-    "poly": ("gamma", "degree", "coef0"),
-    "cosine": (),
-    "precomputed": (),
-}
 
 _BLOCK = 256  # points
 # Points are taken in their order, but those far from the span before those close to it. Otherwise a smooth kernel on
@@ -64,7 +51,7 @@ class KernelMap:
 
     def __init__(self, kernel: Kernel, params: dict[str, Any] | None = None) -> None:
         self.kernel = kernel
-        self.params = _check_params(kernel, params)
+        self.params = check_kernel(kernel, params)
         self.n_features_in: int | None = None
         # Arrays are replaced when the map grows, never written to, because a frozen map shares them.
         self._anchors: Any = None  # x0 and the landmarks: rows, or column numbers if the kernel is precomputed
@@ -181,40 +168,8 @@ class KernelMap:
         return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
 
     def _values(self, points: Any, others: Any) -> NDArray[Any]:
-        """The kernel values of points (rows) with others (columns; their numbers if precomputed).
-
-        Those of "linear", "cosine" and "rbf" are relative to x0 from the start, which saves the digits that
-        subtracting later would lose; what is subtracted later is zero for them.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self.kernel == "precomputed":
-                values = points[:, others]
-            elif not isinstance(self.kernel, str):
-                values = self.kernel(points, others)
-            elif self.kernel == "poly":
-                values = pairwise.pairwise_kernels(points, others, metric=self.kernel, **self.params)
-            elif self.kernel == "rbf":
-                values = _relative_rbf(points, others, self._anchors[:1], self.params.get("gamma"))
-            elif self.kernel == "cosine":
-                origin = preprocessing.normalize(self._anchors[:1])
-                values = (
-                    _minus(preprocessing.normalize(points), origin) @ _minus(preprocessing.normalize(others), origin).T
-                )
-            else:
-                values = _minus(points, self._anchors[:1]) @ _minus(others, self._anchors[:1]).T
-        values = np.asarray(values.toarray() if is_sparse(values) else values)
-        if values.shape != (points.shape[0], others.shape[0]):
-            raise ValueError(
-                f"kernel must return a value for each pair, a {points.shape[0]}×{others.shape[0]} matrix, "
-                f"got shape {values.shape}"
-            )
-        if values.dtype.kind not in "fiub":
-            raise ValueError(f"kernel must return real numbers, got dtype {values.dtype}")
-        if not np.isfinite(values).all():
-            raise ValueError(
-                "kernel must return finite values, got NaN or infinity: scale the features or its parameters"
-            )
-        return values
+        """The values of `kernel_values`; what is subtracted from them later is zero if they are relative to x0."""
+        return kernel_values(self.kernel, self.params, points, others, self._anchors[:1])
 
     def _project(self, values: NDArray[Any]) -> FloatArray:
         """Coordinates in the span so far, from the values with the anchors."""
@@ -297,36 +252,6 @@ class KernelMap:
             array.flags.writeable = False
 
 
-def _minus(points: Any, origin: Any) -> Any:
-    """The points, dense or CSR, relative to the one row `origin`."""
-    if is_sparse(points):
-        origin = sp.csr_array(np.ones((points.shape[0], 1))) @ origin
-    return points - origin
-
-
-def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float | None) -> FloatArray:
-    """`k(x, y) - k(x, x0) - k(x0, y) + 1` of the rbf kernel, to full relative precision.
-
-    With a, b and c = γ times the squared distances of x from x0, of y from x0 and of x from y, and the inner
-    product p = 2γ (x - x0)ᵀ (y - x0), it is both `(e⁻ᶜ - 1) - (e⁻ᵃ - 1) - (e⁻ᵇ - 1)`, which loses digits close to
-    x0, and `e⁻ᵃ e⁻ᵇ (eᵖ - 1) + (e⁻ᵃ - 1) (e⁻ᵇ - 1)`, which loses them far from it.
-    """
-    gamma = 1 / points.shape[1] if gamma is None else gamma
-    u, v = _minus(points, origin), _minus(others, origin)
-    products = u @ v.T
-    p = 2 * gamma * (products.toarray() if is_sparse(products) else products)
-    a, b = gamma * row_dots(u, u)[:, None], gamma * row_dots(v, v)[None, :]
-    c = (
-        np.maximum(a + b - p, 0.0)
-        if is_sparse(points)
-        else gamma * spatial_distance.cdist(points, others, "sqeuclidean")
-    )
-    close = a * b < 1.0
-    both = np.expm1(np.where(close, p, -c))
-    a, b = np.expm1(-a), np.expm1(-b)
-    return np.asarray(np.where(close, (1 + a) * (1 + b) * both + a * b, both - a - b))
-
-
 def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
     """The squared distance from the span above which a point becomes a landmark.
 
@@ -337,30 +262,6 @@ def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
     """
     result: FloatArray = np.maximum(np.cbrt(rounding) ** 2 * np.cbrt(norms), 64 * rounding)
     return result
-
-
-def _check_params(kernel: Kernel, params: dict[str, Any] | None) -> dict[str, Any]:
-    params = {} if params is None else params
-    if not isinstance(params, dict):
-        raise TypeError(f"kernel_params must be a dict or None, got {params!r}")
-    if callable(kernel):
-        known: tuple[str, ...] = ()
-    elif isinstance(kernel, str) and kernel in KERNELS:
-        known = KERNELS[kernel]
-    else:
-        raise ValueError(f"kernel must be one of {list(KERNELS)} or a function of two blocks of rows, got {kernel!r}")
-    for name, value in params.items():
-        if name not in known:
-            raise ValueError(f"kernel {kernel!r} takes {list(known) or 'no parameters'}, got {name!r} in kernel_params")
-        if name == "gamma" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-            raise ValueError(f"kernel_params[{name!r}] must be a finite number, got {value!r}")
-        if name == "gamma" and value < 0:
-            raise ValueError(f"kernel_params['gamma'] must not be negative, got {value!r}")
-        if name == "degree" and value < 1:
-            raise ValueError(f"kernel_params['degree'] must be at least 1, got {value!r}")
-    return dict(params)
 
 
 def _read_anchors(arrays: dict[str, NDArray[Any]], precomputed: bool, n: int, n_features: int) -> Any:
