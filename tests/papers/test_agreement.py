@@ -39,5 +39,17 @@ def test_near_and_far_cells_are_told_apart(folder):
     assert "(a.png)" in page
 
 
+def test_a_cell_without_any_deviation_is_neither_near_nor_far(tmp_path):
+    """USPS-1 has one split, in the paper and here."""
+    study = studies("boostmetric2009")["table1"]
+    (tmp_path / "boostmetric2009").mkdir()
+    for dataset in ("USPS-1", "USPS-2"):
+        cell = Cell(dataset, "Euclidean", 0, {study.quantities[0].name: 50.0})
+        append_cell(tmp_path / "boostmetric2009" / study.cells_file, cell)
+    (own,) = agreements(tmp_path)["boostmetric2009"]
+    assert [line.dataset for line in own.lines] == ["USPS-2"]
+    assert own.within == 0
+
+
 def test_nothing_measured_is_nothing(tmp_path):
     assert agreements(tmp_path) == {}

@@ -22,12 +22,15 @@ TITLES = {
     "boostmetric2009": "BoostMetric (2009)",
 }
 
-
-OTHER_DATA = {"sors2015": "other data, but for bbc; two data sets with one run", "pa2013": "glass must be other data"}
+REMARKS = {
+    "pa2013": "glass must be other data",
+    "sors2015": "other data, but for bbc; two data sets with one run",
+    "boostmetric2009": "without USPS-1, which has one split and so no deviation",
+}
 
 
 class Agreement(NamedTuple):
-    """The cells of a quantity of a study that the paper has, too."""
+    """The cells of a quantity of a study that the paper has, too, and that have a standard deviation."""
 
     study: str
     quantity: str
@@ -52,7 +55,7 @@ def agreements(folder: Path) -> dict[str, list[Agreement]]:
             cells = [cell for cell in read_cells(folder / paper / study.cells_file) if cell.dataset in study.datasets]
             # What has no deviation in either has no measure of what would be far.
             for quantity in (own for own in study.quantities if own.spread and own.better is not None):
-                lines = [line for line in summarise(study, quantity, cells) if line.published is not None]
+                lines = [line for line in summarise(study, quantity, cells) if line.published and line.spread > 0.0]
                 if lines:
                     found.setdefault(paper, []).append(Agreement(study.name, quantity.title, lines))
     return found
@@ -87,9 +90,11 @@ def front_page(found: Mapping[str, Sequence[Agreement]], pictures: Mapping[str, 
     text = [
         "# Results",
         "",
-        "Our numbers against the papers', in all cells that both have: errors or mean average precision in per cent, "
-        "the mean over as many runs as the papers'. A cell is near if the two means differ by at most two standard "
-        "deviations, the larger of ours and theirs. `mahala reproduce --show all` makes this page from the cells.",
+        "Our numbers against the papers', in the cells of their tables of errors, or of mean average precision, in per "
+        "cent: means over as many runs as the papers', unless the last column says otherwise. A cell is near if the "
+        "two means differ by at most two standard deviations, the larger of ours and theirs. POLA (2004) prints no "
+        "errors; [its page](pola2004/README.md) has what it says beside what we find. `mahala reproduce --show all` "
+        "makes this page from the cells.",
         "",
         "| paper | what | cells | near | median difference | |",
         "|---|---|---|---|---|---|",
@@ -98,6 +103,6 @@ def front_page(found: Mapping[str, Sequence[Agreement]], pictures: Mapping[str, 
         for one in own:
             where = f"[{TITLES[paper]}]({paper}/README.md), [{one.study}]({paper}/{one.study}.md)"
             numbers = f"{len(one.lines)} | {one.within} | {one.median:.2g}"
-            text.append(f"| {where} | {one.quantity} | {numbers} | {OTHER_DATA.get(paper, '')} |")
+            text.append(f"| {where} | {one.quantity} | {numbers} | {REMARKS.get(paper, '')} |")
     text += ["", *(f"![{TITLES[paper]}: ours against the paper's]({name})\n" for paper, name in pictures.items())]
     return "\n".join(text)

@@ -39,12 +39,14 @@ class Line(NamedTuple):
         return math.nan if self.published is None else self.mean - self.published.mean
 
     @property
+    def spread(self) -> float:
+        """The larger standard deviation of the two, or 0 if neither has one."""
+        return max(self.sd, (self.published.sd if self.published else None) or 0.0)
+
+    @property
     def off(self) -> bool:
-        """Whether the two differ by more than two standard deviations, the larger of ours and the published one."""
-        if self.published is None:
-            return False
-        spread = max(self.sd, self.published.sd or 0.0)
-        return spread > 0.0 and abs(self.difference) > 2.0 * spread
+        """Whether the two differ by more than two standard deviations."""
+        return self.spread > 0.0 and abs(self.difference) > 2.0 * self.spread
 
 
 def summarise(study: Study, quantity: Quantity, cells: Iterable[Cell]) -> list[Line]:
