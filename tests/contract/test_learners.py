@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -103,6 +105,26 @@ def test_every_kind_of_input(learner, labelled):
                     np.testing.assert_allclose(found, scores, rtol=0, atol=near)
                 if form in ("pandas", "polars"):
                     assert list(got.feature_names_in_) == NAMES
+
+
+@every_kind
+def test_memory_is_free_without_the_garbage_collector(learner):
+    """In a loop of fits, what is only freed when Python looks for cycles adds up."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 80)), np.arange(40) % 3
+    clone(learner).fit(X, y)  # compiles
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        clone(learner).fit(X, y)
+        left = tracemalloc.get_traced_memory()[0]
+        gc.collect()
+        left -= tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert left < X.shape[1] ** 2 * 8
 
 
 @every_learner

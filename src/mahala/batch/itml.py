@@ -222,24 +222,10 @@ class _Problem:
             self._outside += np.eye(len(span)) if prior is None else transposed_product(prior, prior)
         self._left, self._right, self._similar = pairs.left[differ], pairs.right[differ], pairs.similar[differ]
         self._initial = np.where(self._similar, low, high)
-        self._factor = math.sqrt(self._best_factor(distances[differ] / self._initial))
+        ratios = distances[differ] / self._initial
+        self._factor = math.sqrt(_best_factor(ratios, self._similar, self._X.shape[1], gamma))
         self._basis = self._factor / UNIT * lengths[0] / lengths
         self.limited = False
-
-    def _violated(self, ratios: FloatArray) -> BoolArray:
-        """Return which constraints the ratios of vᵀMv to ξ₀ violate."""
-        return np.where(self._similar, ratios > 1.0, ratios < 1.0)
-
-    def _best_factor(self, ratios: FloatArray) -> float:
-        """Return the factor a of M = a I that minimises the objective, given vᵀv / ξ₀."""
-
-        def slope(exponent: float) -> float:  # the derivative times a, which increases
-            a = math.exp(exponent)
-            scaled = a * ratios[self._violated(a * ratios)]
-            return float(self._X.shape[1] * (a - 1.0) + self._gamma * (scaled - 1.0).sum())
-
-        furthest = math.log(FURTHEST) + 1.0
-        return math.exp(brentq(slope, -furthest, furthest))
 
     def start(self, warm: RealArray | None) -> FloatArray:
         """Return the first variables, for the best multiple of I or a learned M."""
@@ -263,7 +249,7 @@ class _Problem:
         self._inverse = lapack.dgetri(factor, pivots)[0]
         Z = product(self._X, L.T)
         ratios = np.maximum(squared_distances(Z, self._left, self._right) / self._initial, SMALLEST_RATIO)
-        moved = self._violated(ratios)
+        moved = _violated(ratios, self._similar)
         weights = np.where(moved, self._gamma * (1.0 - 1.0 / ratios) / self._initial, 0.0)
         pull = np.zeros_like(Z)
         add_pull(Z, self._left, self._right, weights, pull)
@@ -308,3 +294,21 @@ class _Problem:
         if self._outside is not None:
             M += max(1.0, SHORTEST * largest) ** 2 * self._outside
         return {"M": 0.5 * (M + M.T), "targets": np.array(self._targets)}
+
+
+def _violated(ratios: FloatArray, similar: BoolArray) -> BoolArray:
+    """Return which constraints the ratios of vᵀMv to ξ₀ violate."""
+    return np.where(similar, ratios > 1.0, ratios < 1.0)
+
+
+def _best_factor(ratios: FloatArray, similar: BoolArray, dimension: int, gamma: float) -> float:
+    """Return the factor a of M = a I that minimises the objective, given vᵀv / ξ₀."""
+
+    # SciPy keeps this function, and all that it refers to, until the next garbage collection.
+    def slope(exponent: float) -> float:  # the derivative times a, which increases
+        a = math.exp(exponent)
+        scaled = a * ratios[_violated(a * ratios, similar)]
+        return float(dimension * (a - 1.0) + gamma * (scaled - 1.0).sum())
+
+    furthest = math.log(FURTHEST) + 1.0
+    return math.exp(brentq(slope, -furthest, furthest))
