@@ -44,8 +44,9 @@ def _measure(n: int, dataset: str, method: str, run: int, folder: Folder) -> Num
         chosen = tune(method, X[train], y[train], n, run)
         in_parts = run == 0 and method in SIMILARITIES
         given = comparisons(method, X[train], y[train], n, run)
-        learner, warm = (learner_of(method, X.shape[1], chosen, run, in_parts) for _ in range(2))
-        # A short fit first, so that compilation is not measured.
+        # One iteration, or a few steps, first, so that compilation is not measured.
+        short = {"max_iter": 1} if method in ("LMNN", "ITML") else {}
+        learner, warm = (learner_of(method, X.shape[1], chosen | own, run, in_parts) for own in ({}, short))
         warm.fit(*(part[:: max(1, len(part) // WARM_UP)] for part in given))
         if in_parts:
             numbers = _learn_in_parts(learner, given[0], rows, classes)
