@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the campaign forks its processes")
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_nothing_fails(part):
+def test_nothing_fails():
     # In a process of its own: it forks, and measures memory.
-    command = [sys.executable, "-m", "campaign", part, "--short", "--seed", "0"]
+    command = [sys.executable, "-m", "campaign", "--short", "--seed", "0"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-9000:] + result.stderr[-2000:]
-    assert re.fullmatch(rf"{part}: tried [1-9][\d,]*, failed 0, .*\n", result.stdout)
+    told = re.findall(r"^(\w+): tried [1-9][\d,]*, failed 0, ", result.stdout, re.MULTILINE)
+    assert told == list(PARTS), result.stdout
 
 
 TWO_CASES = """
