@@ -22,6 +22,8 @@ demo: $(VENV)/.ready
 test test-oldest coverage campaign: export OPENBLAS_NUM_THREADS = 1
 # The tests run on both cores already; those of threads ask for them.
 test test-oldest coverage: export OMP_NUM_THREADS = 1
+# They start many processes, which need not compile the modules again.
+test test-oldest coverage: export PYTHONDONTWRITEBYTECODE =
 test: lint
 	$(BIN)/python $(PYTEST)
 
