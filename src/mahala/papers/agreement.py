@@ -24,7 +24,7 @@ TITLES = {
 
 REMARKS = {
     "pa2013": "glass must be other data",
-    "sors2015": "other data, but for bbc; two data sets with one run",
+    "sors2015": "other data, but for bbc; two data sets with fewer runs",
     "boostmetric2009": "without USPS-1, which has one split and so no deviation",
 }
 
