@@ -102,17 +102,17 @@ def fit(
     chosen = learner_named(learner, settings or [], seed)
     required = get_tags(chosen).target_tags.required
     purpose = f"from which {type(chosen).__name__} learns" if required else None
+    for given, option in ((keep, "--keep"), (keep_ids, "--keep-ids"), (bins, "--bins"), (decimal, "--decimal")):
+        if given and scheduler is not None:
+            raise ValueError(f"{option} cannot be used with --scheduler: tables are read as they are")
+    if len(data) > 1 and scheduler is None:
+        raise ValueError("DATA must be one file, or else --scheduler be given, with which files are read by Dask")
     with computing(device, scheduler):
         if scheduler is not None:
-            for given, option in ((keep, "--keep"), (keep_ids, "--keep-ids"), (bins, "--bins"), (decimal, "--decimal")):
-                if given:
-                    raise ValueError(f"{option} cannot be used with --scheduler: tables are read as they are")
             names = [name.strip() for text in drop or () for name in text.split(",")]
             table = read_with_dask(data, label=label, drop=names)
             if required:
                 check_labels(table, data[0], str(purpose))
-        elif len(data) > 1:
-            raise ValueError("DATA must be one file, or else --scheduler be given, with which files are read by Dask")
         else:
             table = labelled_table(
                 data[0],
