@@ -33,12 +33,14 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_I
 def pytest_collection_modifyitems(items):
     """Let two test processes compile different kernels first, so that each finds those of the other in the cache.
 
-    They get the first and the second half of the items: each half begins with half of the files in tests/compiled.
+    They get the first and the second half of the items: each half begins with half of the files in tests/compiled, the
+    second from the end, as neighbours in the middle share kernels.
     """
     folder = Path(__file__).parent / "compiled"
     files = sorted({item.path for item in items if item.path.parent == folder})
+    half = len(files) // 2
     first, second = (
-        [item for item in items if item.path in half] for half in (files[: len(files) // 2], files[len(files) // 2 :])
+        [item for path in own for item in items if item.path == path] for own in (files[:half], reversed(files[half:]))
     )
     others = [item for item in items if item.path.parent != folder]
     n_others = max(0, len(items) // 2 - len(first))
