@@ -51,7 +51,7 @@ def scikit_learn(X: np.ndarray, y: np.ndarray, L: np.ndarray) -> None:
 
 
 def nca(X: np.ndarray, y: np.ndarray, L: np.ndarray) -> None:
-    from mahala.compiled.softmax_sums import sum_softmax
+    from mahala.compiled.sums.softmax_sums import sum_softmax
 
     _, pull = sum_softmax(X @ L.T, y)
     pull.T @ X

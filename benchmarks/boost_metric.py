@@ -26,7 +26,7 @@ from mahala import Triplets
 from mahala.batch.boost_metric import BoostMetric
 from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.triplet_edges import TripletEdges
-from mahala.compiled.edges import weights
+from mahala.compiled.sums.edges import weights
 
 DATA = Path(os.environ.get("MAHALA_DATA", "."))
 CONSOLE = Console(width=120)

@@ -23,9 +23,9 @@ from rich.table import Table
 
 import mahala
 from mahala.batch.gml import TOO_CLOSE
+from mahala.compiled.threads import n_cores
 from mahala.engine import current_engine
 from mahala.support.config import config_context
-from mahala.support.threads import n_cores
 
 
 def data(folder: Path, n: int) -> tuple[Any, Any]:

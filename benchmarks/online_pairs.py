@@ -25,7 +25,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from mahala import Pairs
-from mahala.compiled.pairs import stream_dual
+from mahala.compiled.pairs.steps import stream_dual
 from mahala.online.storage.margin_model import MarginModel, MarginRule, sparse_is_cheaper
 from mahala.online.storage.pair_model import PairChunk
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from mahala.serve.graph import extended
-from mahala.serve.records import Items
-from mahala.serve.searching import Index
+from mahala.serve.index.graph import extended
+from mahala.serve.index.searching import Index
+from mahala.serve.store.records import Items
 
 K, N_QUERIES, DIMENSIONS, BLOCK = 10, 100, 40, 10_000
 

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 import mahala
-from mahala.serve.checkpoints import Checkpoints
-from mahala.serve.learning import DEFAULT, Learners
+from mahala.serve.learning.learning import DEFAULT, Learners
 from mahala.serve.service import Service
+from mahala.serve.store.checkpoints import Checkpoints
 
 # Different bodies, which are sent again and again.
 N_BODIES = 5000

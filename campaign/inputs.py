@@ -27,6 +27,9 @@ from contract.learners import ALL
 from mahala import BilinearMetric, MahalanobisMetric, Metric
 from mahala.online.online_mixin import OnlineMixin
 from mahala.saved_estimator import SavedEstimator
+from papers.filtering.nearest import NearestFilter
+from papers.filtering.paum import PAUM
+from papers.filtering.perceptron import Perceptron
 
 from .runner import Failed
 from .values import Rng, array, chance, classes, count, numbers, pick, rows, signs, vector
@@ -167,7 +170,7 @@ class Log:
         for warning in told:
             if not (issubclass(warning.category, _WARNINGS) or _WARNED.search(str(warning.message))):
                 raise Failed(f"{name}: it warned: {warning.category.__name__}: {warning.message}")
-        if not isinstance(owner, mahala.NearestFilter):  # far from documents of a kind that it has not seen
+        if not isinstance(owner, NearestFilter):  # far from documents of a kind that it has not seen
             check_sound(result, name)
         return result
 
@@ -309,7 +312,7 @@ def _metric(rng: Rng, log: Log, wild: float) -> None:
 
 
 def _filter(rng: Rng, log: Log, wild: float) -> None:
-    own = pick(rng, (mahala.Perceptron, mahala.PAUM, mahala.NearestFilter))()
+    own = pick(rng, (Perceptron, PAUM, NearestFilter))()
     if chance(rng, wild / 3):
         own.set_params(**{pick(rng, sorted(own.get_params(deep=False))): pick(rng, _VALUES)})
         if getattr(own, "n_passes", None) == 10**30:

@@ -20,12 +20,12 @@ import numpy as np
 import uvicorn
 
 import mahala
-from mahala.compiled.quantised import quantised, score_bounds
-from mahala.serve.api import create_app
-from mahala.serve.checkpoints import Checkpoints
-from mahala.serve.learning import Learners, new_learner
+from mahala.compiled.search.quantised import quantised, score_bounds
+from mahala.serve.http.api import create_app
+from mahala.serve.learning.learning import Learners, new_learner
 from mahala.serve.service import Service
-from mahala.serve.transfer import log_lines
+from mahala.serve.store.checkpoints import Checkpoints
+from mahala.serve.store.transfer import log_lines
 
 from .runner import Failed
 

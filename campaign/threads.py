@@ -18,6 +18,9 @@ import mahala
 from contract.learners import ALL
 from mahala.online.online_mixin import OnlineMixin
 from mahala.online.pair_learner import PairLearner
+from papers.filtering.nearest import NearestFilter
+from papers.filtering.paum import PAUM
+from papers.filtering.perceptron import Perceptron
 
 from .inputs import content
 from .runner import Failed
@@ -28,7 +31,7 @@ N_WRITERS, N_READERS, D = 3, 2, 4
 _STREAMS = [
     *(learner for learner in ALL if isinstance(learner, OnlineMixin) and getattr(learner, "storage", None) != "gram")
 ]
-_FILTERS = [mahala.Perceptron, mahala.PAUM, mahala.NearestFilter]
+_FILTERS = [Perceptron, PAUM, NearestFilter]
 
 
 def n_cases(amount: int) -> int:

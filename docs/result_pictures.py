@@ -8,8 +8,8 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-from mahala.papers.results import draw
-from mahala.papers.study import PAPERS, read_cells, studies
+from papers.results import draw
+from papers.study import PAPERS, read_cells, studies
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -37,12 +37,12 @@ def pytest_collection_modifyitems(items):
     second from the end, as neighbours in the middle share kernels.
     """
     folder = Path(__file__).parent / "compiled"
-    files = sorted({item.path for item in items if item.path.parent == folder})
+    files = sorted({item.path for item in items if folder in item.path.parents})
     half = len(files) // 2
     first, second = (
         [item for path in own for item in items if item.path == path] for own in (files[:half], reversed(files[half:]))
     )
-    others = [item for item in items if item.path.parent != folder]
+    others = [item for item in items if folder not in item.path.parents]
     n_others = max(0, len(items) // 2 - len(first))
     items[:] = first + others[:n_others] + second + others[n_others:]
 

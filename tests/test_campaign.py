@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from campaign.__main__ import PARTS
 
 ROOT = Path(__file__).parents[1]

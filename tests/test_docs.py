@@ -187,12 +187,11 @@ def test_formulas_are_typeset(page, monkeypatch):
         assert not {part for part in formula.itertext() if part in ("&", "$", "begin", "end")}
 
 
-def test_every_learner_and_filter_has_a_page():
-    from mahala.filtering.online_filter import OnlineFilter
+def test_every_learner_has_a_page():
     from mahala.learner import Learner
 
     exported = [getattr(mahala, name) for name in mahala.__all__]
-    kinds = {kind.__name__ for kind in exported if isinstance(kind, type) and issubclass(kind, Learner | OnlineFilter)}
+    kinds = {kind.__name__ for kind in exported if isinstance(kind, type) and issubclass(kind, Learner)}
     assert {page.stem for page in (DOCS / "learners").glob("*.md")} - {"index"} == kinds
     table = text_of(DOCS / "learners" / "index.md")
     for name in kinds:

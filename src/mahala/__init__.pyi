@@ -40,11 +40,6 @@ from mahala.batch.simba import Simba as Simba
 from mahala.batch.mdm import MDM as MDM
 from mahala.batch.run import Iteration as Iteration
 
-# Filters
-from mahala.filtering.perceptron import Perceptron as Perceptron
-from mahala.filtering.paum import PAUM as PAUM
-from mahala.filtering.nearest import NearestFilter as NearestFilter
-
 # Evaluation
 from mahala.evaluation.cross_validation import compare as compare
 from mahala.evaluation.fitting import refit as refit

@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import check_seed
-from mahala.compiled.neighbors import leave_one_out_errors
-from mahala.compiled.ranking import retrieval
+from mahala.compiled.search.neighbors import leave_one_out_errors
+from mahala.compiled.search.ranking import retrieval
 from mahala.engine import current_engine
 from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import mahala
 from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs, Triplets
-from mahala.compiled.quantised import quantised, score_bounds
+from mahala.compiled.search.quantised import quantised, score_bounds
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
@@ -138,18 +138,6 @@ def _stream(learner: Any, comparisons: Any) -> None:
         path = Path(folder, "learner.safetensors")
         learner.save(path)
         mahala.load_learner(path).partial_fit(comparisons)
-
-
-def _filter(X: Any, y: Any) -> None:
-    for learner in (
-        mahala.Perceptron(),
-        mahala.PAUM(),
-        mahala.NearestFilter(),
-        mahala.NearestFilter(mahala.PA(random_state=0)),
-    ):
-        for rows in (X, sp.csr_array(X)):
-            learner.fit(rows, y == 0).predict(rows)
-        learner.learn_one(X[0], True)
 
 
 def _search(X: Any) -> None:

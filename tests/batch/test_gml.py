@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from mahala import GML, MahalanobisMetric, Pairs
-from mahala.compiled.vsgd import N_MEANS, vsgd
+from mahala.compiled.sums.vsgd import N_MEANS, vsgd
 from reference.pair_objectives import gml, gml_pair_gradient, unordered_pairs, vsgd_step
 from strategies import labelled_rows
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import mahala
 from mahala import Pairs
 from mahala.batch.mdm import MDM
-from mahala.compiled import weighting
-from mahala.compiled.weighting import extreme_pairs
+from mahala.compiled.sums import weighting
+from mahala.compiled.sums.weighting import extreme_pairs
 from reference.weighting import largest_within, mdm, pairs_of
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mahala.batch.label_neighbors import hits_and_misses
 from mahala.batch.simba import Simba
-from mahala.compiled.weighting import simba_pass
+from mahala.compiled.sums.weighting import simba_pass
 from reference.weighting import hit_and_miss, margin, simba
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mahala import Triplets
 from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.triplet_edges import TripletEdges
-from mahala.compiled.edges import weights
+from mahala.compiled.sums.edges import weights
 from mahala.engine import edge_graph
 from reference.boosting import matrices, scale
 from strategies import triplet_sets

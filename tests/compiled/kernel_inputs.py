@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from mahala.compiled.block_store import N_SIZES, Store
+from mahala.compiled.triplets.block_store import N_SIZES, Store
 from reference import online_triplets
 
 NONE = np.empty(0)

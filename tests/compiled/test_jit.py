@@ -8,10 +8,10 @@ from pathlib import Path
 
 import mahala
 from mahala.compiled.jit import kernel
-from mahala.compiled.triplets import late
+from mahala.compiled.triplets.rows import late
 
 CALL = """
-from mahala.compiled.triplets import late
+from mahala.compiled.triplets.rows import late
 assert late(2.0, 0.5) == 1.5
 hits = late.stats.cache_hits
 print(sum(hits.values()) if hits else 0)
@@ -32,7 +32,7 @@ READ_ONLY = """
 import os, sys
 writable, real = sys.argv[1], os.access
 os.access = lambda path, mode: real(path, mode) and (mode != os.W_OK or str(path).startswith(writable))
-from mahala.compiled.triplets import late
+from mahala.compiled.triplets.rows import late
 from mahala.support.compiling import COMPILING
 import numba
 assert late(2.0, 0.5) == 1.5

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 import mahala
 from mahala.batch.label_neighbors import target_neighbors
-from mahala.compiled import pair_sums
+from mahala.compiled.sums import pair_sums
 from mahala.engine import current_engine, torch_device
 from mahala.engine.cores import Cores
 from mahala.support.config import config_context
@@ -162,7 +162,7 @@ def test_a_learner_learns_the_same_on_every_engine(learner, engine):
 @pytest.mark.parametrize("threads", [2, 5])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_threads_change_rounding_only_and_always_in_the_same_way(threads, dtype, monkeypatch):
-    monkeypatch.setattr("mahala.support.threads.DISPATCH", 1)
+    monkeypatch.setattr("mahala.compiled.threads.DISPATCH", 1)
     X, y = load_digits(return_X_y=True)
     rows = (np.hstack([X, X[:, ::-1], X])[:700] * 0.1).astype(dtype)
     codes, engine = y[:700], Cores()

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 import mahala
 from mahala import LEGO, Pairs
-from mahala.compiled.rank_one import LARGEST_CONDITION, LEAST_SHARE, lego_step
+from mahala.compiled.pairs.rank_one import LARGEST_CONDITION, LEAST_SHARE, lego_step
 from mahala.support.model_files import ModelFileError, read_model, write_model
 from reference.lego_rdml import lego, lego_tau
 from strategies import streams

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import mahala
 from mahala import RDML, Pairs
-from mahala.compiled.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
+from mahala.compiled.pairs.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
 from mahala.online.rdml import RDMLModel
 from mahala.support.model_files import ModelFileError, read_model, write_model
 from reference.lego_rdml import rdml

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mahala.papers.agreement import agreements, draw_agreement, front_page
-from mahala.papers.study import Cell, append_cell, studies
+from papers.agreement import agreements, draw_agreement, front_page
+from papers.study import Cell, append_cell, studies
 
 
 @pytest.fixture

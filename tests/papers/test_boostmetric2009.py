@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conftest import DATA, needs
-from mahala.papers.study import studies
+from papers.study import studies
 
 needs_data = needs()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import DATA, needs
-from mahala.papers.study import studies
+from papers.study import studies
 
 needs_data = needs()
 

@@ -11,8 +11,8 @@ import pytest
 import mahala
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
-from mahala.papers import learners
-from mahala.papers.study import Cell, studies
+from papers import learners
+from papers.study import Cell, studies
 
 STUDY = studies("learners")["table1"]
 

@@ -7,9 +7,9 @@ import pytest
 
 from conftest import DATA, needs
 from mahala import ITML, knn_error
-from mahala.papers import pa2013
-from mahala.papers.pa2013_protocol import halves, scaled, tuned_pa
-from mahala.papers.study import studies
+from papers import pa2013
+from papers.pa2013_protocol import halves, scaled, tuned_pa
+from papers.study import studies
 
 needs_data = needs()
 

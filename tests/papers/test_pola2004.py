@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from conftest import DATA, needs
 from mahala.cli.main import app
 from mahala.data.datasets import Document, load_reuters
-from mahala.filtering.perceptron import Perceptron
-from mahala.papers import pola2004_digits, pola2004_filtering, pola2004_settings
-from mahala.papers.pola2004 import COPIES, SIDE, noisy_images, prototypes, reconstruct
-from mahala.papers.pola2004_digits import PROBLEMS, WINS
-from mahala.papers.pola2004_figures import digits, filters
-from mahala.papers.pola2004_filtering import TOPICS, rare_topics, word_weights
-from mahala.papers.study import Cell, studies
+from papers import pola2004_digits, pola2004_filtering, pola2004_settings
+from papers.filtering.perceptron import Perceptron
+from papers.pola2004 import COPIES, SIDE, noisy_images, prototypes, reconstruct
+from papers.pola2004_digits import PROBLEMS, WINS
+from papers.pola2004_figures import digits, filters
+from papers.pola2004_filtering import TOPICS, rare_topics, word_weights
+from papers.study import Cell, studies
 
 needs_mnist = needs("mnist.npz")
 needs_reuters = needs("reuters21578.jsonl.gz")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mahala.papers.results import (
+from papers.results import (
     Line,
     in_words,
     markdown,
@@ -21,7 +21,7 @@ from mahala.papers.results import (
     table,
     write_table,
 )
-from mahala.papers.study import SECONDS, Cell, Published, Quantity, Study
+from papers.study import SECONDS, Cell, Published, Quantity, Study
 
 ERROR = Quantity("error", "Error", {"a": {"m": Published(12.0, 1.0), "n": Published(50.0)}}, better="lower")
 STUDY = Study(
@@ -135,9 +135,9 @@ def test_significant_pairs_are_named():
 def test_seconds_of_several_runs_add_up(tmp_path):
     path = tmp_path / "o.json"
     assert read_origin(path) is None
-    record_origin(path, "mahala reproduce a", 50.0)
-    record_origin(path, "mahala reproduce a --table 2", 75.0)
+    record_origin(path, "python -m papers a", 50.0)
+    record_origin(path, "python -m papers a --table 2", 75.0)
     origin = read_origin(path)
     assert origin.seconds == 125.0
     assert origin.versions["Python"]
-    assert origin.in_words().startswith("`mahala reproduce a --table 2` · 2 min 5 s · Python 3.")
+    assert origin.in_words().startswith("`python -m papers a --table 2` · 2 min 5 s · Python 3.")

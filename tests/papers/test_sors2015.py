@@ -11,9 +11,9 @@ from conftest import DATA, needs
 from mahala import SORS, mean_average_precision
 from mahala.comparisons import Triplets
 from mahala.evaluation.splits import parts_of
-from mahala.papers import sors2015, sors2015_protocol
-from mahala.papers.sors2015_numbers import METHODS
-from mahala.papers.study import studies
+from papers import sors2015, sors2015_protocol
+from papers.sors2015_numbers import METHODS
+from papers.study import studies
 
 needs_data = needs()
 

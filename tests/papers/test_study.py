@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mahala.papers.study import (
+from papers.study import (
     PAPERS,
     SECONDS,
     Cell,

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed: pip install 'mahala[serve]'")
 
-from mahala.serve.records import Entry, NewItem
-from mahala.serve.store import Store
+from mahala.serve.store.records import Entry, NewItem
+from mahala.serve.store.store import Store
 
 WIDTH, N_ITEMS = 6, 40
 

@@ -10,13 +10,13 @@ import pytest
 from starlette.testclient import TestClient
 
 import mahala
-from mahala.serve import guard as guards
-from mahala.serve.api import create_app
 from mahala.serve.client import ServiceError
-from mahala.serve.database import Unavailable
-from mahala.serve.guard import Settings
-from mahala.serve.keys import Keys
+from mahala.serve.http import guard as guards
+from mahala.serve.http.api import create_app
+from mahala.serve.http.guard import Settings
 from mahala.serve.service import Service
+from mahala.serve.store.database import Unavailable
+from mahala.serve.store.keys import Keys
 
 from .conftest import WIDTH, new_items, wait_for
 
@@ -234,7 +234,7 @@ def test_other_sites_and_other_hosts_are_refused_without_keys(http, service):
 
 
 def test_roles(service, monkeypatch):
-    monkeypatch.setattr("mahala.serve.keys._FRESH", 0.0)
+    monkeypatch.setattr("mahala.serve.store.keys._FRESH", 0.0)
     http, keys = http_of(service, host="0.0.0.0"), Keys(service.store.database)
     tokens = {role: keys.create(role) for role in ("read", "feedback", "admin")}
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import uvicorn
 
-from mahala.serve.api import create_app
-from mahala.serve.guard import Settings
-from mahala.serve.keys import Keys
+from mahala.serve.http.api import create_app
+from mahala.serve.http.guard import Settings
 from mahala.serve.page.pages import ROOMS, pages
 from mahala.serve.service import Service
+from mahala.serve.store.keys import Keys
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 

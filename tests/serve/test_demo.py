@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mahala.serve.demo import MOST, WIDTH, demo_items, documented
-from mahala.serve.encoders import WordEncoder
+from mahala.serve.page.demo import MOST, WIDTH, demo_items, documented
+from mahala.serve.page.encoders import WordEncoder
 
 
 def test_definitions_are_found_with_their_first_paragraphs():

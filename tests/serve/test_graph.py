@@ -9,10 +9,10 @@ import threading
 import numpy as np
 import pytest
 
-from mahala.serve.graph import extended, read_graph, write_graph
-from mahala.serve.records import NewItem
-from mahala.serve.searching import payload_filter
+from mahala.serve.index.graph import extended, read_graph, write_graph
+from mahala.serve.index.searching import payload_filter
 from mahala.serve.service import Service
+from mahala.serve.store.records import NewItem
 
 from .conftest import wait_for
 from .test_searching import best, filled, pairs

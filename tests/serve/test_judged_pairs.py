@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import mahala
-from mahala.serve import transfer
-from mahala.serve.api import create_app
-from mahala.serve.judged_pairs import MOST, pair_entry
-from mahala.serve.learning import DEFAULT, Learners
+from mahala.serve.http.api import create_app
+from mahala.serve.learning.judged_pairs import MOST, pair_entry
+from mahala.serve.learning.learning import DEFAULT, Learners
 from mahala.serve.service import Service
+from mahala.serve.store.store import transfer
 
 from .conftest import WIDTH, new_items
 

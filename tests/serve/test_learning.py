@@ -14,13 +14,13 @@ import sqlalchemy as sa
 from sklearn.metrics import ndcg_score
 
 from mahala import QueryAdapter
-from mahala.serve import checkpoints as checkpoints_module
-from mahala.serve import learning as module
-from mahala.serve.checkpoints import Checkpoints, LeaseLost
-from mahala.serve.database import Unavailable, lease, models
-from mahala.serve.learning import Learners, Learning
-from mahala.serve.records import Entry
-from mahala.serve.store import Store
+from mahala.serve.learning.learning import Learners, Learning
+from mahala.serve.learning.learning import learning as module
+from mahala.serve.store.checkpoints import Checkpoints, LeaseLost
+from mahala.serve.store.database import Unavailable, lease, models
+from mahala.serve.store.records import Entry
+from mahala.serve.store.store import Store
+from mahala.serve.store.store import checkpoints as checkpoints_module
 from mahala.stream.stream import Learned, Stream
 
 from .conftest import WIDTH, entries, new_items

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 
-from mahala.serve.checkpoints import Checkpoints
 from mahala.serve.service import Service
-from mahala.serve.store import Store
+from mahala.serve.store.checkpoints import Checkpoints
+from mahala.serve.store.store import Store
 
 from .conftest import WIDTH
 from .test_service import ITEMS, teach, wait_for

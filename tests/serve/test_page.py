@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 
 import mahala
-from mahala.serve.api import create_app
-from mahala.serve.guard import Settings
-from mahala.serve.keys import Keys
+from mahala.serve.http.api import create_app
+from mahala.serve.http.guard import Settings
 from mahala.serve.page.pages import POLICY, ROOMS, pages
 from mahala.serve.service import Service
+from mahala.serve.store.keys import Keys
 
 from .conftest import WIDTH, new_items
 

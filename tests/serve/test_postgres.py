@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from mahala.serve.database import Unavailable
-from mahala.serve.keys import Keys
 from mahala.serve.service import Service
-from mahala.serve.store import KeyReused, Store
+from mahala.serve.store.database import Unavailable
+from mahala.serve.store.keys import Keys
+from mahala.serve.store.store import KeyReused, Store
 
 from .conftest import WIDTH, entries, new_items, wait_for
 

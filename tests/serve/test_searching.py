@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala.serve.records import NewItem
-from mahala.serve.searching import Index, payload_filter
-from mahala.serve.store import Store
+from mahala.serve.index.searching import Index, payload_filter
+from mahala.serve.store.records import NewItem
+from mahala.serve.store.store import Store
 
 
 def best(X, live, query, k):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mahala.feedback.click_models import click_model
-from mahala.serve import transfer
-from mahala.serve.learning import DEFAULT, Learners
-from mahala.serve.records import Entry
+from mahala.serve.learning.learning import DEFAULT, Learners
 from mahala.serve.service import POLL, Service, Unknown
+from mahala.serve.store.records import Entry
+from mahala.serve.store.store import transfer
 
 from .conftest import WIDTH, new_items, wait_for
 

@@ -14,11 +14,10 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.serve import database
-from mahala.serve.database import Unavailable, about
-from mahala.serve.group_commit import GroupCommit
-from mahala.serve.records import Entry, NewItem
-from mahala.serve.store import BLOCK, KeyReused, Store
+from mahala.serve.store.database import Unavailable, about
+from mahala.serve.store.group_commit import GroupCommit
+from mahala.serve.store.records import Entry, NewItem
+from mahala.serve.store.store import BLOCK, KeyReused, Store, database
 
 from .conftest import WIDTH, entries, new_items
 

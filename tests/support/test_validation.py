@@ -26,6 +26,7 @@ from mahala.support.validation import (
     class_codes,
     is_sparse,
 )
+from papers.filtering.paum import PAUM
 
 # Not both infinities: scikit-learn adds the values up, and would warn.
 SPECIAL = [np.nan, np.inf, LARGEST_VALUE, -LARGEST_VALUE, np.nextafter(LARGEST_VALUE, np.inf), -1e200, 0.0, 1.5]
@@ -214,4 +215,4 @@ def test_numbers_of_numpy_are_compared_as_python_compares_them():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for name in ("tau_relevant", "tau_irrelevant", "eta"):
-            mahala.PAUM(**{name: np.float32(0.5)})._check_params()
+            PAUM(**{name: np.float32(0.5)})._check_params()

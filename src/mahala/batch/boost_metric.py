@@ -13,7 +13,7 @@ from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplet_edges import TripletEdges
 from mahala.comparisons import Triplets
-from mahala.compiled.edges import best_step, log_loss, weights
+from mahala.compiled.sums.edges import best_step, log_loss, weights
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray

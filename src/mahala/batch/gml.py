@@ -14,7 +14,7 @@ from mahala.batch.run import IterationParams, Run
 from mahala.batch.starts import Init, first_variables
 from mahala.batch.whitening import Coordinates, pair_coordinates, standardised
 from mahala.comparisons import Pairs
-from mahala.compiled.vsgd import N_MEANS, vsgd
+from mahala.compiled.sums.vsgd import N_MEANS, vsgd
 from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
 from mahala.support.parameters import Count, Fraction, NonNegative, Seed

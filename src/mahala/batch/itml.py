@@ -20,13 +20,13 @@ from mahala.batch.whitening import constant, whiten_within
 from mahala.comparisons import Pairs
 from mahala.comparisons.sampling import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, targets_for
+from mahala.compiled.threads import product, squared_norms, transposed_product
 from mahala.engine.row_hinges import add_pull, squared_distances
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import Arrays, BoolArray, FloatArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
-from mahala.support.threads import product, squared_norms, transposed_product
 
 # Smallest eigenvalue of a prior's covariance, as a share of the largest, with features in units of their deviation.
 FLOOR = 1e-6

@@ -12,7 +12,7 @@ from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.label_neighbors import rows_with_company
 from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Pairs, Triplets
-from mahala.compiled.weighting import extreme_pairs, to_unit_range
+from mahala.compiled.sums.weighting import extreme_pairs, to_unit_range
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
 from mahala.support.parameters import Count, NonNegative
 from mahala.support.rows import row_blocks

@@ -9,7 +9,8 @@ import numpy as np
 from mahala.batch.batch_learner import TrainingData
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import draw_pairs
-from mahala.compiled.pair_sums import residuals, sum_edges, within_factors
+from mahala.compiled.sums.pair_sums import residuals, sum_edges, within_factors
+from mahala.compiled.threads import transposed_product
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores
 from mahala.engine.dask_moments import class_means, scatter
@@ -18,7 +19,6 @@ from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray
 from mahala.support.dask_rows import in_memory
 from mahala.support.rows import row_blocks
 from mahala.support.tensors import is_dask
-from mahala.support.threads import transposed_product
 
 Cost = tuple[float, Any]  # a sum, and half of its gradient with respect to the rows
 

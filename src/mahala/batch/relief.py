@@ -9,14 +9,14 @@ import numpy as np
 from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.label_neighbors import hits_and_misses, rows_with_company
 from mahala.batch.run import Run
-from mahala.compiled.weighting import to_unit_range
+from mahala.compiled.sums.weighting import to_unit_range
+from mahala.compiled.threads import PER_NUMBER, in_threads, n_threads
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.dask_rows import in_memory
 from mahala.support.parameters import Count, Seed
 from mahala.support.rows import block_size, slices
 from mahala.support.tensors import is_dask
-from mahala.support.threads import PER_NUMBER, in_threads, n_threads
 
 
 @dataclass(eq=False, repr=False)

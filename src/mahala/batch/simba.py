@@ -10,7 +10,7 @@ from mahala.batch.batch_learner import BatchLearner, TrainingData
 from mahala.batch.label_neighbors import hits_and_misses, rows_with_company
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.whitening import divided_by_largest
-from mahala.compiled.weighting import simba_pass
+from mahala.compiled.sums.weighting import simba_pass
 from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray
 from mahala.support.memory import check_room

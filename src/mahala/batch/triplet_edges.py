@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.comparisons import Triplets
+from mahala.compiled.threads import product
 from mahala.engine import current_engine
 from mahala.support.arrays import FloatArray
 from mahala.support.dask_rows import in_memory
 from mahala.support.tensors import is_dask
-from mahala.support.threads import product
 
 
 class TripletEdges:

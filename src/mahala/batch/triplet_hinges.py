@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mahala.comparisons import Triplets
-from mahala.compiled.lmnn import hinges_of_triplets
+from mahala.compiled.sums.lmnn import hinges_of_triplets
 from mahala.engine.row_hinges import add_pull, best_scale, squared_distances
 from mahala.support.arrays import FloatArray, RealArray
 

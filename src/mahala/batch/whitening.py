@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from mahala.batch.run import Model
+from mahala.compiled.threads import product, transposed_product
 from mahala.engine import Engine
 from mahala.engine.cores import Cores
 from mahala.engine.dask_moments import scatter
@@ -17,7 +18,6 @@ from mahala.support.arrays import BoolArray, FloatArray, RealArray
 from mahala.support.dask_rows import in_memory
 from mahala.support.rows import row_blocks
 from mahala.support.tensors import is_dask
-from mahala.support.threads import product, transposed_product
 
 _EPS = float(np.finfo(np.float64).eps)
 

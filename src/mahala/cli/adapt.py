@@ -191,8 +191,8 @@ def _judgement(adapter: QueryAdapter) -> dict[str, Any]:
 
 
 def _page(adapter: QueryAdapter, names: Sequence[str], queries: Path, items: Path, output: Path) -> str:
-    from mahala.papers.results import versions
     from mahala.report.adaptation import adaptation
+    from mahala.report.page import versions
 
     table, model = shlex.quote(str(items)), shlex.quote(str(output))
     commands = [

@@ -224,9 +224,9 @@ def _page(
 ) -> str:
     from mahala.evaluation.budget import final_seconds
     from mahala.evaluation.cross_validation import held_out
-    from mahala.papers.results import versions
     from mahala.report.chart_data import Shown
     from mahala.report.html import report
+    from mahala.report.page import versions
     from mahala.support.validation import class_codes
 
     # Figures of the Euclidean distance would show little: if it wins, they show the best learner.

@@ -37,32 +37,29 @@ def _plain_switches(params: list[Any]) -> Iterator[None]:
             vars(param).update(values)
 
 
-class Command(TyperCommand):
-    """A command whose --help shows switches as such."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        with _plain_switches(self.get_params(ctx)):
-            super().format_help(ctx, formatter)
-
-
-class Group(TyperGroup):
+class _Reporting:
     """Print errors as messages; with --debug, before or after the command, show the traceback instead."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        end = args.index("--") if "--" in args else len(args)
-        ctx.meta["debug"] = "--debug" in args[:end]
-        return super().parse_args(ctx, [arg for at, arg in enumerate(args) if arg != "--debug" or at >= end])
+    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.parent is None:
+            end = args.index("--") if "--" in args else len(args)
+            ctx.meta["debug"] = "--debug" in args[:end]
+            args = [arg for at, arg in enumerate(args) if arg != "--debug" or at >= end]
+        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return rest
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self: Any, ctx: Any, formatter: Any) -> None:
         with _plain_switches(self.get_params(ctx)):
-            super().format_help(ctx, formatter)
+            super().format_help(ctx, formatter)  # type: ignore[misc]
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self: Any, ctx: Any) -> Any:
+        if ctx.parent is not None:
+            return super().invoke(ctx)  # type: ignore[misc]
         _tell_what_takes_long()
         if ctx.meta["debug"]:
-            return super().invoke(ctx)
+            return super().invoke(ctx)  # type: ignore[misc]
         try:
-            return super().invoke(ctx)
+            return super().invoke(ctx)  # type: ignore[misc]
         except BrokenPipeError:
             # The reader of a pipe is gone, as in `mahala ... | head`; do not fail again when stdout is flushed at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -80,6 +77,14 @@ class Group(TyperGroup):
                 raise  # Typer handles Exit, Abort and wrong options
             say(f"error: {type(error).__name__}: {error}; use --debug to show the traceback", err=True)
             raise typer.Exit(1) from None
+
+
+class Command(_Reporting, TyperCommand):
+    """A command: of a group, or one that is a program of its own."""
+
+
+class Group(_Reporting, TyperGroup):
+    """A group of commands."""
 
 
 class _Told(logging.Handler):

@@ -13,7 +13,6 @@ from mahala.cli import (
     explain,
     fit,
     inspect,
-    reproduce,
     search,
     serve,
     simulate,
@@ -40,7 +39,6 @@ app.command("simulate", cls=Command)(simulate.simulate)
 app.command("explain", cls=Command)(explain.explain)
 app.command("adapt", cls=Command)(adapt.adapt)
 app.command("inspect", cls=Command)(inspect.inspect)
-app.command("reproduce", cls=Command)(reproduce.reproduce)
 app.command("stream", cls=Command)(stream.stream)
 app.add_typer(serve.app, name="serve", help=serve.start.__doc__)
 app.command("warm-up", cls=Command)(warm_up.warm_up)

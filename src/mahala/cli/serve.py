@@ -86,7 +86,7 @@ def start(
         mahala serve photos/ --vectors vectors.npy
     """
     _check_extra()
-    from mahala.serve.guard import Settings
+    from mahala.serve.http.guard import Settings
     from mahala.serve.service import Service
 
     if demo and items:
@@ -106,7 +106,7 @@ def start(
         elif not service.names():
             raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
         if encoder is not None:
-            from mahala.serve.encoders import sentence_encoder
+            from mahala.serve.page.encoders import sentence_encoder
 
             encode = sentence_encoder(encoder)
             service.encoders |= dict.fromkeys(service.names() if collection is None else [collection], encode)
@@ -123,15 +123,15 @@ def _check_extra() -> None:
 
 
 def _check_keys(service: Service, host: str) -> None:
-    from mahala.serve.keys import Keys
+    from mahala.serve.store.keys import Keys
 
     if not Keys(service.store.database).all():
         raise ValueError(f"--host {host} needs API keys: make one by mahala serve key create --role admin")
 
 
 def _add_demo(service: Service, folder: Path) -> None:
-    from mahala.serve.demo import NAME, WIDTH, demo_items
-    from mahala.serve.encoders import WordEncoder
+    from mahala.serve.page.demo import NAME, WIDTH, demo_items
+    from mahala.serve.page.encoders import WordEncoder
 
     place = folder / "demo-encoder.npz"
     if NAME not in service.names() or not place.exists():
@@ -147,7 +147,7 @@ def _add_items(
     service: Service, files: list[Path], name: str | None, update: bool, columns: Mapping[str, str | None]
 ) -> str:
     """Read items unless they are there; return the name of their collection."""
-    from mahala.serve.item_files import collection_name, read_items
+    from mahala.serve.store.item_files import collection_name, read_items
 
     name = name or collection_name(files[0])
     if name in service.names() and not update:
@@ -169,7 +169,7 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
 
     import uvicorn
 
-    from mahala.serve.api import create_app
+    from mahala.serve.http.api import create_app
     from mahala.serve.page.pages import pages
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -230,8 +230,8 @@ def revoke_key(id: Annotated[str, typer.Argument(metavar="ID")], database: Datab
 
 def _keys(database: str) -> Any:
     _check_extra()
-    from mahala.serve.database import Database as Opened
-    from mahala.serve.keys import Keys
+    from mahala.serve.store.database import Database as Opened
+    from mahala.serve.store.keys import Keys
 
     return Keys(Opened(database))
 
@@ -245,7 +245,7 @@ def export(
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
     _check_extra()
     from mahala.serve.service import Service
-    from mahala.serve.transfer import export as write
+    from mahala.serve.store.transfer import export as write
 
     with Service(database, learn=False) as service:
         say(f"Wrote {write(service, collection, folder):,} entries of the log to {folder}")
@@ -260,7 +260,7 @@ def restore(
     """Make a collection from a folder that `export` wrote; a service learns its models again."""
     _check_extra()
     from mahala.serve.service import Service
-    from mahala.serve.transfer import restore as read
+    from mahala.serve.store.transfer import restore as read
 
     with Service(database, learn=False) as service:
         say(f"Read {read(service, collection, folder):,} entries of the log from {folder}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mahala.compiled.neighbors import _nearest
+from mahala.compiled.search.neighbors import _nearest
 from mahala.engine.dask_edges import DaskEdges
 from mahala.engine.dask_hinges import DaskHinges
 from mahala.engine.dask_moments import sums_by_class

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.compiled.row_sums import hinges_of_rows_share
+from mahala.compiled.sums.row_sums import hinges_of_rows_share
 from mahala.engine.dask_edges import laplacian_of_rows
 from mahala.engine.row_hinges import squared_distances
 from mahala.support.arrays import FloatArray, IndexArray, RealArray

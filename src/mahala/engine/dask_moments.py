@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.compiled.pair_sums import _class_sums
+from mahala.compiled.sums.pair_sums import _class_sums
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.dask_rows import sum_over_parts
 

@@ -6,9 +6,9 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from mahala.compiled.edges import laplacian_product
+from mahala.compiled.sums.edges import laplacian_product
+from mahala.compiled.threads import n_threads, product, transposed_product
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.threads import n_threads, product, transposed_product
 
 # Up to this dimension LAPACK is faster than the Lanczos method.
 LAPACK_DIMENSION = 256

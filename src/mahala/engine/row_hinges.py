@@ -9,9 +9,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.lmnn import add_laplacian, find_near, hinges_of_rows, squared_edges
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.threads import (
+from mahala.compiled.sums.lmnn import add_laplacian, find_near, hinges_of_rows, squared_edges
+from mahala.compiled.threads import (
     PER_NUMBER,
     in_pairs_of_blocks,
     in_rows,
@@ -21,6 +20,7 @@ from mahala.support.threads import (
     squared_norms,
     transposed_product,
 )
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 T = TypeVar("T")
 

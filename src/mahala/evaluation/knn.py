@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.neighbors import vote
+from mahala.compiled.search.neighbors import vote
 from mahala.engine import current_engine
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray

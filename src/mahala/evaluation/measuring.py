@@ -13,7 +13,8 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from mahala.compiled.neighbors import vote
+from mahala.compiled.search.neighbors import vote
+from mahala.compiled.threads import one_thread
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.data.scaling import SCALINGS, Scaling, divided, feature_scales
 from mahala.evaluation.baselines import CLASSIFIERS, DISTANCES, class_scores, embedded
@@ -27,7 +28,6 @@ from mahala.learner import Learner
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
 from mahala.support.config import config_context, get_config
 from mahala.support.deadline import time_limit
-from mahala.support.threads import one_thread
 
 # Rows of a training part by which its scaling is chosen.
 _MOST_TRIED = 2_000

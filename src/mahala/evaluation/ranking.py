@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.compiled.ranking import retrieval
+from mahala.compiled.search.ranking import retrieval
 from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
 from mahala.metric.matrices import score_blocks
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mahala.comparisons import Judgments
-from mahala.compiled.ranking import judged
+from mahala.compiled.search.ranking import judged
 from mahala.evaluation.leaderboard import p_text
 from mahala.evaluation.statistics import PairedGain, paired_gains
 from mahala.metric import Metric, scores_in_blocks

@@ -314,7 +314,7 @@ def _quadratic_forms(items: Any, matrix: Matrix | None) -> FloatArray:
 
 
 def _times_sparse(rows: FloatArray, matrix: Any) -> FloatArray:
-    from mahala.compiled.products import multiply  # Numba takes longer to import than everything else here
+    from mahala.compiled.search.products import multiply  # Numba takes longer to import than everything else here
 
     return multiply(rows, matrix)
 

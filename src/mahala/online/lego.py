@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from mahala.comparisons import Pairs
 from mahala.comparisons.target_distances import TargetParam, check_targets, squared_distances, targets_for
-from mahala.compiled.rank_one import stream_lego
+from mahala.compiled.pairs.rank_one import stream_lego
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.definite_model import DefiniteModel
 from mahala.online.storage.model import Steps

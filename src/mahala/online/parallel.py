@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mahala.compiled.threads import in_threads, n_threads
 from mahala.online.online_mixin import OnlineMixin
 from mahala.support.dask_rows import computed, in_memory, parts_with_labels
 from mahala.support.tensors import is_dask
-from mahala.support.threads import in_threads, n_threads
 
 Partition = tuple[Any, Any]  # rows and labels, or comparisons and None
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from mahala.comparisons import Pairs
-from mahala.compiled.neighbors import leave_one_out_errors
+from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.margin_model import MOST_SLACK, MarginModel, MarginRule, check_memory, first_model

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.linalg import lapack
 
-from mahala.compiled.rank_one import stream_rdml
+from mahala.compiled.pairs.rank_one import stream_rdml
 from mahala.online.pair_learner import PairLearner
 from mahala.online.storage.definite_model import DefiniteModel
 from mahala.online.storage.model import Steps

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.compiled.triplets import LARGEST_CHANGE
+from mahala.compiled.triplets.rows import LARGEST_CHANGE
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.metric.matrices import row_dots

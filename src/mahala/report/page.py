@@ -8,14 +8,17 @@ and uPlot draws no points with shapes. Both files in `vendor/` are as published.
 from __future__ import annotations
 
 import json
+import platform
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from string import Template
 from typing import NamedTuple
 
+_PACKAGES = ("mahala", "numpy", "scipy", "scikit-learn", "numba")
 _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "report.js")
 
 
@@ -41,6 +44,11 @@ def page(title: str, header: str, sections: Sequence[Section], data: Mapping[str
         data=_json(data),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries."""
+    return {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
 
 
 def chart(name: str) -> str:

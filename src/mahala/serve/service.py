@@ -11,17 +11,17 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from mahala.serve.checkpoints import Checkpoints, Version
-from mahala.serve.checks import NAME, check_settings, check_vector
-from mahala.serve.database import Unavailable
-from mahala.serve.graph_thread import GraphThread
-from mahala.serve.group_commit import GroupCommit
-from mahala.serve.learning_process import LearningProcess
-from mahala.serve.learning_thread import LearningThread
-from mahala.serve.records import Entry, NewItem
-from mahala.serve.searching import Found, payload_filter
-from mahala.serve.served import PLAIN, Model, Query, Served, served_learner
-from mahala.serve.store import Store
+from mahala.serve.index.graph_thread import GraphThread
+from mahala.serve.index.searching import Found, payload_filter
+from mahala.serve.index.served import PLAIN, Model, Query, Served, served_learner
+from mahala.serve.learning.learning_process import LearningProcess
+from mahala.serve.learning.learning_thread import LearningThread
+from mahala.serve.store.checkpoints import Checkpoints, Version
+from mahala.serve.store.checks import NAME, check_settings, check_vector
+from mahala.serve.store.database import Unavailable
+from mahala.serve.store.group_commit import GroupCommit
+from mahala.serve.store.records import Entry, NewItem
+from mahala.serve.store.store import Store
 from mahala.support.arrays import FloatArray
 
 log = logging.getLogger("mahala.serve")

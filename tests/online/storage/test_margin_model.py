@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.compiled.psd import RTOL
+from mahala.compiled.pairs.psd import RTOL
 from mahala.online.storage.margin_model import MarginModel, MarginRule, dual_is_cheaper, sparse_is_cheaper
 from mahala.online.storage.pair_model import PairChunk
 from reference.online_pairs import RULES, passive_aggressive

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from mahala.compiled import aroma as kernels
-from mahala.compiled.triplets import CSR
+from mahala.compiled.triplets import aroma as kernels
+from mahala.compiled.triplets.rows import CSR
 from mahala.online.storage.dense_model import csr_rows
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk

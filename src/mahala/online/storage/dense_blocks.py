@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mahala.compiled import dense_blocks as kernels
-from mahala.compiled.triplets import Layout, lay_out
+from mahala.compiled.threads import in_threads, n_threads, product
+from mahala.compiled.triplets import dense_blocks as kernels
+from mahala.compiled.triplets.rows import Layout, lay_out
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import TripletChunk
 from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.rows import slices
-from mahala.support.threads import in_threads, n_threads, product
 
 BLOCK = 128  # steps
 FEWEST = 16  # steps for which a block pays

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from mahala.compiled import lazy_dense as kernels
-from mahala.compiled.triplets import CSR, rows_as_csr
+from mahala.compiled.triplets import lazy_dense as kernels
+from mahala.compiled.triplets.rows import CSR, rows_as_csr
 from mahala.online.storage.dense_blocks import may_take_blocks, stream_blocks, takes_blocks
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy

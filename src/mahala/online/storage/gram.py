@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.comparisons import Triplets
-from mahala.compiled import gram as kernels
+from mahala.compiled.triplets import gram as kernels
 from mahala.metric.matrices import row_dots
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityRule

@@ -9,8 +9,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
-from mahala.compiled.pairs import add_terms, stream_dual, stream_indefinite, stream_sparse
-from mahala.compiled.psd import (
+from mahala.compiled.pairs.psd import (
     COINCIDING,
     CORRECTIONS,
     LOG_MU,
@@ -22,6 +21,7 @@ from mahala.compiled.psd import (
     WASTE,
     stream_psd,
 )
+from mahala.compiled.pairs.steps import add_terms, stream_dual, stream_indefinite, stream_sparse
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.online.storage.model import Steps

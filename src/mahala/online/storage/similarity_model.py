@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.comparisons import Triplets
-from mahala.compiled.triplets import CSR, LARGEST_CHANGE, StepRule, late, late_sum
+from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, StepRule, late, late_sum
 from mahala.metric import BilinearMetric
 from mahala.online.storage.model import Model, Steps
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray

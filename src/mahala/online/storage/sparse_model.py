@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from mahala.compiled import block_store, pattern
-from mahala.compiled import lazy_sparse as kernels
-from mahala.compiled.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
-from mahala.compiled.triplets import CSR
+from mahala.compiled.triplets import block_store, pattern
+from mahala.compiled.triplets import lazy_sparse as kernels
+from mahala.compiled.triplets.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
+from mahala.compiled.triplets.rows import CSR
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
 from mahala.support.arrays import Arrays, IntArray

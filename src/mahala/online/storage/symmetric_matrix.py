@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mahala.compiled.symmetric import largest_diagonal, settle
+from mahala.compiled.pairs.symmetric import largest_diagonal, settle
 from mahala.support.arrays import FloatArray
 
 

@@ -1,0 +1,108 @@
+"""Ours against the published numbers, over all cells of a paper: a picture per paper, and a page of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from papers.results import Line, summarise
+from papers.study import PAPERS, read_cells, studies
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLES = {
+    "pa2013": "Passive-aggressive online metrics (2013)",
+    "pola2004": "POLA (2004)",
+    "sors2015": "Sparse online relative similarity (2015)",
+    "gml2014": "Global metric learning by gradient descent (2014)",
+    "boostmetric2009": "BoostMetric (2009)",
+}
+
+REMARKS = {
+    "pa2013": "glass must be other data",
+    "sors2015": "other data, but for bbc; two data sets with fewer runs",
+    "boostmetric2009": "without USPS-1, which has one split and so no deviation",
+}
+
+
+class Agreement(NamedTuple):
+    """The cells of a quantity of a study that the paper has, too, and that have a standard deviation."""
+
+    study: str
+    quantity: str
+    lines: list[Line]
+
+    @property
+    def within(self) -> int:
+        """How many cells are within two standard deviations of the published mean."""
+        return sum(not line.off for line in self.lines)
+
+    @property
+    def median(self) -> float:
+        """The median of the differences' sizes."""
+        return float(np.median([abs(line.difference) for line in self.lines]))
+
+
+def agreements(folder: Path) -> dict[str, list[Agreement]]:
+    """Return what agrees, by paper, from the cells in a folder of results; seconds of other machines are left out."""
+    found: dict[str, list[Agreement]] = {}
+    for paper in PAPERS:
+        for study in studies(paper).values():
+            cells = [cell for cell in read_cells(folder / paper / study.cells_file) if cell.dataset in study.datasets]
+            # What has no deviation in either has no measure of what would be far.
+            for quantity in (own for own in study.quantities if own.spread and own.better is not None):
+                lines = [line for line in summarise(study, quantity, cells) if line.published and line.spread > 0.0]
+                if lines:
+                    found.setdefault(paper, []).append(Agreement(study.name, quantity.title, lines))
+    return found
+
+
+def draw_agreement(title: str, found: Sequence[Agreement]) -> Figure:
+    """Draw our mean of each cell, with two standard deviations, against the published one, and name what is off."""
+    from matplotlib.figure import Figure
+
+    from mahala.report.plots import COLOURS
+
+    figure = Figure(figsize=(4.6, 4.6), layout="constrained")
+    axes = figure.subplots()
+    lines = [(line, line.published.mean) for own in found for line in own.lines if line.published is not None]
+    top = 1.05 * max(max(line.mean, theirs) for line, theirs in lines)
+    axes.plot([0.0, top], [0.0, top], color="#888888", linewidth=0.8)
+    for off, colour, name in ((False, COLOURS[0], "within two deviations"), (True, COLOURS[1], "farther apart")):
+        own = [(theirs, line.mean, 2.0 * line.sd) for line, theirs in lines if line.off == off]
+        if own:
+            x, y, spread = zip(*own, strict=True)
+            label = f"{name}: {len(own)} cells"
+            axes.errorbar(x, y, spread, fmt="o", markersize=3.5, elinewidth=0.6, alpha=0.75, color=colour, label=label)
+    axes.set(xlim=(0.0, top), ylim=(0.0, top), xlabel="the paper's", ylabel="ours", title=title)
+    axes.set_aspect("equal")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def front_page(found: Mapping[str, Sequence[Agreement]], pictures: Mapping[str, str]) -> str:
+    """Return the page in Markdown: a table of all studies, and the pictures."""
+    text = [
+        "# Results",
+        "",
+        "Our numbers against the papers', in the cells of their tables of errors, or of mean average precision, in per "
+        "cent: means over as many runs as the papers', unless the last column says otherwise. A cell is near if the "
+        "two means differ by at most two standard deviations, the larger of ours and theirs. POLA (2004) prints no "
+        "errors; [its page](pola2004/README.md) has what it says beside what we find. `python -m papers --show all` "
+        "makes this page from the cells.",
+        "",
+        "| paper | what | cells | near | median difference | |",
+        "|---|---|---|---|---|---|",
+    ]
+    for paper, own in found.items():
+        for one in own:
+            where = f"[{TITLES[paper]}]({paper}/README.md), [{one.study}]({paper}/{one.study}.md)"
+            numbers = f"{len(one.lines)} | {one.within} | {one.median:.2g}"
+            text.append(f"| {where} | {one.quantity} | {numbers} | {REMARKS.get(paper, '')} |")
+    text += ["", *(f"![{TITLES[paper]}: ours against the paper's]({name})\n" for paper, name in pictures.items())]
+    return "\n".join(text)

@@ -1,0 +1,215 @@
+"""Summaries of the cells of a study: means beside the published ones, ranks over data sets, and provenance."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mahala.evaluation.statistics import FriedmanResult, friedman_holm
+from mahala.report.page import versions
+from mahala.support.files import whole_file
+from papers.study import Cell, Folder, Numbers, Published, Quantity, Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Line(NamedTuple):
+    """A cell of a table: our mean over the runs, beside the published one."""
+
+    dataset: str
+    method: str
+    runs: int
+    mean: float
+    sd: float
+    published: Published | None
+
+    @property
+    def difference(self) -> float:
+        """Our mean minus the published one; NaN if none was published."""
+        return math.nan if self.published is None else self.mean - self.published.mean
+
+    @property
+    def spread(self) -> float:
+        """The larger standard deviation of the two, or 0 if neither has one."""
+        return max(self.sd, (self.published.sd if self.published else None) or 0.0)
+
+    @property
+    def off(self) -> bool:
+        """Whether the two differ by more than two standard deviations."""
+        return self.spread > 0.0 and abs(self.difference) > 2.0 * self.spread
+
+
+def summarise(study: Study, quantity: Quantity, cells: Iterable[Cell]) -> list[Line]:
+    """Return the lines of a table of the quantity, in the order of the paper."""
+    groups: dict[tuple[str, str], list[Numbers]] = {}
+    for cell in cells:
+        groups.setdefault((cell.dataset, cell.method), []).append(cell.numbers)
+    lines = []
+    for dataset in study.datasets:
+        for method in study.methods:
+            values = quantity.of(groups.get((dataset, method), []))
+            if len(values):
+                sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+                published = quantity.published.get(dataset, {}).get(method)
+                lines.append(Line(dataset, method, len(values), float(values.mean()), sd, published))
+    return lines
+
+
+def table(study: Study, quantity: Quantity, lines: Iterable[Line], newline: str) -> tuple[list[str], list[list[str]]]:
+    """Return the header and one row of text per data set: ours ± sd, then the published mean and the difference."""
+    by_cell = {(line.dataset, line.method): line for line in lines}
+    columns = [method for method in study.methods if any(own == method for _, own in by_cell)]
+    rows = [
+        [dataset, *(_cell(quantity, by_cell.get((dataset, method)), newline) for method in columns)]
+        for dataset in study.datasets
+        if any((dataset, method) in by_cell for method in columns)
+    ]
+    return [study.axis, *columns], rows
+
+
+def _cell(quantity: Quantity, line: Line | None, newline: str) -> str:
+    if line is None:
+        return "-"
+    ours, theirs, difference = in_words(quantity, line)
+    return f"{ours}{newline}{theirs} ({difference})" if theirs else ours
+
+
+def in_words(quantity: Quantity, line: Line) -> tuple[str, str, str]:
+    """Format ours ± sd, the published mean and the difference, starred if large; the last two may be empty."""
+    ours = _number(line.mean, quantity.form)
+    if quantity.spread and line.runs > 1:
+        ours += f" ± {_number(line.sd, quantity.form)}"
+    if line.published is None:
+        return ours, "", ""
+    star = "*" if quantity.spread and line.off else ""
+    # As many digits as ours, unless those are only two.
+    theirs = f"{line.published.mean:{'.8g' if quantity.form == 'g' else quantity.form}}"
+    return ours, theirs, f"{_number(line.difference, quantity.form, '+')}{star}"
+
+
+def _number(value: float, form: str, sign: str = "") -> str:
+    if form == "g":
+        form = ".2g" if abs(value) < 100.0 else ".0f"
+    return f"{value:{sign}{form}}"
+
+
+def ranks(study: Study, quantity: Quantity, lines: Sequence[Line]) -> FriedmanResult | None:
+    """Run Friedman's and Holm's tests; return None if there are too few methods or data sets.
+
+    The test covers the methods that at least half of the data sets have, and the data sets that have all of these.
+    """
+    by_cell = {(line.dataset, line.method): line.mean for line in lines}
+    there = list(dict.fromkeys(line.dataset for line in lines))
+    methods = [m for m in study.methods if 2 * sum((dataset, m) in by_cell for dataset in there) >= len(there)]
+    whole = [dataset for dataset in there if all((dataset, method) in by_cell for method in methods)]
+    if quantity.better is None or len(methods) < 3 or len(whole) < 3:
+        return None
+    sign = 1.0 if quantity.better == "lower" else -1.0
+    return friedman_holm([[sign * by_cell[dataset, method] for method in methods] for dataset in whole], methods)
+
+
+def ranks_in_words(comparison: FriedmanResult) -> str:
+    """Describe the mean ranks and the significant differences."""
+    order = np.argsort(comparison.ranks, kind="stable")
+    places = ", ".join(f"{comparison.methods[i]} {comparison.ranks[i]:.2f}" for i in order)
+    apart = [
+        f"{comparison.methods[i]} before {comparison.methods[j]} (p = {comparison.adjusted[i, j]:.2g})"
+        for at, i in enumerate(order)
+        for j in order[at + 1 :]
+        if comparison.adjusted[i, j] < comparison.alpha
+    ]
+    return (
+        f"Mean ranks over {comparison.n_datasets} data sets: {places}. Friedman's test: p = {comparison.p_value:.2g}. "
+        f"Pairs that differ at {comparison.alpha:g} after Holm's adjustment: {'; '.join(apart) or 'none'}."
+    )
+
+
+def draw(study: Study, cells: Sequence[Cell], folder: Folder) -> dict[str, Figure]:
+    """Draw the figure of a study, if it has one, and the ranks of its methods; by names for their files."""
+    from mahala.report.ranks import critical_difference
+
+    figures = {} if study.draw is None else {study.name: study.draw(cells, folder)}
+    for quantity in study.quantities:
+        comparison = ranks(study, quantity, summarise(study, quantity, cells))
+        if comparison is not None:
+            figures[f"{study.name}-ranks-{quantity.name}"] = critical_difference(comparison)
+    return figures
+
+
+def write_table(path: Path, study: Study, cells: Sequence[Cell]) -> None:
+    """Write the lines of all quantities to a CSV file."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["quantity", study.axis, "method", "runs", "ours", "sd", "paper", "paper_sd", "difference"])
+        for quantity in study.quantities:
+            for line in summarise(study, quantity, cells):
+                theirs = line.published or Published(math.nan)
+                numbers = line.mean, line.sd, theirs.mean, theirs.sd, line.difference
+                shown = ("" if value is None or math.isnan(value) else f"{value:.6g}" for value in numbers)
+                writer.writerow([quantity.name, line.dataset, line.method, line.runs, *shown])
+
+
+class Origin(NamedTuple):
+    """How cells were measured: the last command, the versions, and the total seconds of all commands."""
+
+    command: str
+    versions: dict[str, str]
+    seconds: float
+
+    def in_words(self) -> str:
+        """Format as one line of Markdown."""
+        versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
+        minutes, seconds = divmod(round(self.seconds), 60)
+        return f"`{self.command}` · {minutes} min {seconds} s · {versions}"
+
+
+def read_origin(path: Path) -> Origin | None:
+    """Read what `record_origin` wrote; None if there is no such file."""
+    return Origin(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def record_origin(path: Path, command: str, seconds: float) -> None:
+    """Write how cells were measured, and add the seconds to those of earlier commands."""
+    before = read_origin(path)
+    origin = Origin(command, versions(), seconds + (0.0 if before is None else before.seconds))
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(origin._asdict(), indent=1) + "\n", encoding="utf-8")
+
+
+def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, pictures: Sequence[str] = ()) -> str:
+    """Return the study as a page of Markdown."""
+    text = [f"# {study.title}", ""]
+    if origin is not None:
+        text += [origin.in_words(), ""]
+    if study.summary is not None:
+        text += [study.summary(cells), ""]
+    for quantity in study.quantities:
+        lines = summarise(study, quantity, cells)
+        header, rows = table(study, quantity, lines, newline="<br>")
+        if not rows:
+            continue
+        text += [f"## {quantity.title}", ""]
+        if any(line.published for line in lines):
+            star = "; \\* more than two standard deviations" if quantity.spread else ""
+            ours = "Ours ± one standard deviation" if quantity.spread else "Ours"
+            text += [f"{ours}; beneath it the paper's (and the difference{star}).", ""]
+        text += [_line(header), "|---" * len(header) + "|", *map(_line, rows), ""]
+        comparison = ranks(study, quantity, lines)
+        if comparison is not None:
+            text += [ranks_in_words(comparison), ""]
+    text += [f"![{study.title}]({picture})\n" for picture in pictures]
+    return "\n".join(text)
+
+
+def _line(cells: Iterable[str]) -> str:
+    # Non-breaking spaces keep a number and its deviation on one line.
+    return (
+        "| " + " | ".join(cell.replace("*", "\\*").replace("|", "\\|").replace(" ", "\u00a0") for cell in cells) + " |"
+    )

@@ -1,0 +1,219 @@
+"""Studies: a table or figure of a paper, measured cell by cell; an interrupted run resumes where it stopped."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from mahala.compiled.threads import one_thread
+from mahala.support.arrays import FloatArray
+from mahala.support.config import config_context, get_config
+from mahala.support.files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Folder = str | os.PathLike[str] | None
+Numbers = dict[str, float]
+Measure = Callable[[str, str, int, Folder], Numbers]
+PAPERS = ("pa2013", "pola2004", "sors2015", "gml2014", "boostmetric2009", "learners")
+KEYS = ("dataset", "method", "run")
+
+
+class Published(NamedTuple):
+    """A cell of the paper's table: the mean and, if printed, the standard deviation."""
+
+    mean: float
+    sd: float | None = None
+
+
+def published_table(methods: Sequence[str], **rows: str) -> dict[str, dict[str, Published]]:
+    """Parse a printed table, one string per row: "mean(sd) mean(sd) ...", with "-" for an empty cell."""
+    result = {}
+    for dataset, row in rows.items():
+        cells = zip(methods, row.split(), strict=True)
+        result[dataset] = {
+            method: Published(*map(float, cell.rstrip(")").split("("))) for method, cell in cells if cell != "-"
+        }
+    return result
+
+
+class Cell(NamedTuple):
+    """Results of one run of a method on a data set."""
+
+    dataset: str
+    method: str
+    run: int
+    numbers: Numbers
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A measured number that a table shows, beside the published one."""
+
+    name: str
+    title: str
+    published: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)
+    form: str = ".2f"  # a format specification; "g" for two digits of small numbers and all digits of large ones
+    # Whether lower or higher is better; None if methods are not ranked by it.
+    better: Literal["lower", "higher"] | None = None
+    # Computes the values from the runs of a cell; None for the number called `name` of each run.
+    values: Callable[[Sequence[Numbers]], FloatArray] | None = None
+    # Whether to show deviations and to star large differences; not useful for seconds on another machine.
+    spread: bool = True
+
+    def of(self, runs: Sequence[Numbers]) -> FloatArray:
+        """Return the values in the runs of a cell."""
+        if self.values is not None:
+            return self.values(runs)
+        return np.array([numbers[self.name] for numbers in runs if self.name in numbers])
+
+
+SECONDS = Quantity("seconds", "CPU seconds of a fit", form="g", spread=False)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table or a figure of a paper.
+
+    `measure(dataset, method, run, folder)` measures one cell, with data from the folder. `draw(cells, folder)` draws
+    the figure, if there is one; it refits models if the figure needs more than the numbers of the cells.
+    """
+
+    paper: str
+    name: str
+    title: str
+    quantities: Sequence[Quantity]
+    datasets: Sequence[str]
+    methods: Sequence[str]
+    runs: int
+    measure: Measure
+    # Data sets with a single run, and cells that are not measured.
+    once: frozenset[str] = frozenset()
+    left_out: frozenset[tuple[str, str]] = frozenset()
+    # Heading of the rows.
+    axis: str = "data set"
+    draw: Callable[[Sequence[Cell], Folder], Figure] | None = None
+    # Sums all cells up in Markdown, where means by data set and method are not enough.
+    summary: Callable[[Sequence[Cell]], str] | None = None
+    # The study whose cells are shown, if not its own: figures are often another view of a table.
+    cells_of: str | None = None
+    # A smaller version that takes about a minute.
+    quick: Study | None = None
+
+    @property
+    def cells_file(self) -> str:
+        return f"{self.cells_of or self.name}-cells.csv"
+
+    def cells(self, datasets: Iterable[str], methods: Iterable[str], runs: int) -> list[tuple[str, str, int]]:
+        """Return the keys of the cells, by data set and then by run."""
+        methods = list(methods)
+        return [
+            (dataset, method, run)
+            for dataset in datasets
+            for run in range(1 if dataset in self.once else runs)
+            for method in methods
+            if (dataset, method) not in self.left_out
+        ]
+
+
+def curve(cells: Iterable[Cell], prefix: str) -> list[tuple[float, float]]:
+    """Return the mean over cells of their numbers that form a curve: "map@1000" and so on."""
+    points: dict[float, list[float]] = {}
+    for cell in cells:
+        for name, value in cell.numbers.items():
+            if name.startswith(f"{prefix}@"):
+                points.setdefault(float(name.partition("@")[2]), []).append(value)
+    return [(x, float(np.mean(points[x]))) for x in sorted(points)]
+
+
+def read_cells(path: Path) -> list[Cell]:
+    """Read the cells of a CSV file, which may not exist yet; of duplicate cells the last is returned."""
+    found = {}
+    for row in csv.DictReader(io.StringIO(_whole_lines(path), newline="")):
+        key = row.pop("dataset"), row.pop("method"), int(row.pop("run"))
+        found[key] = Cell(*key, {name: float(value) for name, value in row.items() if value not in ("", None)})
+    return list(found.values())
+
+
+def _whole_lines(path: Path) -> str:
+    """Return the complete lines of a file; an incomplete last line, after a kill or on a full disk, is ignored."""
+    data = path.read_bytes() if path.exists() else b""
+    return data[: data.rfind(b"\n") + 1].decode()
+
+
+def append_cell(path: Path, cell: Cell) -> None:
+    """Add a line to the CSV file, and new columns if the cell has numbers that earlier cells lack."""
+    lines = _whole_lines(path)
+    header = next(csv.reader(io.StringIO(lines, newline="")), [])
+    new = [name for name in cell.numbers if name not in header]
+    if new or not header or len(lines.encode()) < path.stat().st_size:
+        cells = read_cells(path)
+        with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [*(header or KEYS), *new])
+            writer.writeheader()
+            writer.writerows(map(_row, cells))
+    with path.open("a", newline="", encoding="utf-8") as file:
+        csv.DictWriter(file, [*(header or KEYS), *new]).writerow(_row(cell))
+
+
+def _row(cell: Cell) -> dict[str, str | int]:
+    keys: dict[str, str | int] = {"dataset": cell.dataset, "method": cell.method, "run": cell.run}
+    return keys | {name: f"{value:.6g}" for name, value in cell.numbers.items()}
+
+
+def measure_cells(
+    study: Study,
+    path: Path,
+    *,
+    datasets: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    runs: int | None = None,
+    n_jobs: int = 1,
+    folder: Folder = None,
+) -> Iterator[tuple[int, int, Cell]]:
+    """Measure the cells that the file does not hold yet, and append each as soon as it is measured.
+
+    Yields the number of cells done, their total and the cell just measured.
+    """
+    wanted = study.cells(datasets or study.datasets, methods or study.methods, study.runs if runs is None else runs)
+    known = {(cell.dataset, cell.method, cell.run) for cell in read_cells(path)}
+    missing = [key for key in wanted if key not in known]
+    done = len(wanted) - len(missing)
+    path.parent.mkdir(parents=True, exist_ok=True)  # fail before measuring if the folder cannot be created
+    tasks = (delayed(_measure)(study, *key, folder, get_config()) for key in missing)
+    for cell in Parallel(n_jobs, return_as="generator_unordered")(tasks):
+        append_cell(path, cell)
+        done += 1
+        yield done, len(wanted), cell
+
+
+def timed_fit(learner: Any, *given: Any) -> tuple[Any, float]:
+    """Fit a learner and return its metric and the CPU seconds; without a learner, return None and 0."""
+    start = time.process_time()
+    metric = None if learner is None else learner.fit(*given).metric_
+    return metric, time.process_time() - start
+
+
+def _measure(study: Study, dataset: str, method: str, run: int, folder: Folder, settings: dict[str, Any]) -> Cell:
+    # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.
+    with config_context(**settings), one_thread():
+        return Cell(dataset, method, run, study.measure(dataset, method, run, folder))
+
+
+def studies(paper: str) -> dict[str, Study]:
+    """Return the studies of a paper by name: "table2", "figure1", ..."""
+    if paper not in PAPERS:
+        raise ValueError(f"paper must be one of {', '.join(PAPERS)}, got {paper!r}")
+    module = importlib.import_module(f"papers.{paper}")
+    return {study.name: study for study in module.STUDIES}

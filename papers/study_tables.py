@@ -1,0 +1,100 @@
+"""How `python -m papers` shows studies in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from papers.agreement import Agreement
+    from papers.results import Line
+    from papers.study import Cell, Quantity, Study
+
+
+def list_studies(console: Console, papers: Iterable[str]) -> None:
+    """Print the studies of all papers."""
+    from rich.table import Table
+
+    from papers.study import studies
+
+    shown = Table("paper", "option", "what it shows", title="python -m papers PAPER --table N --figure N", box=None)
+    for paper in papers:
+        for study in studies(paper).values():
+            kind, number = study.name[:-1], study.name[-1]
+            shown.add_row(paper, f"--{kind} {number}", study.title)
+    console.print(shown)
+
+
+def print_agreement(found: Mapping[str, Sequence[Agreement]], console: Console) -> None:
+    """Print how many cells of each paper are near the published ones."""
+    from rich.table import Table
+
+    shown = Table("paper", "study", "what", "cells", "near", "median difference", box=None)
+    for paper, own in found.items():
+        for one in own:
+            shown.add_row(paper, one.study, one.quantity, str(len(one.lines)), str(one.within), f"{one.median:.2g}")
+    console.print(shown)
+
+
+def print_study(study: Study, cells: list[Cell], console: Console) -> None:
+    """Print the tables of a study, ours and the paper's."""
+    from rich.markdown import Markdown
+
+    from papers.results import ranks, ranks_in_words, summarise
+
+    console.print(f"\n[bold]{study.title}[/bold]", highlight=False)
+    if study.summary is not None:
+        console.print(Markdown(study.summary(cells)))
+    for quantity in study.quantities:
+        lines = summarise(study, quantity, cells)
+        if not lines:
+            continue
+        wide = _wide_table(study, quantity, lines)
+        fits = console.measure(wide, options=console.options.update(width=10_000)).maximum <= console.width
+        console.print(wide if fits else _long_table(study, quantity, lines))
+        comparison = ranks(study, quantity, lines)
+        if comparison is not None:
+            console.print(ranks_in_words(comparison), highlight=False)
+
+
+def _wide_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
+    """Return a table with a row per data set and a column per method."""
+    from rich.table import Table
+
+    from papers.results import table
+
+    compared = any(line.published for line in lines)
+    star = ", * over two standard deviations" if quantity.spread else ""
+    caption = f"beneath ours: the paper's (difference{star})" if compared else None
+    header, rows = table(study, quantity, lines, newline="\n")
+    shown = Table(title=quantity.title, caption=caption, show_lines=compared)
+    for name in header:
+        shown.add_column(name, justify="left" if name == study.axis else "right", no_wrap=True)
+    for row in rows:
+        shown.add_row(*row)
+    return shown
+
+
+def _long_table(study: Study, quantity: Quantity, lines: list[Line]) -> Table:
+    """Return a table with a row per data set and method, for narrow terminals."""
+    from rich import box
+    from rich.table import Table
+
+    from papers.results import in_words
+
+    caption = "* over two standard deviations apart" if quantity.spread else None
+    # Without rules between the columns the table fits into 60 characters.
+    shown = Table(title=quantity.title, caption=caption, box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in (study.axis, "method"):
+        shown.add_column(name, overflow="fold")
+    for name in ("ours", "paper", "difference"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for at, line in enumerate(lines):
+        first = at == 0 or lines[at - 1].dataset != line.dataset
+        last = at + 1 == len(lines) or lines[at + 1].dataset != line.dataset
+        name = line.dataset if first else ""
+        shown.add_row(name, line.method, *in_words(quantity, line), end_section=last)
+    return shown

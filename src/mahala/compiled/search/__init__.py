@@ -1,0 +1,1 @@
+"""Compiled nearest neighbours and rankings."""

@@ -1,0 +1,231 @@
+"""Exact Euclidean nearest neighbours and their votes.
+
+The search runs over blocks of queries × blocks of reference rows, so that its memory does not grow with either. In a
+block, a matrix product gives a lower bound of every squared distance that accounts for rounding errors. Distances are
+computed only for rows whose bound is small enough, and from differences, so that duplicates are at distance exactly 0
+and ties are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from mahala.compiled.jit import EXACT, kernel_with
+from mahala.compiled.threads import in_threads, n_threads, scratch
+from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.rows import BLOCK_BYTES, block_size, slices
+
+
+def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False) -> tuple[IndexArray, FloatArray]:
+    """Find the `k` reference rows nearest to each query, sorted by (distance, row number).
+
+    Both inputs are finite 2-D arrays or CSR matrices. With `exclude_self` the queries are the reference, and a row is
+    not its own neighbour (its duplicates are). Return row numbers and squared distances, of shape (n_queries, k).
+
+    >>> nearest(np.array([[0.0], [3.0], [5.0]]), np.array([[4.0]]), k=2)
+    (array([[1, 2]]), array([[1., 1.]]))
+    """
+    (n_reference, d), n_queries = reference.shape, queries.shape[0]
+    if queries.shape[1] != d:
+        raise ValueError(f"queries must have the {d} columns of the reference, got {queries.shape[1]}")
+    if exclude_self and n_queries != n_reference:
+        raise ValueError(
+            f"queries must be the reference when exclude_self is set, "
+            f"got {n_queries} queries for {n_reference} reference rows"
+        )
+    available = n_reference - exclude_self
+    if not 1 <= k <= available:
+        raise ValueError(f"k must be from 1 to {available}, the number of available neighbours, got {k}")
+
+    everyone = np.zeros(n_queries, dtype=np.intp), np.zeros(n_reference, dtype=np.intp)
+    (found,) = _nearest(reference, queries, [(k, True)], *everyone, np.arange(n_queries) if exclude_self else None)
+    return found
+
+
+def nearest_by_class(
+    X: Any, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int
+) -> tuple[IndexArray, IndexArray]:
+    """Find the rows of X nearest to some of its rows: n_same others of its class, and n_other of other classes.
+
+    They are sorted by (distance, row number). Where a class has not so many rows, the last numbers are len(X).
+
+    >>> X, codes = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([0, 1, 0, 1])
+    >>> nearest_by_class(X, codes, np.array([0]), n_same=2, n_other=1)
+    (array([[2, 4]]), array([[1]]))
+    """
+    (same, _), (other, _) = _nearest(X, X[rows], [(n_same, True), (n_other, False)], codes[rows], codes, rows)
+    return same, other
+
+
+def _nearest(
+    reference: Any,
+    queries: Any,
+    wanted: list[tuple[int, bool]],
+    query_codes: IndexArray,
+    codes: IndexArray,
+    own: IndexArray | None,
+) -> list[tuple[IndexArray, FloatArray]]:
+    """Find the nearest reference rows, for each number of neighbours that is wanted of the same class or of others.
+
+    `own` are the reference rows that are the queries themselves, and not their neighbours.
+    """
+    (n_reference, d), n_queries = reference.shape, queries.shape[0]
+    # Centred, because the cancellation in ‖x‖² + ‖r‖² - 2x·r grows with the norms.
+    mean = np.asarray(reference.mean(axis=0, dtype=np.float64)).reshape(d)
+    found = [
+        (np.full((n_queries, k), n_reference, dtype=np.intp), np.full((n_queries, k), np.inf), same)
+        for k, same in wanted
+    ]
+    in_use = [heaps for heaps in found if heaps[0].shape[1]]
+    own = np.full(n_queries, n_reference) if own is None else own
+    step = square_block(d, BLOCK_BYTES)
+    # In sorted data every row could be nearer than those before; in a shuffled order few are.
+    shuffled = np.random.default_rng(0).permutation(min(step, n_reference))
+    threads = n_threads(n_queries * n_reference * d)
+
+    def search(block: slice, reference: tuple[Any, ...], numbers: IndexArray) -> None:
+        r, r_centred, r_norms = reference
+        x, x_centred, x_norms = _prepared(queries, mean, block)
+        products = np.matmul(x_centred, r_centred.T, out=scratch((len(x), len(r)), np.float64))
+        for indices, squared, same in in_use:
+            classes = query_codes[block], codes[numbers], same
+            _update(products, x_norms, r_norms, x, r, numbers, own[block], classes, squared[block], indices[block])
+
+    for part in slices(n_reference, step):
+        order = part.start + shuffled[shuffled < part.stop - part.start]
+        pieces = in_threads(partial(_prepared, reference, mean), np.array_split(order, threads), threads=threads)
+        r = tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
+        blocks = slices(n_queries, max(1, min(step, -(-n_queries // threads))))
+        in_threads(partial(search, reference=r, numbers=order), blocks, threads=threads)
+    result = []
+    for indices, squared, _ in found:
+        order = np.lexsort((indices, squared), axis=-1)
+        result.append((np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)))
+    return result
+
+
+def square_block(d: int, most_bytes: int) -> int:
+    """Rows of d columns per block, so that a block and the inner products of two blocks take most_bytes each."""
+    return min(block_size(d, most_bytes), max(1, math.isqrt(most_bytes // 8)))
+
+
+def vote(labels: NDArray[Any], n_classes: int) -> IndexArray:
+    """Majority votes of the first 1, 2, … K neighbours from their class codes, shape (n, K).
+
+    Ties go to the smallest code.
+
+    >>> vote(np.array([[2, 1, 1, 2]]), n_classes=3)
+    array([[2, 1, 1, 1]])
+    """
+    labels = np.ascontiguousarray(labels, dtype=np.intp)
+    if labels.size and not (labels.min() >= 0 and labels.max() < n_classes):
+        raise ValueError(f"labels must be class codes from 0 to {n_classes - 1}, got {labels.min()} to {labels.max()}")
+    winners = np.empty_like(labels)
+    _vote(labels, np.zeros(n_classes, dtype=np.intp), winners)
+    return winners
+
+
+def leave_one_out_errors(embedded: Any, codes: IndexArray, k: int, search: Any = nearest) -> FloatArray:
+    """Error rates of the votes of the 1, 2, ..., k nearest other rows, for rows with class codes 0..c-1."""
+    neighbors, _ = search(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
+    errors: FloatArray = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
+    return errors
+
+
+def _prepared(rows: Any, mean: FloatArray, chosen: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the chosen rows in float64, these centred, and what `_shrunk_norms` returns of them."""
+    x = _dense(rows[chosen])
+    centred = x - mean
+    return x, centred, _shrunk_norms(centred)
+
+
+def _dense(rows: Any) -> FloatArray:
+    values: Any = rows.toarray() if isinstance(rows, (sp.csr_array, sp.csr_matrix)) else rows
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _shrunk_norms(centred: FloatArray) -> FloatArray:
+    """Squared norms, minus the most that rounding can add to a squared distance.
+
+    With u = eps / 2, the total error of the product of d terms, the norms, their sum, the centring and the distance
+    from differences is less than (2d + 8)·u·(‖x‖ + ‖r‖)² ≤ (2d + 8)·eps·(‖x‖² + ‖r‖²), plus the underflow of d terms.
+    The factor here is twice that. Each norm carries its own share, so the bound costs nothing per pair.
+    """
+    double = np.finfo(np.float64)
+    slack = 4 * (centred.shape[1] + 4) * double.eps
+    norms: FloatArray = np.einsum("ij,ij->i", centred, centred) * (1 - slack) - double.tiny
+    return norms
+
+
+@kernel_with(EXACT)
+def _update(
+    products: FloatArray,
+    x_norms: FloatArray,
+    r_norms: FloatArray,
+    x: FloatArray,
+    r: FloatArray,
+    r_rows: IndexArray,
+    own: IndexArray,
+    classes: tuple[IndexArray, IndexArray, bool],
+    squared: FloatArray,
+    indices: IndexArray,
+) -> None:
+    """Update the heaps of the queries with the reference rows; the root of a heap is the farthest neighbour.
+
+    Query i is the reference row own[i] and does not enter its own heap. `classes` are those of the queries and of the
+    reference rows, and whether neighbours are of the same class or of another one.
+    """
+    k = squared.shape[1]
+    x_codes, r_codes, same = classes
+    for i in range(len(x)):
+        distances, rows = squared[i], indices[i]
+        for j in range(len(r)):
+            if x_norms[i] + r_norms[j] - 2.0 * products[i, j] > distances[0]:
+                continue
+            row = r_rows[j]
+            if row == own[i] or (x_codes[i] == r_codes[j]) != same:
+                continue
+            distance = 0.0
+            for c in range(x.shape[1]):
+                difference = x[i, c] - r[j, c]
+                distance += difference * difference
+            if distance > distances[0] or (distance == distances[0] and row > rows[0]):
+                continue
+            # Replace the root by the new neighbour and sift it down.
+            hole = 0
+            while True:
+                child = 2 * hole + 1
+                if child >= k:
+                    break
+                other = child + 1
+                if other < k and (
+                    distances[other] > distances[child]
+                    or (distances[other] == distances[child] and rows[other] > rows[child])
+                ):
+                    child = other
+                if distance > distances[child] or (distance == distances[child] and row > rows[child]):
+                    break
+                distances[hole], rows[hole] = distances[child], rows[child]
+                hole = child
+            distances[hole], rows[hole] = distance, row
+
+
+@kernel_with(EXACT)
+def _vote(labels: IndexArray, counts: IndexArray, winners: IndexArray) -> None:
+    for i in range(labels.shape[0]):
+        winner, most = 0, 0
+        for j in range(labels.shape[1]):
+            label = labels[i, j]
+            counts[label] += 1
+            # Only the class that gained a vote can take the lead.
+            if counts[label] > most or (counts[label] == most and label < winner):
+                winner, most = label, counts[label]
+            winners[i, j] = winner
+        for j in range(labels.shape[1]):
+            counts[labels[i, j]] = 0

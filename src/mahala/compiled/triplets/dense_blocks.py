@@ -1,0 +1,292 @@
+"""Blocks of steps over triplets in which M is a full matrix: M is read and written a few times per block of steps.
+
+What a step does to M depends on all of M through its length τ alone. With the lengths of a block given, each row of M
+goes through all of its steps while it is near the processor (`sweep`), which gives the score of each triplet under
+these lengths; `decide` finds the lengths that follow from the scores. Without thresholds M is linear in the lengths,
+and those found from lengths of zero are right. With them a step is taken or not: `decide` foresees what a step that was
+taken or left out by mistake does to later ones, and a block is read again until all lengths are those that its scores
+ask for. The first wrong one is later each time. Then a last sweep changes M.
+
+A row is brought to the present as a whole, when one of its entries changes: thresholds between two changes add up.
+`stamps[row]` is the step at which that was done last; it is -1 where the entries of the row have stamps of their own,
+as in `lazy_dense`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mahala.compiled.jit import kernel
+from mahala.compiled.triplets.rows import CSR, ByRow, Layout, Penalty, StepRule, late, shrink, step_length
+from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
+
+# Rows of M whose part in a score is summed up at a time: the sum does not depend on the number of threads.
+STRIP = 32
+# Columns at a time: those of each q of a block stay in the second cache, those of a row of M in the first.
+TILE = 1280
+
+
+@kernel
+def shrink_read_add(m: RealArray, q: RealArray, threshold: float, weight: float, inner: float) -> float:
+    """Apply a threshold to a row, add its product with q to `inner`, and add weight · q to it."""
+    for j in range(len(m)):
+        value = late(m[j], threshold)
+        inner += q[j] * value
+        m[j] = value + weight * q[j]
+    return inner
+
+
+@kernel
+def read(m: RealArray, q: RealArray, threshold: float, inner: float) -> float:
+    """Add the product of q with a row, as it is after a threshold, to `inner`."""
+    for j in range(len(m)):
+        inner += q[j] * late(m[j], threshold)
+    return inner
+
+
+@kernel
+def read_in_proportion(m: RealArray, q: RealArray, R: RealArray, threshold: float, inner: float) -> float:
+    """Do the same with thresholds in proportion to R."""
+    for j in range(len(m)):
+        inner += q[j] * late(m[j], threshold * R[j])
+    return inner
+
+
+@kernel
+def shrink_read_step(
+    m: RealArray,
+    q: RealArray,
+    R: RealArray,
+    V: RealArray,
+    threshold: float,
+    x: float,
+    eta: float,
+    delta: float,
+    one: float,
+    inner: float,
+) -> float:
+    """Do the same with thresholds in proportion to R, and take AdaGrad's step for the gradient x q.
+
+    V = H² and R = 1 / (δ + H).
+    """
+    for j in range(len(m)):
+        value = late(m[j], threshold * R[j])
+        inner += q[j] * value
+        gradient = x * q[j]
+        V[j] += gradient * gradient
+        R[j] = one / (delta + np.sqrt(V[j]))
+        m[j] = value + eta * gradient * R[j]
+    return inner
+
+
+@kernel
+def to_present(m: RealArray, last: RealArray, H: RealArray, adaptive: bool, penalty: Penalty, now: int) -> None:
+    """Bring a row whose entries have stamps of their own to the present."""
+    theta, _, delta = penalty
+    for j in range(len(m)):
+        m[j] = late(m[j], (now - last[j]) * theta / (delta + H[j] if adaptive else 1.0))
+
+
+@kernel
+def take_steps(
+    own: RealArray,
+    layout: Layout,
+    penalty: Penalty,
+    eta: float,
+    clock: int,
+    stamp: int,
+    entries: tuple[IntArray, RealArray, RealArray],
+    Q: RealArray,
+    low: int,
+    diagonal: int,
+    state: tuple[RealArray, RealArray, RealArray],
+    skip_passive: bool,
+    scores: FloatArray,
+) -> int:
+    """Take the steps of a block in a part of a row of M; add its part of each score to `scores`, and return its stamp.
+
+    `own` are the planes of the row, `entries` the steps, the values of x and the weights of its terms, and `state` its
+    m and, under AdaGrad, R and V, from column `low` on. `diagonal` is the place of M's diagonal in them, or -1.
+    """
+    width, adaptive, _ = layout
+    theta, exempt, delta = penalty
+    steps, x, weights = entries
+    m, R, V = state
+    numbers = np.empty(7, dtype=m.dtype)  # in the precision of M, so that the loops compute in it
+    numbers[0], numbers[1], numbers[2], numbers[3] = 0.0, 1.0, eta, delta
+    # The diagonal is large, and float32 would round each of its thresholds: it is kept beside the loops, which see 0.
+    large = np.float64(m[diagonal]) if diagonal >= 0 else 0.0
+    begun = False
+    for k in range(len(steps)):
+        if skip_passive and weights[k] == 0.0:
+            continue
+        now, q = clock + steps[k], Q[steps[k], low : low + len(m)]
+        if width > 1 and stamp < 0:
+            last, H = own[1, low : low + len(m)], own[width - 1, low : low + len(m)]
+            to_present(m, last, H, adaptive, penalty, now)
+            stamp = now
+            if diagonal >= 0 and not exempt:
+                large = np.float64(m[diagonal])
+        threshold = (now - stamp) * theta
+        present = large
+        if diagonal >= 0:
+            m[diagonal] = 0.0
+            begun = True
+            if not exempt:
+                present = late(large, threshold * (np.float64(R[diagonal]) if adaptive else 1.0))
+        numbers[4], numbers[5], numbers[6] = threshold, weights[k], x[k]
+        if weights[k] == 0.0:
+            if adaptive:
+                inner = read_in_proportion(m, q, R, numbers[4], numbers[0])
+            else:
+                inner = read(m, q, numbers[4], numbers[0])
+        else:
+            if adaptive:
+                inner = shrink_read_step(
+                    m, q, R, V, numbers[4], numbers[6], numbers[2], numbers[3], numbers[1], numbers[0]
+                )
+            else:
+                inner = shrink_read_add(m, q, numbers[4], numbers[5], numbers[0])
+            stamp = now
+            large = present + np.float64(m[diagonal]) if diagonal >= 0 else 0.0
+        scores[steps[k]] += x[k] * (np.float64(inner) + (q[diagonal] * present if diagonal >= 0 else 0.0))
+    if begun:
+        m[diagonal] = large
+    return stamp
+
+
+@kernel
+def sweep(
+    planes: RealArray,
+    layout: Layout,
+    penalty: Penalty,
+    eta: float,
+    clock: int,
+    stamps: IntArray,
+    by_row: ByRow,
+    weights: RealArray,
+    Q: RealArray,
+    first: int,
+    stop: int,
+    writes: bool,
+    scores: FloatArray,
+) -> None:
+    """Take the steps of a block in rows first to stop of M, or in a copy of each, if it does not write.
+
+    `scores` are those of the triplets, by strips of rows.
+    """
+    width, adaptive, _ = layout
+    starts, steps, x = by_row
+    n_columns = planes.shape[2]
+    space = np.empty((3, TILE), dtype=planes.dtype)
+    numbers = np.empty(2, dtype=planes.dtype)
+    numbers[0], numbers[1] = 1.0, penalty[2]
+    scores[first // STRIP : -(-stop // STRIP)] = 0.0
+    for low in range(0, n_columns, TILE):
+        high = min(low + TILE, n_columns)
+        copied, R, V = space[0, : high - low], space[1, : high - low], space[2, : high - low]
+        for row in range(first, stop):
+            own = slice(starts[row], starts[row + 1])
+            if own.start == own.stop:
+                continue
+            m, H = planes[row, 0, low:high], planes[row, width - 1, low:high]
+            if not writes:
+                copied[:] = m
+                m = copied
+            if adaptive:
+                for j in range(len(H)):
+                    V[j] = H[j] * H[j]
+                    R[j] = numbers[0] / (numbers[1] + H[j])
+            diagonal = row - low if low <= row < high else -1
+            entries, strip = (steps[own], x[own], weights[own]), scores[row // STRIP]
+            stamp = take_steps(
+                planes[row],
+                layout,
+                penalty,
+                eta,
+                clock,
+                stamps[row],
+                entries,
+                Q,
+                low,
+                diagonal,
+                (m, R, V),
+                writes,
+                strip,
+            )
+            if writes and adaptive:
+                for j in range(len(H)):
+                    H[j] = np.sqrt(V[j])
+            if writes and high == n_columns:
+                stamps[row] = stamp
+
+
+@kernel
+def decide(
+    rows: CSR,
+    anchors: IntArray,
+    Q: RealArray,
+    scores: FloatArray,
+    unit: float,
+    rule: StepRule,
+    left: FloatArray,
+    right: FloatArray,
+    shrinkage: tuple[float, float],
+    places: IntArray,
+    products: FloatArray,
+    X: RealArray,
+    W: RealArray,
+    weights: RealArray,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
+) -> int:
+    """Find the lengths of the steps of a block from scores under the lengths in `tau`; return how many were others.
+
+    A term of length 1 has about `unit` as the factor of x qᵀ. `products` are (xᵀx')(qᵀq') of every two triplets, or
+    empty with Λ and Γ, which change from step to step. The terms are written to `weights`, X = XΛ and W = QΓ. The
+    arguments that `lazy_sparse.stream` has, too, are described there.
+    """
+    indptr, columns, values = rows
+    n_features = Q.shape[1]
+    changed = np.empty(len(anchors), dtype=np.int64)
+    changes = np.empty(len(anchors))
+    n_changed = n = 0
+    for t in range(len(anchors)):
+        first, stop, q = indptr[anchors[t]], indptr[anchors[t] + 1], Q[t]
+        score = scores[t]
+        for k in range(n_changed):
+            s = changed[k]
+            if len(products):
+                score += unit * changes[k] * products[t, s]
+                continue
+            x_dot = q_dot = 0.0
+            for i in range(first, stop):
+                x_dot += values[i] * X[s, columns[i]]
+            for j in range(n_features):
+                q_dot += q[j] * W[s, j]
+            score += unit * changes[k] * x_dot * q_dot
+        x_norm = q_norm = 0.0
+        for i in range(first, stop):
+            x_norm += values[i] * values[i] * (left[columns[i]] if len(left) else 1.0)
+        for j in range(n_features):
+            W[t, j] = q[j] * (right[j] if len(left) else 1.0)
+            q_norm += q[j] * np.float64(W[t, j])
+        predicted[t] = 1 if score > 0.0 else -1
+        p[t] = rule[4] - score
+        before = tau[t]
+        tau[t] = step_length(p[t], x_norm * q_norm, rule)
+        if tau[t] != before:
+            changed[n_changed], changes[n_changed] = t, tau[t] - before
+            n_changed += 1
+        X[t] = 0.0
+        for i in range(first, stop):
+            X[t, columns[i]] = values[i] * (left[columns[i]] if len(left) else 1.0)
+            weights[places[n]] = tau[t] * X[t, columns[i]]
+            n += 1
+        if len(left) and tau[t] != 0.0:
+            shrink(columns, values, first, stop, left, shrinkage[0] * q_norm)
+            growth = shrinkage[1] * x_norm
+            for j in range(n_features):
+                right[j] /= 1.0 + growth * q[j] * q[j] * right[j]
+    return n_changed

@@ -1,0 +1,332 @@
+"""Streams over triplets in which only the entries of M that were ever changed are stored.
+
+An entry that is not stored has its initial value: 0, or on the diagonal the `virgin` value. The payload of a stored
+entry holds, in this order: its value m and, if the layout has them, the step `last` at which it was written, the
+AdaGrad sum H, in float32 the rest of S, and the sum S of the entry over all models so far. Between two updates the
+threshold of an entry is constant, so soft thresholding is deferred until the entry is next read, and is exact: before
+step t the entry is soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad, else 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.compiled.jit import kernel
+from mahala.compiled.triplets.block_store import (
+    DONE,
+    ONE,
+    ZERO,
+    Store,
+    Words,
+    base_of,
+    block_of,
+    count_bits,
+    find,
+    insert,
+)
+from mahala.compiled.triplets.rows import (
+    CSR,
+    Layout,
+    Penalty,
+    StepRule,
+    add_to_sum,
+    difference,
+    late,
+    late_sum,
+    shrink,
+    step_length,
+    sum_of,
+)
+from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
+
+
+@kernel
+def search(columns: IntArray, n: int, column: int) -> int:
+    """Return the index of a column among the first n, which are sorted, or -1."""
+    low, high = 0, n
+    while low < high:
+        middle = (low + high) >> 1
+        if columns[middle] < column:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < n and columns[low] == column else -1
+
+
+@kernel
+def read(
+    payload: RealArray,
+    layout: Layout,
+    penalty: Penalty,
+    row: int,
+    now: int,
+    n: int,
+    columns: IntArray,
+    values: FloatArray,
+    places: IntArray,
+    column_bits: Words,
+    bits: Words,
+    bases: IntArray,
+) -> float:
+    """Return Σ_j M_row,j q_j over the stored entries, without branches, which could not be predicted."""
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    exempt = row if exempt_diagonal else -1
+    inner = 0.0
+    if width == 1:
+        for j in range(n):
+            k = places[j]
+            at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
+            # Entry 0 belongs to no block and is zero.
+            inner += values[j] * payload[at if bits[k] & column_bits[j] != ZERO else 0]
+    elif not adaptive:
+        for j in range(n):
+            k = places[j]
+            at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
+            at = width * (at if bits[k] & column_bits[j] != ZERO else 0)
+            own = 0.0 if columns[j] == exempt else theta
+            inner += values[j] * late(payload[at], (now - payload[at + 1]) * own)
+    else:
+        for j in range(n):
+            k = places[j]
+            at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
+            at = width * (at if bits[k] & column_bits[j] != ZERO else 0)
+            own = 0.0 if columns[j] == exempt else theta
+            inner += values[j] * late(payload[at], (now - payload[at + 1]) * own / (delta + payload[at + 2]))
+    return inner
+
+
+@kernel
+def stream(
+    rows: CSR,
+    items: CSR,
+    anchors: IntArray,
+    positives: IntArray,
+    negatives: IntArray,
+    store: Store,
+    layout: Layout,
+    virgin: tuple[float, float],
+    clock: int,
+    rule: StepRule,
+    penalty: Penalty,
+    eta: float,
+    left: RealArray,
+    right: RealArray,
+    shrinkage: tuple[float, float],
+    p: RealArray,
+    tau: RealArray,
+    predicted: SignArray,
+) -> tuple[int, int]:
+    """Take one step for each triplet; return the number of steps taken and the reason to stop.
+
+    `rule` begins with (scale, slack, upper) of the step length τ = min(upper, l / (scale s + slack)), s =
+    (xᵀΛx)(qᵀΓq), with the diagonals Λ = `left` and Γ = `right`, both I if they are empty. After an update these
+    shrink: Λ⁻¹ grows by `shrinkage[0]` (qᵀΓq) x∘x, Γ⁻¹ by `shrinkage[1]` (xᵀΛx) q∘q. `clock` is the number of the first
+    step, and `virgin` holds m and S of a diagonal entry that no step has changed, written at step 0.
+    """
+    width, adaptive, average = layout
+    theta, exempt_diagonal, delta = penalty
+    indptr, columns, values = rows
+    payload, table, starts, logs = store.payload, store.table, store.start, store.log
+    n_room, n_blocks_room = 0, 0
+    q_columns = q_places = np.empty(0, dtype=np.int64)
+    q_values, q_bits = np.empty(0), np.empty(0, dtype=np.uint64)
+    blocks = np.empty(0, dtype=np.int64)
+    wanted = np.empty(0, dtype=np.uint64)
+    found_bits, found_bases = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+    for t in range(len(anchors)):
+        now = clock + t
+        first, stop = indptr[anchors[t]], indptr[anchors[t] + 1]
+        room = items[0][positives[t] + 1] - items[0][positives[t]] + items[0][negatives[t] + 1] - items[0][negatives[t]]
+        if room > n_room:
+            n_room = 2 * room
+            q_columns, q_values = np.empty(n_room, dtype=np.int64), np.empty(n_room)
+            q_places, q_bits = np.empty(n_room, dtype=np.int64), np.empty(n_room, dtype=np.uint64)
+            blocks, wanted = np.empty(n_room, dtype=np.int64), np.empty(n_room, dtype=np.uint64)
+        n_q = difference(items, positives[t], negatives[t], q_columns, q_values)
+        n_blocks = 0
+        for j in range(n_q):
+            block = q_columns[j] >> 6
+            if n_blocks == 0 or blocks[n_blocks - 1] != block:
+                blocks[n_blocks], wanted[n_blocks] = block, ZERO
+                n_blocks += 1
+            q_places[j] = n_blocks - 1
+            q_bits[j] = ONE << np.uint64(q_columns[j] & 63)
+            wanted[n_blocks - 1] |= q_bits[j]
+        if (stop - first) * n_blocks > n_blocks_room:
+            n_blocks_room = 2 * (stop - first) * n_blocks
+            found_bits = np.empty(n_blocks_room, dtype=np.uint64)
+            found_bases = np.empty(n_blocks_room, dtype=np.int64)
+        x_norm = q_norm = 0.0
+        for i in range(first, stop):
+            x_norm += values[i] * values[i] * (left[columns[i]] if len(left) else 1.0)
+        for j in range(n_q):
+            q_norm += q_values[j] * q_values[j] * (right[q_columns[j]] if len(right) else 1.0)
+
+        score = 0.0
+        for i in range(first, stop):
+            row = columns[i]
+            own_bits = found_bits[(i - first) * n_blocks : (i - first + 1) * n_blocks]
+            own_bases = found_bases[(i - first) * n_blocks : (i - first + 1) * n_blocks]
+            for k in range(n_blocks):
+                slot = find(table, starts, logs, row, blocks[k])
+                own_bits[k] = table[2 * slot] if slot >= 0 else ZERO
+                own_bases[k] = base_of(table[2 * slot + 1]) if slot >= 0 else 0
+            inner = read(
+                payload, layout, penalty, row, now, n_q, q_columns, q_values, q_places, q_bits, own_bits, own_bases
+            )
+            j = search(q_columns, n_q, row)
+            if j >= 0 and own_bits[q_places[j]] & q_bits[j] == ZERO:
+                inner += q_values[j] * (virgin[0] if exempt_diagonal else late(virgin[0], now * theta / delta))
+            score += values[i] * inner
+
+        predicted[t] = 1 if score > 0.0 else -1
+        p[t] = rule[4] - score
+        tau[t] = step_length(p[t], x_norm * q_norm, rule)
+        if tau[t] == 0.0:
+            continue
+        # Make room first: if there is none, the step has not been taken.
+        for i in range(first, stop):
+            for k in range(n_blocks):
+                place = (i - first) * n_blocks + k
+                if wanted[k] & ~found_bits[place] != ZERO:
+                    slot = insert(store, columns[i], blocks[k], wanted[k], width, virgin)
+                    if slot < 0:
+                        return t, -1 - slot
+                    found_bits[place] = table[2 * slot]
+                    found_bases[place] = base_of(table[2 * slot + 1])
+        for i in range(first, stop):
+            row = columns[i]
+            own_bits = found_bits[(i - first) * n_blocks : (i - first + 1) * n_blocks]
+            own_bases = found_bases[(i - first) * n_blocks : (i - first + 1) * n_blocks]
+            exempt = row if exempt_diagonal else -1
+            weight = tau[t] * values[i] * (left[row] if len(left) else 1.0)
+            for j in range(n_q):
+                column, k = q_columns[j], q_places[j]
+                at = (own_bases[k] + count_bits(own_bits[k] & (q_bits[j] - ONE))) * width
+                m: float = np.float64(payload[at])
+                change = weight * q_values[j] * (right[column] if len(right) else 1.0)
+                if width > 1:
+                    steps = now - payload[at + 1]
+                    own = 0.0 if column == exempt else theta / (delta + payload[at + 2] if adaptive else 1.0)
+                    if average:
+                        add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(m, steps, own))
+                    m = late(m, steps * own)
+                    payload[at + 1] = now
+                    if adaptive:
+                        gradient = values[i] * q_values[j]
+                        H = np.sqrt(np.float64(payload[at + 2]) * payload[at + 2] + gradient * gradient)
+                        payload[at + 2] = H
+                        change = eta * gradient / (delta + H)
+                payload[at] = m + change
+        if len(left):
+            shrink(columns, values, first, stop, left, shrinkage[0] * q_norm)
+            shrink(q_columns, q_values, 0, n_q, right, shrinkage[1] * x_norm)
+    return len(anchors), DONE
+
+
+@kernel
+def settle(store: Store, layout: Layout, penalty: Penalty, clock: int) -> None:
+    """Apply all deferred thresholds up to step `clock`, which becomes step 0."""
+    width, adaptive, average = layout
+    theta, exempt_diagonal, delta = penalty
+    payload = store.payload
+    for row in range(len(store.log)):
+        n_slots = 0 if store.log[row] < 0 else 1 << store.log[row]
+        for slot in range(store.start[row], store.start[row] + n_slots):
+            bits, word = store.table[2 * slot], store.table[2 * slot + 1]
+            at = base_of(word) * width
+            while bits != ZERO:
+                bit = bits & (~bits + ONE)
+                bits ^= bit
+                own = theta / (delta + payload[at + 2] if adaptive else 1.0)
+                if exempt_diagonal and block_of(word) * 64 + count_bits(bit - ONE) == row:
+                    own = 0.0
+                steps = clock - payload[at + 1]
+                if average:
+                    add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(payload[at], steps, own))
+                payload[at] = late(payload[at], steps * own)
+                payload[at + 1] = 0.0
+                at += width
+
+
+@kernel
+def export(
+    store: Store,
+    layout: Layout,
+    penalty: Penalty,
+    virgin: tuple[float, float],
+    clock: int,
+    n_averaged: int,
+    numbers: IntArray,
+    features: IntArray,
+    indptr: IntArray,
+    indices: NDArray[np.int32],
+    data: RealArray,
+) -> None:
+    """Write M as it is before step `clock` as CSR over features; with empty `indices` only `indptr` is written.
+
+    With n_averaged > 0 it is the mean of the n_averaged models so far. `numbers[feature]` is the row of the store, or
+    -1, and `features[row]` the feature.
+    """
+    width, adaptive, _ = layout
+    theta, exempt_diagonal, delta = penalty
+    n_columns = len(numbers)
+    here, there = np.empty(n_columns), np.zeros(((n_columns - 1) >> 6) + 1, dtype=np.uint64)
+    count_only = len(indices) == 0
+    diagonal = 0.0 if exempt_diagonal else theta / delta
+    untouched = late(virgin[0], clock * diagonal)
+    if n_averaged:
+        untouched = (virgin[1] + late_sum(virgin[0], clock - 1.0, diagonal)) / n_averaged
+    n = 0
+    for feature in range(len(indptr) - 1):
+        row = numbers[feature]
+        low = high = feature >> 6  # the range of words that are not zero
+        if untouched != 0.0:
+            here[feature] = untouched
+            there[low] |= ONE << np.uint64(feature & 63)
+        n_slots, first = 0, 0
+        if row >= 0 and store.log[row] >= 0:
+            n_slots, first = 1 << store.log[row], store.start[row]
+        for slot in range(first, first + n_slots):
+            bits, word = store.table[2 * slot], store.table[2 * slot + 1]
+            at = base_of(word) * width
+            while bits != ZERO:
+                bit = bits & (~bits + ONE)
+                bits ^= bit
+                column = block_of(word) * 64 + count_bits(bit - ONE)
+                m: float = np.float64(store.payload[at])
+                if width > 1:
+                    own = theta / (delta + store.payload[at + 2] if adaptive else 1.0)
+                    if exempt_diagonal and column == row:
+                        own = 0.0
+                    steps = clock - store.payload[at + 1]
+                    if n_averaged:
+                        total = sum_of(store.payload, at + width - 1, store.payload, at + width - 2)
+                        m = (total + late_sum(m, steps - 1.0, own)) / n_averaged
+                    else:
+                        m = late(m, steps * own)
+                target = features[column]
+                mark = ONE << np.uint64(target & 63)
+                if m != 0.0:
+                    here[target] = m
+                    there[target >> 6] |= mark
+                    low, high = min(low, target >> 6), max(high, target >> 6)
+                else:
+                    there[target >> 6] &= ~mark
+                at += width
+        # Words are read in order, so the columns are sorted.
+        for k in range(low, high + 1):
+            bits = there[k]
+            if count_only:
+                n += count_bits(bits)
+            else:
+                while bits != ZERO:
+                    bit = bits & (~bits + ONE)
+                    bits ^= bit
+                    column = 64 * k + count_bits(bit - ONE)
+                    indices[n], data[n] = column, here[column]
+                    n += 1
+            there[k] = ZERO
+        indptr[feature + 1] = n

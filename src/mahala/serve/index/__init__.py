@@ -1,0 +1,1 @@
+"""Search among the items of a collection."""

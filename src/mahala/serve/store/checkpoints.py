@@ -1,0 +1,217 @@
+"""Checkpoints: versions of the models with their places in the log, and the lease of the one process that learns."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from mahala.serve.store.database import Database, checkpoints, collections, lease, models
+from mahala.serve.store.store import raised
+
+# Versions that are kept of the newest, and of each age that is twice as large.
+KEPT = 4
+# Bytes of a model that are written in one transaction, and seconds between two of them: others wait for a few
+# milliseconds, and not until megabytes are on the disk.
+_PIECE, _PAUSE = 2**19, 0.004
+
+
+class Version(NamedTuple):
+    """What is told about a version of the models: its place in the log, and what each learner says of itself."""
+
+    version: int
+    place: int
+    generation: int
+    ready: bool
+    created: float
+    told: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to learn: a number that is larger than that of every holder before."""
+
+    holder: str
+    fence: int
+
+
+class LeaseLost(RuntimeError):
+    """Another process learns now; nothing was written."""
+
+
+class Checkpoints:
+    """Versions of the models in a database, and the lease."""
+
+    def __init__(self, database: Database, seconds: float = 3.0, holder: str | None = None) -> None:
+        self.database = database
+        self.seconds = seconds  # for which a lease holds unless it is renewed
+        self.holder = holder or secrets.token_hex(8)  # who takes it
+
+    def take_lease(self) -> Lease | None:
+        """Return the lease, taken or renewed, or None while another process has it.
+
+        The clock is the database's. A lease that expires too far in the future, because that clock was set back, has
+        expired.
+        """
+        with self.database.writing() as connection:
+            query = sa.select(lease, self.database.now.label("now")).with_for_update()
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                now = float(connection.scalar(sa.select(self.database.now)))
+                values = {"name": "learner", "holder": self.holder, "fence": 1, "expires": now + self.seconds}
+                connection.execute(lease.insert().values(values))
+                return Lease(self.holder, 1)
+            now = float(row.now)
+            if row.holder != self.holder and now < row.expires <= now + 2.0 * self.seconds:
+                return None
+            fence = row.fence + (row.holder != self.holder)
+            connection.execute(lease.update().values(holder=self.holder, fence=fence, expires=now + self.seconds))
+            return Lease(self.holder, fence)
+
+    def has_lease(self) -> bool:
+        """Return whether the lease was taken here, and has not expired."""
+        with self.database.reading() as connection:
+            own = sa.select(lease.c.fence).where(lease.c.holder == self.holder, lease.c.expires > self.database.now)
+            return connection.scalar(own) is not None
+
+    def give_up_lease(self) -> None:
+        """Let another process learn at once."""
+        with self.database.writing() as connection:
+            connection.execute(lease.update().where(lease.c.holder == self.holder).values(expires=0.0))
+
+    def newest(self, name: str, generation: int) -> tuple[Version, dict[str, bytes]] | None:
+        """Return the version to go on learning from, with the learners' states, or None."""
+        own = (checkpoints.c.collection == name) & (checkpoints.c.generation == generation)
+        with self.database.reading() as connection:
+            query = sa.select(checkpoints).where(own).order_by(checkpoints.c.version.desc()).limit(1)
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                return None
+            return Version(*row[1:]), _parts(connection, name, row.version, "state")
+
+    def write(
+        self,
+        name: str,
+        own: Lease,
+        *,
+        place: int,
+        generation: int,
+        ready: bool,
+        told: dict[str, Any],
+        parts: dict[str, tuple[bytes, bytes]],
+    ) -> int:
+        """Write the models and their place; return the new version.
+
+        The models are written first, in pieces, between which others can write to the log. The version is there once
+        its place is, which is written last. LeaseLost is raised, and there is no new version, if another process has
+        taken the lease, or if the models are to be learned again.
+        """
+        version = 0
+        for row in _pieces(name, parts):
+            with self._writing(own) as connection:
+                if version == 0:
+                    version = raised(connection, name, version=0)["version"] + 1
+                    # What was left by a process that did not live to write their place.
+                    left = (models.c.collection == name) & (models.c.version >= version)
+                    connection.execute(models.delete().where(left))
+                connection.execute(models.insert().values(version=version, **row))
+            time.sleep(_PAUSE)
+        with self._writing(own) as connection:
+            expected, version = version, raised(connection, name, version=1)["version"] + 1
+            query = sa.select(collections.c.generation, collections.c.pinned).where(collections.c.name == name)
+            known = connection.execute(query).one()
+            if known.generation != generation or expected not in (0, version):
+                raise LeaseLost("the models are to be learned again")
+            connection.execute(
+                checkpoints.insert().values(
+                    collection=name, version=version, place=place, generation=generation, ready=ready,
+                    created=time.time(), told=told,
+                )
+            )  # fmt: skip
+            self._prune(connection, name, version, generation, ready, known.pinned)
+            return int(version)
+
+    @contextmanager
+    def _writing(self, own: Lease) -> Iterator[Any]:
+        """Yield a connection that writes while the lease is ours; raise LeaseLost if it is not."""
+        with self.database.writing() as connection:
+            if connection.execute(sa.select(lease.c.fence).with_for_update()).one().fence != own.fence:
+                raise LeaseLost("another process has taken the lease")
+            yield connection
+
+    @staticmethod
+    def _prune(connection: Any, name: str, newest: int, generation: int, ready: bool, pinned: int | None) -> None:
+        """Delete versions by age and, once the models have been learned again, those from before."""
+        mine = checkpoints.c.collection == name
+        rows = connection.execute(sa.select(checkpoints.c.version, checkpoints.c.generation).where(mine)).all()
+        former = [row.version for row in rows if row.generation != generation and ready]
+        old = [row.version for row in rows if not is_kept(row.version, newest) and row.version != pinned]
+        if former and pinned in former:
+            connection.execute(collections.update().where(collections.c.name == name).values(pinned=None))
+        for table in (checkpoints, models) if former or old else ():
+            gone = (table.c.collection == name) & table.c.version.in_([*former, *old])
+            connection.execute(table.delete().where(gone))
+
+    def versions(self, name: str) -> list[Version]:
+        """Return the versions that are kept, the newest first."""
+        query = sa.select(checkpoints).where(checkpoints.c.collection == name).order_by(checkpoints.c.version.desc())
+        with self.database.reading() as connection:
+            return [Version(*row[1:]) for row in connection.execute(query)]
+
+    def served(self, name: str, learner: str) -> tuple[Version, bytes | None] | None:
+        """Return the version to serve, which is pinned or the newest that is ready, and the map of a learner."""
+        with self.database.reading() as connection:
+            pinned = connection.scalar(sa.select(collections.c.pinned).where(collections.c.name == name))
+            mine = (checkpoints.c.collection == name) & checkpoints.c.ready
+            if pinned is not None:
+                mine = (checkpoints.c.collection == name) & (checkpoints.c.version == pinned)
+            query = sa.select(checkpoints).where(mine).order_by(checkpoints.c.version.desc()).limit(1)
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                return None
+            version = Version(*row[1:])
+            return version, _parts(connection, name, row.version, "map", learner).get(learner)
+
+    def pin(self, name: str, version: int | None) -> None:
+        """Serve this version until another one is pinned; 0 is the plain ranking, None the newest."""
+        with self.database.writing() as connection:
+            mine = (checkpoints.c.collection == name) & (checkpoints.c.version == version)
+            if version and connection.scalar(sa.select(checkpoints.c.version).where(mine)) is None:
+                raise KeyError(f"there is no version {version} of {name!r}: it was not kept, or never was")
+            connection.execute(collections.update().where(collections.c.name == name).values(pinned=version))
+
+
+def _pieces(name: str, parts: dict[str, tuple[bytes, bytes]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of models without their version."""
+    for learner, own in parts.items():
+        for kind, data in zip(("state", "map"), own, strict=True):
+            for piece, start in enumerate(range(0, len(data), _PIECE)):
+                row = {"collection": name, "learner": learner, "kind": kind, "piece": piece}
+                yield row | {"data": data[start : start + _PIECE]}
+
+
+def _parts(connection: Any, name: str, version: int, kind: str, learner: str | None = None) -> dict[str, bytes]:
+    """Return the states or the maps of a version by learner: of all learners, or of one."""
+    mine = (models.c.collection == name) & (models.c.version == version) & (models.c.kind == kind)
+    if learner is not None:
+        mine &= models.c.learner == learner
+    query = sa.select(models.c.learner, models.c.data).where(mine).order_by(models.c.learner, models.c.piece)
+    found: dict[str, list[bytes]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.learner, []).append(row.data)
+    return {own: b"".join(pieces) for own, pieces in found.items()}
+
+
+def is_kept(version: int, newest: int) -> bool:
+    """Return whether a version is kept: the newest ones, and of older ones the fewer the older they are.
+
+    >>> [version for version in range(1, 41) if is_kept(version, 40)]
+    [16, 24, 28, 32, 34, 36, 37, 38, 39, 40]
+    """
+    step = 1 << ((newest - version) // KEPT).bit_length()
+    return version % step == 0

@@ -1,0 +1,87 @@
+"""API keys: made once, shown once, and kept as digests."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from mahala.serve.store.database import Database, keys
+
+# What a key permits; each role permits what those before it do.
+ROLES = ("read", "feedback", "admin")
+# Seconds for which a key that was found is not looked up again: a revoked one is refused after that.
+_FRESH = 2.0
+
+
+class Key(NamedTuple):
+    """A key that was found. With `one_user`, all that it sends counts as done by one user."""
+
+    id: str
+    role: str
+    one_user: bool
+
+    def permits(self, role: str) -> bool:
+        """Return whether it permits what needs this role."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+class Keys:
+    """The keys in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._found: dict[str, tuple[float, Key]] = {}
+
+    def create(self, role: str, *, one_user: bool = False) -> str:
+        """Make a key and return it; it cannot be shown again."""
+        if role not in ROLES:
+            raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
+        id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+        with self.database.writing() as connection:
+            values = {"id": id, "digest": _digest(secret), "role": role, "one_user": one_user, "created": time.time()}
+            connection.execute(keys.insert().values(values))
+        return f"mahala_{id}_{secret}"
+
+    def fresh(self, token: str) -> Key | None:
+        """Return the key of a token if it was found a moment ago, without looking into the database."""
+        seen, known = self._found.get(_digest(token), (0.0, None))
+        return known if time.monotonic() - seen < _FRESH else None
+
+    def find(self, token: str) -> Key | None:
+        """Return the key of a token, or None."""
+        if (known := self.fresh(token)) is not None:
+            return known
+        digest = _digest(token)
+        prefix, _, rest = token.partition("_")
+        id, _, secret = rest.partition("_")
+        if prefix != "mahala" or not secret or len(token) > 200:
+            return None
+        with self.database.reading() as connection:
+            row = connection.execute(sa.select(keys).where(keys.c.id == id)).one_or_none()
+        if row is None or not hmac.compare_digest(row.digest, _digest(secret)):
+            self._found.pop(digest, None)
+            return None
+        found = Key(row.id, row.role, row.one_user)
+        self._found[digest] = time.monotonic(), found
+        return found
+
+    def all(self) -> list[tuple[Key, float]]:
+        """Return the keys and when each was made, the oldest first."""
+        with self.database.reading() as connection:
+            rows = connection.execute(sa.select(keys).order_by(keys.c.created)).all()
+        return [(Key(row.id, row.role, row.one_user), row.created) for row in rows]
+
+    def revoke(self, id: str) -> bool:
+        """Delete a key; return whether there was one."""
+        with self.database.writing() as connection:
+            return bool(connection.execute(keys.delete().where(keys.c.id == id)).rowcount)
+
+
+def _digest(secret: str) -> str:
+    # The secret has 256 random bits, which no one can guess: a slow hash would add nothing.
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

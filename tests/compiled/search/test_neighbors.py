@@ -1,0 +1,188 @@
+"""Neighbours against a brute-force search in exact integers, and votes against counting."""
+
+from __future__ import annotations
+
+import tracemalloc
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from mahala.compiled.search import neighbors
+from mahala.compiled.search.neighbors import nearest, vote
+
+
+def brute_force(reference, queries, k, exclude_self=False):
+    """Rows sorted by (distance, row) one query at a time; Python's integers keep integer data exact.
+
+    Terms are added one by one: from Python 3.12 on, `sum` of floats is more exact than that.
+    """
+    indices, squared = [], []
+    for i, x in enumerate(queries.tolist()):
+        found = sorted(
+            (reduce(add, ((a - b) * (a - b) for a, b in zip(x, r, strict=True)), 0), j)
+            for j, r in enumerate(reference.tolist())
+            if not (exclude_self and i == j)
+        )[:k]
+        indices.append([j for _, j in found])
+        squared.append([s for s, _ in found])
+    return np.array(indices).reshape(len(queries), k), np.array(squared, dtype=float).reshape(len(queries), k)
+
+
+def check(reference, queries, k, exclude_self=False):
+    indices, squared = nearest(reference, queries, k, exclude_self=exclude_self)
+    expected_indices, expected_squared = brute_force(reference, queries, k, exclude_self)
+    np.testing.assert_array_equal(indices, expected_indices)
+    np.testing.assert_array_equal(squared, expected_squared)
+    assert indices.dtype == np.intp
+    assert squared.dtype == np.float64
+
+
+@st.composite
+def tied_points(draw):
+    """Small integer points, where ties and duplicates are the rule, and a k."""
+    d, n_reference, n_queries = draw(st.integers(0, 3)), draw(st.integers(1, 25)), draw(st.integers(0, 6))
+    values = st.integers(-2, 2)
+    reference = draw(hnp.arrays(np.int64, (n_reference, d), elements=values))
+    queries = draw(hnp.arrays(np.int64, (n_queries, d), elements=values))
+    return reference, queries, draw(st.integers(1, n_reference))
+
+
+@given(tied_points())
+def test_ties_are_ordered_by_row(points):
+    check(*points)
+
+
+@given(tied_points(), st.integers(1, 4))
+def test_blocks_do_not_change_the_answer(points, step):
+    reference, queries, k = points
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbors, "BLOCK_BYTES", 8 * step**2)
+        check(reference, queries, k)
+        if len(reference) > 1:
+            check(reference, reference, min(k, len(reference) - 1), exclude_self=True)
+
+
+@given(tied_points(), st.sampled_from([10**3, 10**7]), st.integers(0, 2**32 - 1))
+def test_cancellation_loses_no_neighbour(points, spread, seed):
+    # Clusters that lie 10⁷ apart with points a unit apart: the products alone are wrong by more than a unit.
+    reference, queries, k = points
+    rng = np.random.default_rng(seed)
+    check(
+        reference + spread * rng.integers(-1, 2, size=(len(reference), 1)),
+        queries + spread * rng.integers(-1, 2, size=(len(queries), 1)),
+        k,
+    )
+
+
+def test_far_from_the_origin():
+    rng = np.random.default_rng(0)
+    check(rng.integers(-9, 10, size=(300, 4)) + 2**50, rng.integers(-9, 10, size=(40, 4)) + 2**50, k=20)
+
+
+def test_an_outlier_in_the_reference():
+    rng = np.random.default_rng(0)
+    reference = rng.integers(-20, 20, size=(200, 3))
+    reference[17] = 10**8
+    check(reference, rng.integers(-20, 20, size=(30, 3)), k=150)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-537, 2.0**180])
+def test_powers_of_two_scale_the_distances(scale):
+    # 2⁻⁵³⁷ squares to the smallest subnormal number, where relative error bounds no longer hold.
+    rng = np.random.default_rng(1)
+    reference, queries = rng.integers(-9, 9, size=(150, 2)), rng.integers(-9, 9, size=(30, 2))
+    indices, squared = nearest(reference * scale, queries * scale, 12)
+    expected_indices, expected_squared = brute_force(reference, queries, 12)
+    np.testing.assert_array_equal(indices, expected_indices)
+    np.testing.assert_array_equal(squared, expected_squared * scale**2)
+
+
+@pytest.mark.parametrize("k", [1, 7, 299])
+@pytest.mark.parametrize("order", ["random", "ascending", "descending"])
+def test_continuous_data(k, order):
+    rng = np.random.default_rng(2)
+    reference, queries = rng.normal(size=(300, 6)), rng.normal(size=(50, 6))
+    if order != "random":
+        reference = reference[np.argsort(reference[:, 0])][:: 1 if order == "ascending" else -1]
+    check(reference, queries, k)
+    check(reference, reference, k, exclude_self=True)
+
+
+def test_duplicates_are_neighbours_of_each_other_at_exactly_zero():
+    rng = np.random.default_rng(3)
+    once = rng.normal(size=(20, 5)) + 1e9
+    indices, squared = nearest(np.vstack([once, once]), np.vstack([once, once]), 1, exclude_self=True)
+    np.testing.assert_array_equal(indices[:, 0], np.r_[20:40, 0:20])
+    np.testing.assert_array_equal(squared, 0.0)
+
+
+def test_points_without_dimensions_are_all_equal():
+    indices, squared = nearest(np.empty((4, 0)), np.empty((4, 0)), 3, exclude_self=True)
+    np.testing.assert_array_equal(indices, [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]])
+    np.testing.assert_array_equal(squared, 0.0)
+
+
+def test_work_space_is_bounded():
+    X = np.random.default_rng(6).normal(size=(6000, 3))
+    nearest(X[:2], X[:2], 1)  # the compiler's own memory does not count
+    tracemalloc.start()
+    try:
+        nearest(X, X, 5)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.25 * 8 * len(X) ** 2
+
+
+@pytest.mark.parametrize("convert", [np.float32, np.asfortranarray, sp.csr_array, sp.csr_matrix], ids=repr)
+def test_layouts_and_dtypes(convert):
+    rng = np.random.default_rng(4)
+    reference, queries = rng.integers(0, 3, size=(80, 5)), rng.integers(0, 3, size=(11, 5))
+    expected = nearest(reference, queries, 9)
+    given = nearest(convert(reference), convert(queries), 9)
+    np.testing.assert_array_equal(given[0], expected[0])
+    np.testing.assert_array_equal(given[1], expected[1])
+
+
+def test_float32_is_compared_in_float64():
+    rng = np.random.default_rng(5)
+    reference, queries = (rng.normal(size=(n, 4)).astype(np.float32) + 1000 for n in (200, 20))
+    check(reference, queries, 15)
+
+
+@pytest.mark.parametrize(
+    ("k", "exclude_self", "message"),
+    [(0, False, "k must be from 1 to 3"), (4, False, "k must be from 1 to 3"), (3, True, "k must be from 1 to 2")],
+)
+def test_k_out_of_range(k, exclude_self, message):
+    with pytest.raises(ValueError, match=message):
+        nearest(np.zeros((3, 1)), np.zeros((3, 1)), k, exclude_self=exclude_self)
+
+
+def test_wrong_queries():
+    with pytest.raises(ValueError, match="queries must have the 2 columns"):
+        nearest(np.zeros((3, 2)), np.zeros((3, 1)), 1)
+    with pytest.raises(ValueError, match="queries must be the reference"):
+        nearest(np.zeros((3, 2)), np.zeros((2, 2)), 1, exclude_self=True)
+
+
+@given(
+    hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=9), elements=st.integers(0, 3))
+)
+def test_votes_against_counting(labels):
+    winners = vote(labels, 4)
+    assert winners.shape == labels.shape
+    for row, given_row in zip(labels.tolist(), winners.tolist(), strict=True):
+        assert given_row == [max(range(4), key=row[:k].count) for k in range(1, len(row) + 1)]
+
+
+@pytest.mark.parametrize("labels", [[[0, 2]], [[-1, 0]]])
+def test_votes_refuse_codes_out_of_range(labels):
+    with pytest.raises(ValueError, match="class codes from 0 to 1"):
+        vote(np.array(labels), 2)
