@@ -78,7 +78,6 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
     return [
         *((kind.__name__, partial(_learn, kind, X, y)) for kind in kinds if issubclass(kind, Learner)),
         ("blocks of steps", partial(mahala.SORS(n_triplets=20, random_state=0).fit, np.tile(X, 60), y)),
-        ("filters", partial(_filter, X, y)),
         ("evaluations", partial(_evaluate, X, y)),
         ("feedback", partial(_adapt, X)),
         ("search", partial(_search, X.astype(np.float32))),
