@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mahala.comparisons.sampling import draw_pairs
 from mahala.support.arrays import BoolArray, IndexArray, SignArray
-from mahala.support.notebook import as_table, paragraph
+from mahala.support.display import as_table, paragraph
 from mahala.support.parameters import Seed
 from mahala.support.validation import check_indices, check_rows, check_signs, class_codes, is_sparse
 

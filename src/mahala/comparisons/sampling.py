@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mahala.support.arrays import BoolArray, IndexArray
+from mahala.support.arrays import BoolArray, IndexArray, check_room
 from mahala.support.lazily import sklearn_checks
-from mahala.support.memory import check_room
 from mahala.support.parameters import Seed, between, check_value, is_count
 
 
