@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ IntArray = NDArray[np.int64]
 IndexArray = NDArray[np.intp]
 SignArray = NDArray[np.int8]  # +1 and -1
 BoolArray = NDArray[np.bool_]
+
+A = TypeVar("A", bound=NDArray[Any])
 
 # Bytes of the float64 rows that are in work at a time.
 BLOCK_BYTES = 2**25
@@ -40,6 +42,12 @@ def row_blocks(n_rows: int, width: int, most_bytes: int = BLOCK_BYTES) -> Iterat
 def slices(n: int, size: int) -> Iterator[slice]:
     """Slices of `size` that cover 0..n-1 in order; the last one may be shorter."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def read_only(array: A) -> A:
+    """Make an array read-only and return it."""
+    array.flags.writeable = False
+    return array
 
 
 def memory_limit(max_memory: float | None) -> float:
