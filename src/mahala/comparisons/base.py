@@ -116,7 +116,7 @@ class Comparisons:
         return self._build(X, *self._columns(), names=self.feature_names, items=self.items)
 
     def cycles(self, n: int, *, most_bytes: int, stop_every: int | None = None, done: int = 0) -> Iterator[Self]:
-        """Yield n comparisons, going through these in cycles, in parts of which one float64 row each fits `most_bytes`.
+        """Yield n comparisons, going through these in cycles, in parts whose differences take at most `most_bytes`.
 
         With `stop_every` parts end where the number of comparisons, counted from `done`, is a multiple of it.
         """
