@@ -172,7 +172,7 @@ def _measure(
     shown: bool,
 ) -> None:  # fmt: skip
     """Measure missing cells, and record the command and its duration after each of them."""
-    from mahala.support.progress import task_bar
+    from mahala.support.display import task_bar
     from papers.results import record_origin
     from papers.study import measure_cells
 

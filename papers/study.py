@@ -17,8 +17,8 @@ from joblib import Parallel, delayed
 
 from mahala.compiled.threads import one_thread
 from mahala.support.arrays import FloatArray
-from mahala.support.config import config_context, get_config
 from mahala.support.files import whole_file
+from mahala.support.parameters import config_context, get_config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

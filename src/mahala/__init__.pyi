@@ -67,9 +67,9 @@ from mahala.feedback.simulation import simulate_clicks as simulate_clicks
 from mahala.serve.client import Client as Client
 
 # Settings
-from mahala.support.config import set_config as set_config
-from mahala.support.config import get_config as get_config
-from mahala.support.config import config_context as config_context
+from mahala.support.parameters import set_config as set_config
+from mahala.support.parameters import get_config as get_config
+from mahala.support.parameters import config_context as config_context
 
 # Streams, files and progress
 from mahala.stream.stream import Stream as Stream
@@ -79,7 +79,7 @@ from mahala.data.search_files import read_qrels as read_qrels
 from mahala.data.search_files import read_vectors as read_vectors
 from mahala.saved_estimator import load_learner as load_learner
 from mahala.support.model_files import ModelFileError as ModelFileError
-from mahala.support.progress import show_progress as show_progress
+from mahala.support.display import show_progress as show_progress
 from mahala.warming import warm_up as warm_up
 
 __version__: str

@@ -15,13 +15,13 @@ from mahala.comparisons.sampling import check_seed
 from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.compiled.search.ranking import retrieval
 from mahala.engine import current_engine
+from mahala.former_names import OF_LEARNERS, hint
 from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
-from mahala.support.config import config_context, get_config
 from mahala.support.dask_rows import check_dask_features, in_memory, lazily_mapped
-from mahala.support.estimators import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from mahala.support.former_names import OF_LEARNERS, hint
+from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from mahala.support.parameters import config_context, get_config
 from mahala.support.tensors import engine_of, is_dask, like, to_numpy
 from mahala.support.validation import check_features, check_rows, class_codes
 

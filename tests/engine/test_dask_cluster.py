@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 import mahala
 from mahala.engine.cores import Cores
 from mahala.engine.dask_cluster import DaskCluster
-from mahala.support.config import config_context
+from mahala.support.parameters import config_context
 
 da = pytest.importorskip("dask.array", reason="needs Dask: pip install 'mahala[dask]'")
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'mahala[dask]'")

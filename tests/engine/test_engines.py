@@ -13,7 +13,7 @@ from mahala.batch.label_neighbors import target_neighbors
 from mahala.compiled.sums import pair_sums
 from mahala.engine import current_engine, torch_device
 from mahala.engine.cores import Cores
-from mahala.support.config import config_context
+from mahala.support.parameters import config_context
 from reference import lmnn as reference
 from strategies import labelled_rows
 

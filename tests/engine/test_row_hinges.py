@@ -15,7 +15,7 @@ from mahala.batch.label_neighbors import target_neighbors
 from mahala.batch.triplet_hinges import TripletHinges
 from mahala.engine import row_hinges
 from mahala.engine.row_hinges import RowHinges
-from mahala.support.config import config_context
+from mahala.support.parameters import config_context
 from reference import lmnn as reference
 from strategies import labelled_rows
 

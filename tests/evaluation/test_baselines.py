@@ -10,7 +10,7 @@ from sklearn.metrics import pairwise_distances
 
 from mahala.evaluation import baselines
 from mahala.evaluation.baselines import CLASSIFIERS, class_scores, embedded
-from mahala.support.deadline import time_limit
+from mahala.support.contexts import time_limit
 
 
 def rows(n=120, d=6):

@@ -16,14 +16,12 @@ from mahala.learner import DistanceMixin, LabelledRows, Learner
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import in_dtype, map_rows
 from mahala.metric.thresholds import Strategy
-from mahala.support.arrays import Arrays, FloatArray, RealArray
-from mahala.support.config import config_context, get_config
+from mahala.support.arrays import Arrays, FloatArray, RealArray, check_room
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread
 from mahala.support.dask_rows import extremes, kept_on_cluster
-from mahala.support.memory import check_room
+from mahala.support.display import progress_bar
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
-from mahala.support.parameters import check_params
-from mahala.support.progress import progress_bar
+from mahala.support.parameters import check_params, config_context, get_config
 from mahala.support.tensors import engine_of, is_dask, to_numpy
 from mahala.support.validation import is_sparse
 
@@ -41,7 +39,7 @@ class BatchLearner(DistanceMixin, Learner):
     """Base class of the learners of a Mahalanobis metric from labelled rows or, for some of them, from comparisons.
 
     Ctrl-C during `fit` keeps the model of the last complete iteration, sets `stop_reason_` to "interrupted" and raises
-    KeyboardInterrupt. Any other error leaves the learner unchanged. A time limit (`mahala.support.deadline`), which
+    KeyboardInterrupt. Any other error leaves the learner unchanged. A time limit (`mahala.support.contexts`), which
     `mahala.compare` sets, ends `fit` after the iteration in which it is reached, with `stop_reason_` "time".
     """
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.engine.dask_moments import class_means, scatter
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, row_blocks
 from mahala.support.dask_rows import in_memory
-from mahala.support.rows import row_blocks
 from mahala.support.tensors import is_dask
 
 

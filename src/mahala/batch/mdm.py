@@ -13,9 +13,8 @@ from mahala.batch.label_neighbors import rows_with_company
 from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.sums.weighting import extreme_pairs, to_unit_range
-from mahala.support.arrays import BoolArray, IndexArray, RealArray
+from mahala.support.arrays import BoolArray, IndexArray, RealArray, row_blocks
 from mahala.support.parameters import Count, NonNegative
-from mahala.support.rows import row_blocks
 
 # Number of pairs of each kind that are added to the linear program per iteration.
 NEW_PAIRS = 64

@@ -15,9 +15,8 @@ from mahala.batch.starts import first_components
 from mahala.comparisons import Pairs, Triplets
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import RealArray
+from mahala.support.arrays import RealArray, row_blocks
 from mahala.support.parameters import Count, NonNegative, Seed
-from mahala.support.rows import row_blocks
 from mahala.support.tensors import to_numpy
 from mahala.support.validation import as_floats
 

@@ -15,9 +15,8 @@ from mahala.engine import current_engine
 from mahala.engine.cores import Cores
 from mahala.engine.dask_moments import class_means, scatter
 from mahala.learner import LabelledRows
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, row_blocks
 from mahala.support.dask_rows import in_memory
-from mahala.support.rows import row_blocks
 from mahala.support.tensors import is_dask
 
 Cost = tuple[float, Any]  # a sum, and half of its gradient with respect to the rows

@@ -12,10 +12,9 @@ from mahala.batch.run import Run
 from mahala.compiled.sums.weighting import to_unit_range
 from mahala.compiled.threads import PER_NUMBER, in_threads, n_threads
 from mahala.learner import LabelledRows
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, block_size, slices
 from mahala.support.dask_rows import in_memory
 from mahala.support.parameters import Count, Seed
-from mahala.support.rows import block_size, slices
 from mahala.support.tensors import is_dask
 
 

@@ -12,10 +12,8 @@ from mahala.batch.run import IterationParams, Run
 from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.sums.weighting import simba_pass
 from mahala.learner import LabelledRows
-from mahala.support.arrays import IndexArray, RealArray
-from mahala.support.memory import check_room
+from mahala.support.arrays import IndexArray, RealArray, check_room, slices
 from mahala.support.parameters import Count, NonNegative, Seed
-from mahala.support.rows import slices
 
 
 @dataclass(eq=False, repr=False)

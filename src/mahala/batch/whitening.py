@@ -14,9 +14,8 @@ from mahala.compiled.threads import product, transposed_product
 from mahala.engine import Engine
 from mahala.engine.cores import Cores
 from mahala.engine.dask_moments import scatter
-from mahala.support.arrays import BoolArray, FloatArray, RealArray
+from mahala.support.arrays import BoolArray, FloatArray, RealArray, row_blocks
 from mahala.support.dask_rows import in_memory
-from mahala.support.rows import row_blocks
 from mahala.support.tensors import is_dask
 
 _EPS = float(np.finfo(np.float64).eps)

@@ -124,7 +124,7 @@ def _check_options(
 def _from_judgments(
     adapter: QueryAdapter, queries: Path, items: Path, qrels: Path
 ) -> tuple[dict[str, Any], Sequence[str]]:
-    from mahala.support.progress import show_progress
+    from mahala.support.display import show_progress
 
     asked, found, judgments, names = read_named_collection(queries, items, qrels)
     with show_progress() if sys.stderr.isatty() else nullcontext():
@@ -156,7 +156,7 @@ def _from_clicks(
 ) -> dict[str, Any]:
     from mahala.stream.lines import read_lines
     from mahala.stream.stream import Malformed, Stream
-    from mahala.support.progress import task_bar
+    from mahala.support.display import task_bar
 
     rows = None if items is None else read_items(items)
     # The file of a stream also has the position in the log, so that `mahala stream` resumes there.

@@ -106,7 +106,7 @@ def compare(
     from mahala.evaluation.fitting import refit
     from mahala.evaluation.panel import default_panel, members
     from mahala.evaluation.splits import MOST_ROWS
-    from mahala.support.progress import task_bar
+    from mahala.support.display import task_bar
 
     seconds = seconds_of(budget, "--budget")
     name = "stdin" if data == "-" else Path(data.removesuffix(".gz")).stem

@@ -94,8 +94,8 @@ def fit(
     from mahala.data.dask_files import read_with_dask
     from mahala.data.scaling import divided, feature_scales
     from mahala.metric import MahalanobisMetric
-    from mahala.support.deadline import stopped_by_ctrl_c
-    from mahala.support.progress import show_progress
+    from mahala.support.contexts import stopped_by_ctrl_c
+    from mahala.support.display import show_progress
 
     output = Path(f"{Path(data[0].removesuffix('.gz')).stem}.safetensors") if output is None else output
     check_output(output, inputs=map(Path, data), force=force)

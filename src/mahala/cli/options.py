@@ -51,7 +51,7 @@ GENERATOR = '<meta name="generator" content="mahala">'
 @contextmanager
 def computing(device: str | None, scheduler: str | None) -> Iterator[None]:
     """A context in which sums are computed on a device, and what runs in parallel on a cluster of Dask."""
-    from mahala.support.config import config_context, get_config
+    from mahala.support.parameters import config_context, get_config
 
     with ExitStack() as stack:
         stack.enter_context(config_context(engine=device or get_config()["engine"]))

@@ -12,8 +12,8 @@ from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, Force, Model, check_output, check_row_number
 from mahala.cli.output import print_json, say, terminal, write_csv
 from mahala.cli.tables import read_rows
+from mahala.support.arrays import slices
 from mahala.support.files import whole_file
-from mahala.support.rows import slices
 
 if TYPE_CHECKING:
     from mahala.metric import Metric

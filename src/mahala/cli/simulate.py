@@ -41,7 +41,7 @@ def simulate(
 
     from mahala.feedback.query_adapter import QueryAdapter
     from mahala.feedback.simulation import simulate_clicks
-    from mahala.support.progress import task_bar
+    from mahala.support.display import task_bar
 
     adapter = configured(QueryAdapter(), settings or [], seed)
     with task_bar("Simulating", terminal(stderr=True).is_terminal) as update:

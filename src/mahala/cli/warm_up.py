@@ -18,8 +18,8 @@ def warm_up(json: Json = False) -> None:
 
         mahala warm-up
     """
-    from mahala.support.compiling import COMPILING
-    from mahala.support.progress import task_bar
+    from mahala.support.contexts import COMPILING
+    from mahala.support.display import task_bar
     from mahala.warming import warm_up as compile_ahead
 
     with task_bar("Compiling", sys.stderr.isatty()) as update:

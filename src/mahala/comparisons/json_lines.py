@@ -18,7 +18,7 @@ PAIR = ("x", "x2", "similar")
 TRIPLET = ("query", "positive", "negative")
 IMPRESSION = ("query", "shown", "clicked")
 
-_KINDS: dict[tuple[str, ...], str] = {PAIR: "pair", TRIPLET: "triplet", IMPRESSION: "impression"}
+_KINDS: dict[tuple[str, ...], str] = {PAIR: "a pair", TRIPLET: "a triplet", IMPRESSION: "an impression"}
 
 _NUMBERS = np.arange(3)[:, np.newaxis]
 _ABBREVIATION = 40
@@ -85,7 +85,7 @@ class LineReader:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
         if self.keys == PAIR and not isinstance(given["similar"], bool):
             raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
-        comparison = getattr(self, f"_{_KINDS[self.keys]}")(given)
+        comparison = {PAIR: self._pair, TRIPLET: self._triplet, IMPRESSION: self._impression}[self.keys](given)
         others = {key: value for key, value in given.items() if key not in self.keys}
         try:
             json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express
@@ -98,8 +98,8 @@ class LineReader:
         form = "{" + ", ".join(f'"{name}": ...' for name in self.keys) + "}"
         for keys, other in _KINDS.items():
             if all(name in given for name in keys):
-                return f"{_a(other)}, but the model learns from {wanted}s: {form}"
-        return f"{key} is missing: {_a(wanted)} is {form}"
+                return f"{other}, but the model learns from {wanted.split()[1]}s: {form}"
+        return f"{key} is missing: {wanted} is {form}"
 
     def _pair(self, given: dict[str, Any]) -> Pairs:
         points = {name: self._point(given[name], name, self.widths[0]) for name in PAIR[:2]}
@@ -179,10 +179,6 @@ class LineReader:
             return _Point(np.array(self.items[number], dtype=np.float64), None, width)
         part = slice(self.items.indptr[number], self.items.indptr[number + 1])
         return _Point(self.items.data[part].astype(np.float64), self.items.indices[part].astype(np.int64), width)
-
-
-def _a(kind: str) -> str:
-    return f"{'an' if kind == 'impression' else 'a'} {kind}"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from numba.core import event
 from numba.core.caching import _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 
-from mahala.support.compiling import COMPILING
+from mahala.support.contexts import COMPILING
 
 try:
     import fcntl

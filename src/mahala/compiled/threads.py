@@ -19,10 +19,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from mahala.support.arrays import RealArray
-from mahala.support.config import config_context, get_config
+from mahala.support.arrays import RealArray, slices
 from mahala.support.contexts import one_blas_thread
-from mahala.support.rows import slices
+from mahala.support.parameters import config_context, get_config
 from mahala.support.tensors import is_dask
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from mahala.support.memory import check_room
+from mahala.support.arrays import check_room
 from mahala.support.validation import check_sparse, csr_from_arrays, is_sparse
 
 # The most rows or columns of a sparse matrix, in another form than CSR, for each of its numbers.

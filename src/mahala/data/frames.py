@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 from mahala.data.array_files import open_data
 from mahala.data.cells import ISO, MISSING, Decimal, day_number, number
-from mahala.support.memory import check_room
+from mahala.support.arrays import check_room
 
 CSV = (".csv", ".tsv", ".txt")
 EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, slices
 from mahala.support.dask_rows import in_memory
 from mahala.support.lazily import sp
-from mahala.support.rows import slices
 from mahala.support.validation import is_sparse
 
 Scaling = Literal["none", "standard", "minmax", "robust"]

@@ -17,8 +17,8 @@ from mahala.engine.dask_edges import DaskEdges
 from mahala.engine.dask_hinges import DaskHinges
 from mahala.engine.dask_moments import sums_by_class
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.config import config_context, get_config
 from mahala.support.dask_rows import array_of, computed, in_memory, kept, kept_on_cluster, n_workers, parts, summed
+from mahala.support.parameters import config_context, get_config
 from mahala.support.tensors import is_dask
 from mahala.support.validation import is_sparse
 

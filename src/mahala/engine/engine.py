@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from mahala.engine.cores import Cores
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.config import get_config
+from mahala.support.parameters import get_config
 
 Coefficients = tuple[float, float, float]
 

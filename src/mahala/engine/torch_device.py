@@ -15,8 +15,7 @@ import numpy as np
 
 from mahala.engine.torch_edges import Edges, Tensor, TorchEdgeGraph, added, pull_of_edges
 from mahala.engine.torch_hinges import TorchHinges
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.rows import slices
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
 try:
     import torch

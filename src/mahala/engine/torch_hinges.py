@@ -9,8 +9,7 @@ import numpy as np
 
 from mahala.engine.row_hinges import FEW_COORDINATES, KEPT_STEPS, MOST_LONGER, TAIL
 from mahala.engine.torch_edges import Edges, Tensor, pull_of_edges
-from mahala.support.arrays import IndexArray
-from mahala.support.rows import slices
+from mahala.support.arrays import IndexArray, slices
 
 if TYPE_CHECKING:
     from mahala.engine.torch_device import TorchDevice

@@ -12,9 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.deadline import out_of_time
-from mahala.support.memory import check_room
+from mahala.support.arrays import FloatArray, IndexArray, check_room
+from mahala.support.contexts import out_of_time
 from mahala.support.validation import is_sparse
 
 # Distances, by which the nearest neighbours vote, and classifiers.

@@ -25,7 +25,7 @@ from mahala.evaluation.splits import MOST_ROWS, parts_of, possible_folds, sample
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray
-from mahala.support.deadline import time_limit
+from mahala.support.contexts import time_limit
 from mahala.support.parameters import Count, Positive, check_value
 from mahala.support.validation import check_labels, check_rows, class_codes
 

@@ -13,7 +13,7 @@ from mahala.data.scaling import Scaling, divided, feature_scales, in_one_unit
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import IndexArray
-from mahala.support.deadline import time_limit
+from mahala.support.contexts import time_limit
 from mahala.support.validation import check_rows, class_codes
 
 

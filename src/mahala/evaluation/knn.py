@@ -13,8 +13,8 @@ from mahala.compiled.search.neighbors import vote
 from mahala.engine import current_engine
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
-from mahala.support.config import config_context, get_config
 from mahala.support.dask_rows import any_rows, lazily_mapped
+from mahala.support.parameters import config_context, get_config
 from mahala.support.tensors import engine_of, is_dask
 from mahala.support.validation import check_counts, check_labels, check_rows
 

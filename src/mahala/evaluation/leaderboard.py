@@ -10,7 +10,7 @@ from typing import Any
 
 from mahala.evaluation.entries import EUCLIDEAN_SCALED, Baseline, Entry
 from mahala.support.arrays import IndexArray
-from mahala.support.notebook import as_table, paragraph
+from mahala.support.display import as_table, paragraph
 
 # Neighbours that vote unless another number is given or chosen.
 USUAL_NEIGHBORS = 3

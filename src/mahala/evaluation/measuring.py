@@ -26,8 +26,8 @@ from mahala.evaluation.knn import misclassified, neighbor_codes
 from mahala.evaluation.measures import Measure, losses, row_weights
 from mahala.learner import Learner
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
-from mahala.support.config import config_context, get_config
-from mahala.support.deadline import time_limit
+from mahala.support.contexts import time_limit
+from mahala.support.parameters import config_context, get_config
 
 # Rows of a training part by which its scaling is chosen.
 _MOST_TRIED = 2_000

@@ -11,8 +11,7 @@ from mahala.comparisons import Judgments
 from mahala.online.storage.covariance_model import CovarianceModel
 from mahala.online.storage.dense_model import DenseModel
 from mahala.online.storage.similarity_model import SimilarityRule
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.rows import row_blocks
+from mahala.support.arrays import FloatArray, IndexArray, row_blocks
 from mahala.support.validation import is_sparse
 
 Averaged = DenseModel | CovarianceModel  # they have the mean of all models beside the last one

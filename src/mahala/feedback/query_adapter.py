@@ -23,12 +23,11 @@ from mahala.metric import BilinearMetric
 from mahala.metric.matrices import leading
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import SavedEstimator
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, row_blocks
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
+from mahala.support.display import SHOWN, task_bar
 from mahala.support.model_files import check_matrix_shape, count_value, header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_value
-from mahala.support.progress import SHOWN, task_bar
-from mahala.support.rows import row_blocks
 from mahala.support.validation import check_row, check_rows, is_sparse
 
 # The weight of a click on a page with n of them is n to the power of minus this.

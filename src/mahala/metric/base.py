@@ -17,12 +17,11 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.data.columns import is_frame
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.arrays import FloatArray, IndexArray, SignArray, row_blocks
 from mahala.support.dask_rows import computed, parts, row_chunks
+from mahala.support.display import as_table, paragraph
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
-from mahala.support.notebook import as_table, paragraph
 from mahala.support.parameters import WholeNumber, check_value, is_count
-from mahala.support.rows import row_blocks
 from mahala.support.tensors import is_dask
 from mahala.support.validation import check_rows, is_sparse
 

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mahala.metric.kernels import KERNELS, Kernel, check_kernel, kernel_values
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import FloatArray, IndexArray, slices
 from mahala.support.contexts import all_or_nothing
 from mahala.support.lazily import linalg, sp
 from mahala.support.model_files import ModelFileError, array_value, header_value
-from mahala.support.rows import slices
 from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, csr_from_arrays, is_sparse
 
 _BLOCK = 256  # points

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_room, row_blocks
 from mahala.support.lazily import sp
-from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, array_value, header_value
 from mahala.support.parameters import is_count
-from mahala.support.rows import row_blocks
 from mahala.support.validation import LARGEST_VALUE, check_valid_sparse, csr_from_arrays, is_sparse
 
 Matrix = FloatArray | Any  # Any is a csr_array: mypy would require every user of a dense M to rule it out

@@ -16,12 +16,11 @@ from mahala.metric import Metric
 from mahala.online.history import RECORD, History
 from mahala.online.storage.model import Model
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
-from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
+from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, out_of_time, uninterrupted
 from mahala.support.dask_rows import in_memory, parts_with_labels
-from mahala.support.deadline import out_of_time
+from mahala.support.display import SHOWN, tell_stream
 from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value
 from mahala.support.parameters import Count, Seed, check_params, check_value
-from mahala.support.progress import SHOWN, tell_stream
 from mahala.support.tensors import is_bag, is_dask
 
 # A mixin: it is used beside Learner, so that an algorithm is two steps from its base.

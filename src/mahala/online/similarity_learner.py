@@ -19,9 +19,8 @@ from mahala.online.storage.dense_model import DenseModel, dense_bytes
 from mahala.online.storage.gram import fit_gram, gram_is_cheaper
 from mahala.online.storage.similarity_model import LONGEST_STEP, SimilarityModel, SimilarityRule, StepLength, touches
 from mahala.online.storage.sparse_model import SparseModel
-from mahala.support.arrays import IndexArray
+from mahala.support.arrays import IndexArray, memory_limit
 from mahala.support.contexts import one_at_a_time, uninterrupted
-from mahala.support.memory import memory_limit
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Positive
 from mahala.support.validation import check_row, check_rows, is_sparse

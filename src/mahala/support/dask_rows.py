@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mahala.support.config import get_config
 from mahala.support.lazily import sklearn_checks
+from mahala.support.parameters import get_config
 from mahala.support.tensors import is_bag, is_dask
 from mahala.support.validation import check_rows, check_scale
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.compiled.search.neighbors import square_block
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, RealArray, slices
 from mahala.support.dask_rows import in_memory
-from mahala.support.rows import BLOCK_BYTES, slices
 
 # Features that are summed before a distance is compared with the smallest one so far.
 CHUNK = 32

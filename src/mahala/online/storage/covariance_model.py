@@ -13,10 +13,8 @@ from mahala.online.storage.dense_model import csr_rows
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk
 from mahala.online.storage.symmetric_matrix import SymmetricMatrix
-from mahala.support.arrays import Arrays, FloatArray
-from mahala.support.memory import check_room
+from mahala.support.arrays import Arrays, FloatArray, block_size, check_room, slices
 from mahala.support.model_files import ModelFileError, finite_array
-from mahala.support.rows import block_size, slices
 from mahala.support.validation import is_sparse
 
 # How far a covariance, which only ever shrinks, can be from one by rounding.

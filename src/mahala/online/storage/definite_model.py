@@ -11,10 +11,8 @@ from scipy.linalg import lapack, qr
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
 from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
-from mahala.support.memory import check_room
+from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, check_room
 from mahala.support.model_files import ModelFileError, finite_array
-from mahala.support.rows import BLOCK_BYTES
 
 
 class DefiniteModel(PairModel):

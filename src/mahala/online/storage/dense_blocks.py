@@ -12,8 +12,7 @@ from mahala.compiled.triplets import dense_blocks as kernels
 from mahala.compiled.triplets.rows import Layout, lay_out
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import TripletChunk
-from mahala.support.arrays import FloatArray, RealArray
-from mahala.support.rows import slices
+from mahala.support.arrays import FloatArray, RealArray, slices
 
 BLOCK = 128  # steps
 FEWEST = 16  # steps for which a block pays

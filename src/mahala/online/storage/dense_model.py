@@ -13,8 +13,7 @@ from mahala.compiled.triplets.rows import CSR, rows_as_csr
 from mahala.online.storage.dense_blocks import may_take_blocks, stream_blocks, takes_blocks
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
-from mahala.support.memory import check_room
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, check_room
 from mahala.support.model_files import array_value, finite
 from mahala.support.validation import is_sparse
 

@@ -12,8 +12,7 @@ from mahala.compiled.triplets import gram as kernels
 from mahala.metric.matrices import row_dots
 from mahala.online.storage.model import Steps
 from mahala.online.storage.similarity_model import SimilarityRule
-from mahala.support.memory import check_room
-from mahala.support.rows import slices
+from mahala.support.arrays import check_room, slices
 from mahala.support.validation import is_sparse
 
 # K, L and P take 512 MiB each at this number of rows.

@@ -27,11 +27,9 @@ from mahala.metric.kernel_map import KernelMap
 from mahala.online.storage.model import Steps
 from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
 from mahala.online.storage.symmetric_matrix import SymmetricMatrix
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
+from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, check_room
 from mahala.support.contexts import one_blas_thread
-from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
-from mahala.support.rows import BLOCK_BYTES
 
 # Smaller models take less than 64 MiB, which needs no check.
 LARGE_DIMENSION = 2048

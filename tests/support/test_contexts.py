@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import mahala
-from mahala.support.compiling import COMPILING
-from mahala.support.deadline import out_of_time, time_limit
+from mahala.support.contexts import COMPILING, out_of_time, time_limit
 
 ENDLESS = {
     "ITML": mahala.ITML(max_iter=10**6, tol=0.0, random_state=0),

@@ -1,13 +1,14 @@
-"""Progress bars on stderr. Their times do not count what Numba compiles."""
+"""Progress bars on stderr, whose times do not count what Numba compiles, and HTML tables for notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from html import escape
 from typing import TYPE_CHECKING
 
-from mahala.support.compiling import COMPILING
+from mahala.support.contexts import COMPILING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -96,3 +97,27 @@ def _bars() -> Progress:
 def _update(bars: Progress, name: str) -> Update:
     task = bars.add_task(name, total=None, text="")
     return lambda done, text, total: bars.update(task, completed=done, text=text, total=total)
+
+
+def as_table(heading: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table, with the first column to the left and the others to the right.
+
+    >>> as_table(["name", "error"], [["<a>", "1 %"]]).count("&lt;a&gt;")
+    1
+    """
+    head = "".join(f'<th style="text-align:{_side(at)}">{escape(text)}</th>' for at, text in enumerate(heading))
+    body = "".join(f"<tr>{_cells(line)}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def paragraph(text: str, *, bold: bool = False) -> str:
+    """Return a paragraph."""
+    return f"<p><b>{escape(text)}</b></p>" if bold else f"<p>{escape(text)}</p>"
+
+
+def _cells(line: Sequence[str]) -> str:
+    return "".join(f'<td style="text-align:{_side(at)}">{escape(text)}</td>' for at, text in enumerate(line))
+
+
+def _side(at: int) -> str:
+    return "left" if at == 0 else "right"
