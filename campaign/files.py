@@ -32,7 +32,7 @@ from mahala.cli.stream import open_input, read_items
 from mahala.cli.tables import read_named_collection
 from mahala.data.datasets import read_data
 from mahala.online.online_mixin import OnlineMixin
-from mahala.stream.lines import read_lines
+from mahala.stream.input import read_lines
 from mahala.stream.stream import Stream
 from mahala.support.model_files import read_model, write_model
 

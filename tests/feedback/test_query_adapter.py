@@ -15,7 +15,7 @@ import mahala
 from mahala import Impressions, QueryAdapter
 from mahala.feedback import judged
 from mahala.feedback.gains import CrossValidation
-from mahala.feedback.remembered import Remembered
+from mahala.feedback.query_maps import Remembered
 from mahala.feedback.trust import RATES
 from mahala.support.model_files import ModelFileError
 from reference.feedback import adapter_stream
@@ -494,7 +494,7 @@ def test_items_that_are_hard_to_multiply_in_single_precision_are_ranked(scale):
 
 
 def test_counts_of_a_file_leave_room_for_one_more():
-    known = Remembered(3)
-    known.from_arrays(np.array([1], dtype=np.uint64), np.array([2**62]))
+    ids, digests = Remembered(3), np.array([1], dtype=np.uint64)
+    ids.set_state({}, {"digests": digests, "counts": np.array([2**62])})
     with pytest.raises(ModelFileError, match="a count from 1 to"):
-        known.from_arrays(np.array([1], dtype=np.uint64), np.array([2**63 - 1]))
+        ids.set_state({}, {"digests": digests, "counts": np.array([2**63 - 1])})

@@ -154,7 +154,7 @@ def _from_judgments(
 def _from_clicks(
     adapter: QueryAdapter, clicks: Path, items: Path | None, features: int | None, max_errors: int | None, place: Path
 ) -> dict[str, Any]:
-    from mahala.stream.lines import read_lines
+    from mahala.stream.input import read_lines
     from mahala.stream.stream import Malformed, Stream
     from mahala.support.display import task_bar
 

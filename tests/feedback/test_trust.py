@@ -1,4 +1,4 @@
-"""Exponential weights: their definition, and that the regret stays below the bound whatever the losses are."""
+"""Pairs on a page against loops, and exponential weights: their definition and the bound on their regret."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mahala.feedback.hedge import Hedge, mixtures, prior
+from mahala.feedback.trust import Hedge, mixtures, page_pairs, prior
 from mahala.support.model_files import ModelFileError
 
 
@@ -97,13 +97,45 @@ def test_mixtures_and_priors():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"losses": [1.0, 2.0]}, "3 numbers each"),
-        ({"losses": [1.0, -2.0, 0.0]}, "at least 0"),
-        ({"prior": [0.5, 0.0, 0.5]}, "positive weights"),
+        ({"losses": np.array([1.0, 2.0])}, "'losses' should be float64 of shape 3"),
+        ({"losses": np.array([1.0, np.nan, 0.0])}, "'losses' holds NaN"),
+        ({"losses": np.array([1.0, -2.0, 0.0])}, "at least 0"),
+        ({"losses": np.array([1.0, 2.0, 0.0])}, "at most the number of updates"),
+        ({"prior": np.array([0.5, 0.0, 0.5])}, "positive weights"),
         ({"n": -1.0}, "'n'"),
     ],
 )
 def test_hostile_states_are_refused(change, message):
     hedge = Hedge(prior(3), 1.0)
+    header, arrays = hedge.get_state()
+    for name, value in change.items():
+        (arrays if name in arrays else header)[name] = value
     with pytest.raises(ModelFileError, match=message):
-        hedge.set_state(hedge.get_state() | change)
+        hedge.set_state(header, arrays)
+
+
+REACTIONS = st.lists(st.sampled_from([-1.0, 0.0, 0.0, 0.5, 1.0, 3.0]), min_size=1, max_size=8).map(np.array)
+
+
+def reference(values, bias):
+    pairs = {}
+    for i, j in np.ndindex(len(values), len(values)):
+        if values[i] > values[j] and not (bias == "skip-above" and j > i):
+            weight = (values[i] - values[j]) / (values.max() - values.min())
+            if isinstance(bias, float):
+                weight *= ((i + 1) / len(values)) ** bias
+            pairs[i, j] = weight
+    return pairs
+
+
+@given(REACTIONS, st.sampled_from([None, "skip-above", 0.0, 0.5, 2.0]))
+def test_every_pair_has_its_weight(values, bias):
+    better, worse, weights = page_pairs(values, bias)
+    result = dict(zip(zip(better.tolist(), worse.tolist(), strict=True), weights, strict=True))
+    assert result == pytest.approx(reference(values, bias), rel=1e-12)
+
+
+def test_largest_numbers_do_not_overflow():
+    better, worse, weights = page_pairs(np.array([-1e308, 1.7e308]), None)
+    assert (better.tolist(), worse.tolist()) == ([1], [0])
+    np.testing.assert_allclose(weights, 1.0, rtol=1e-12)
