@@ -49,8 +49,8 @@ class Comparisons:
         """Return the row numbers of each role: the first into X, the others into items, or into X if these are None."""
         n_rows = [X.shape[0]] + [(X if items is None else items).shape[0]] * (cls._arity - 1)
         # Copied, so that the caller cannot change checked row numbers later.
-        given = zip(columns, n_rows, cls._names, strict=False)
-        checked = [check_indices(column, n, name).copy() for column, n, name in given]
+        roles = zip(columns, n_rows, cls._names[: cls._arity], strict=True)
+        checked = [check_indices(column, n, name).copy() for column, n, name in roles]
         lengths = [len(column) for column in checked]
         if len(set(lengths)) > 1:
             raise ValueError(f"{', '.join(cls._names[: cls._arity])} must have the same length, got {lengths}")
@@ -105,6 +105,11 @@ class Comparisons:
             key = array
         columns = (None if column is None else column[key] for column in self._columns())
         return self._build(self.X, *columns, names=self.feature_names, items=self.items)
+
+    def rows_of(self, role: str, key: Any) -> Any:
+        """Return the rows of X, or of the items for all roles but the first, that have a role in some comparisons."""
+        X = self.X if self.items is None or role == self._names[0] else self.items
+        return X[getattr(self, role)[key]]
 
     def over(self, X: Any) -> Self:
         """Return the same comparisons over another array of the same rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -85,7 +86,11 @@ class LineReader:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
         if self.keys == PAIR and not isinstance(given["similar"], bool):
             raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
-        comparison = {PAIR: self._pair, TRIPLET: self._triplet, IMPRESSION: self._impression}[self.keys](given)
+        comparison: Pairs | Triplets | Impression
+        if self.keys == PAIR:
+            comparison = self._pair(given)
+        else:
+            comparison = self._triplet(given) if self.keys == TRIPLET else self._impression(given)
         others = {key: value for key, value in given.items() if key not in self.keys}
         try:
             json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express
@@ -128,7 +133,7 @@ class LineReader:
         except ValueError as error:
             raise LineError(str(error)) from None
         ids = (given.get(name) for name in ("query_id", "user"))
-        query_id, user = (json.dumps(own) if isinstance(own, dict | list) else own for own in ids)
+        query_id, user = (json.dumps(value) if isinstance(value, dict | list) else value for value in ids)
         return Impression(_rows(query), _rows(*points), clicked, query_id, user)
 
     def _point(self, value: Any, name: str, width: int | None) -> _Point:
@@ -167,9 +172,9 @@ class LineReader:
             return self._columns[key]
         if self._by_number and key.isascii() and key.isdecimal() and len(key) < 20 and int(key) < width:
             return int(key)
-        known = ["feature names of the model"] if self._columns else []
-        known += [f"numbers from 0 to {width - 1}"] if self._by_number else []
-        raise LineError(f"the features of {name} must be {' or '.join(known)}, got {_shown(key)}")
+        kinds = ["feature names of the model"] if self._columns else []
+        kinds += [f"numbers from 0 to {width - 1}"] if self._by_number else []
+        raise LineError(f"the features of {name} must be {' or '.join(kinds)}, got {_shown(key)}")
 
     def _item(self, number: int, name: str) -> _Point:
         n_rows, width = self.items.shape
@@ -184,8 +189,7 @@ class LineReader:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
         raise LineError(f"the key {_shown(twice)} must not occur twice in one object")
     return result
 
@@ -238,7 +242,7 @@ def _rows(*points: _Point) -> Any:
     width = points[0].width
     columns = [point.columns for point in points if point.columns is not None]
     if len(columns) == len(points):
-        indptr = np.append(0, np.cumsum([len(own) for own in columns]))
+        indptr = np.append(0, np.cumsum(list(map(len, columns))))
         data = np.concatenate([point.values for point in points])
         return sp.csr_matrix((data, np.concatenate(columns), indptr), shape=(len(points), width))
     rows = np.zeros((len(points), width))

@@ -218,15 +218,15 @@ def _flat(nested: Mapping[Any, Any]) -> Iterable[tuple[Any, Any, Any]]:
             yield query, item, grade
 
 
-def _rows_of(found: list[Any], ids: Sequence[Any], kind: str) -> list[int]:
+def _rows_of(names: list[Any], ids: Sequence[Any], kind: str) -> list[int]:
     rows = {name: row for row, name in enumerate(ids)}
     if len(rows) < len(ids):
         twice = next(name for row, name in enumerate(ids) if rows[name] != row)
         raise ValueError(f"{kind}_ids must differ, got {twice!r} twice")
-    unknown = list(dict.fromkeys(name for name in found if name not in rows))
+    unknown = list(dict.fromkeys(name for name in names if name not in rows))
     if unknown:
         rest = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
         raise ValueError(
             f"records must name ids in {kind}_ids, got unknown ones: {', '.join(map(repr, unknown[:_NAMED]))}{rest}"
         )
-    return [rows[name] for name in found]
+    return [rows[name] for name in names]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mahala.comparisons import Pairs, Triplets
 from mahala.data.columns import is_frame
 from mahala.metric.explanation import Explanation
-from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities
+from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities, to_arrays
 from mahala.support.arrays import FloatArray, IndexArray, SignArray, row_blocks
 from mahala.support.dask_rows import computed, parts, row_chunks
 from mahala.support.display import as_table, paragraph
@@ -184,24 +184,19 @@ class Metric(ABC):
 
     def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         """Return the metric as a header and arrays for a model file."""
-        header: dict[str, object] = {
-            "kind": self.kind,
-            "threshold": None,
-            "feature_names": self.feature_names,
-            "kernel_map": None,
-            "origin": self.origin,
-        }
+        header: dict[str, object] = {"kind": self.kind, "shape": list(self.matrix.shape)}
+        header |= {"feature_names": self.feature_names, "origin": self.origin, "threshold": None, "kernel_map": None}
         if self.preprocessor is not None:
             header["preprocessor"] = self.preprocessor.to_header()
-        return header, {}
+        return header, to_arrays(self.matrix, "matrix")
 
     @classmethod
     def from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the metric, of the class that it has, from what `to_parts` returned."""
         name = header_value(header, "kind", str)
         if name not in cls._kinds:
-            known = " or ".join(map(repr, sorted(cls._kinds)))
-            raise ModelFileError(f"header entry 'kind' should be {known}, found {name[:40]!r}")
+            kinds = " or ".join(map(repr, sorted(cls._kinds)))
+            raise ModelFileError(f"header entry 'kind' should be {kinds}, found {name[:40]!r}")
         kind = cls._kinds[name]
         if not issubclass(kind, cls):
             raise ModelFileError(
@@ -300,6 +295,9 @@ class Metric(ABC):
     def _prepared(self, X: Any) -> Any:
         """Checked rows in the coordinates on which M acts: dense in float64, or CSR in its own dtype."""
         return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) else X
+
+    def _prepared_triplets(self, triplets: Triplets, block: slice | int) -> Iterator[Any]:
+        return (self._prepared(triplets.rows_of(role, block)) for role in ("anchor", "positive", "negative"))
 
     def _features(self, X: Any) -> Any:
         """Data frames as features if there is a preprocessor, anything else as it is."""

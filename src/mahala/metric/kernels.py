@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from mahala.metric.matrices import row_dots
 from mahala.support.arrays import FloatArray
 from mahala.support.lazily import pairwise, preprocessing, sp, spatial_distance
+from mahala.support.parameters import is_number
 from mahala.support.validation import is_sparse
 
 Kernel = str | Callable[[Any, Any], Any]
@@ -64,18 +64,15 @@ def check_kernel(kernel: Kernel, params: dict[str, Any] | None) -> dict[str, Any
     params = {} if params is None else params
     if not isinstance(params, dict):
         raise TypeError(f"kernel_params must be a dict or None, got {params!r}")
-    if callable(kernel):
-        known: tuple[str, ...] = ()
-    elif isinstance(kernel, str) and kernel in KERNELS:
-        known = KERNELS[kernel]
-    else:
+    if not callable(kernel) and not (isinstance(kernel, str) and kernel in KERNELS):
         raise ValueError(f"kernel must be one of {list(KERNELS)} or a function of two blocks of rows, got {kernel!r}")
+    names = KERNELS[kernel] if isinstance(kernel, str) else ()
     for name, value in params.items():
-        if name not in known:
-            raise ValueError(f"kernel {kernel!r} takes {list(known) or 'no parameters'}, got {name!r} in kernel_params")
+        if name not in names:
+            raise ValueError(f"kernel {kernel!r} takes {list(names) or 'no parameters'}, got {name!r} in kernel_params")
         if name == "gamma" and value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        if not is_number(value) or not math.isfinite(value):
             raise ValueError(f"kernel_params[{name!r}] must be a finite number, got {value!r}")
         if name == "gamma" and value < 0:
             raise ValueError(f"kernel_params['gamma'] must not be negative, got {value!r}")

@@ -64,8 +64,8 @@ def memory_limit(max_memory: float | None) -> float:
         import resource
     except ImportError:  # Windows
         return limit
-    own = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return limit if own == resource.RLIM_INFINITY else min(limit, float(own) - _in_use())
+    address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit if address_space == resource.RLIM_INFINITY else min(limit, float(address_space) - _in_use())
 
 
 def _in_use() -> float:

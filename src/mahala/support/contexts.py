@@ -245,10 +245,10 @@ def time_limit(seconds: float | None, clock: Callable[[], float] | None = None) 
 
 
 @contextmanager
-def stopped_by_ctrl_c(told: Callable[[], object]) -> Iterator[TimeLimit]:
+def stopped_by_ctrl_c(notify: Callable[[], object]) -> Iterator[TimeLimit]:
     """Stop the fits in the block after Ctrl-C, with what they have learned; a second Ctrl-C interrupts them at once.
 
-    `told` is called at the first one. In threads other than the main one, Ctrl-C does what it always does.
+    `notify` is called at the first one. In threads other than the main one, Ctrl-C does what it always does.
     """
     with time_limit(None) as limit:
         if threading.current_thread() is not threading.main_thread():
@@ -258,7 +258,7 @@ def stopped_by_ctrl_c(told: Callable[[], object]) -> Iterator[TimeLimit]:
         def handle(number: int, frame: FrameType | None) -> None:
             signal.signal(signal.SIGINT, before)
             limit.end()
-            told()
+            notify()
 
         before = signal.signal(signal.SIGINT, handle)
         try:

@@ -105,9 +105,8 @@ def as_table(heading: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     >>> as_table(["name", "error"], [["<a>", "1 %"]]).count("&lt;a&gt;")
     1
     """
-    head = "".join(f'<th style="text-align:{_side(at)}">{escape(text)}</th>' for at, text in enumerate(heading))
-    body = "".join(f"<tr>{_cells(line)}</tr>" for line in lines)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join(_line("td", line) for line in lines)
+    return f"<table><thead>{_line('th', heading)}</thead><tbody>{body}</tbody></table>"
 
 
 def paragraph(text: str, *, bold: bool = False) -> str:
@@ -115,9 +114,8 @@ def paragraph(text: str, *, bold: bool = False) -> str:
     return f"<p><b>{escape(text)}</b></p>" if bold else f"<p>{escape(text)}</p>"
 
 
-def _cells(line: Sequence[str]) -> str:
-    return "".join(f'<td style="text-align:{_side(at)}">{escape(text)}</td>' for at, text in enumerate(line))
-
-
-def _side(at: int) -> str:
-    return "left" if at == 0 else "right"
+def _line(tag: str, texts: Sequence[str]) -> str:
+    cells = ""
+    for at, text in enumerate(texts):
+        cells += f'<{tag} style="text-align:{"right" if at else "left"}">{escape(text)}</{tag}>'
+    return f"<tr>{cells}</tr>"

@@ -115,7 +115,7 @@ def check_sparse(matrix: Any) -> None:
         raise ValueError(f"it has {len(matrix.offsets)} diagonals, but data of shape {matrix.data.shape}")
     if matrix.format == "lil" and not (
         len(matrix.rows) == len(matrix.data) == matrix.shape[0]
-        and all(len(own) == len(values) for own, values in zip(matrix.rows, matrix.data, strict=True))
+        and all(len(columns) == len(values) for columns, values in zip(matrix.rows, matrix.data, strict=True))
     ):
         raise ValueError("each row should have as many indices as values")
     if matrix.format == "coo":
@@ -206,8 +206,8 @@ def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> SignArray:
     if array.dtype == bool:
         return np.where(array, np.int8(1), np.int8(-1))
     if array.dtype.kind not in "iuf" or not np.isin(array, (-1, 1)).all():
-        found = np.unique(array.astype(str))[:5].tolist()
-        raise ValueError(f"{name} must hold booleans, or +1 for similar and -1 for dissimilar, got {found}")
+        values = np.unique(array.astype(str))[:5].tolist()
+        raise ValueError(f"{name} must hold booleans, or +1 for similar and -1 for dissimilar, got {values}")
     return array.astype(np.int8)
 
 
