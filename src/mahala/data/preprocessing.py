@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Literal, Self
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -17,14 +17,18 @@ from mahala.data.column_plans import NUMERIC, ColumnPlan, PlanSettings, checked_
 from mahala.data.columns import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.parameters import Count, check_value
+from mahala.support.parameters import Count, Where, check_params, is_count
 
 # A metric of more features would not fit into memory.
 _MOST_HASHED = 65_536
+Hashed = Annotated[
+    int, Where(lambda value: is_count(value) and value <= _MOST_HASHED, f"an integer from 1 to {_MOST_HASHED}")
+]
 
 
+@dataclass(eq=False, repr=False)
 class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turn a table as it is, with text, categories, dates and missing values, into features.
+    """Convert raw tables, with text, categories, dates and missing values, to features.
 
     - Numbers stay as they are. A missing one becomes the median, and a 0/1 feature "NAME missing" marks it.
     - Text that holds numbers is read as such, 1,019.5 and 1.019,5, whatever the decimal mark. Up to a tenth of the
@@ -68,22 +72,14 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     paid: number with decimal comma
     """
 
-    _otherwise: Decimal = "."  # the decimal mark if no column shows it; files with semicolons have a comma
+    _: KW_ONLY
+    max_levels: Count = 50
+    beyond: Literal["hash", "drop"] = "hash"
+    n_hashed: Hashed = 16
+    identifiers: Literal["drop", "keep"] = "drop"
+    decimal: Literal["auto", ".", ","] = "auto"
 
-    def __init__(
-        self,
-        *,
-        max_levels: int = 50,
-        beyond: Literal["hash", "drop"] = "hash",
-        n_hashed: int = 16,
-        identifiers: Literal["drop", "keep"] = "drop",
-        decimal: Literal["auto", ".", ","] = "auto",
-    ) -> None:
-        self.max_levels = max_levels
-        self.beyond = beyond
-        self.n_hashed = n_hashed
-        self.identifiers = identifiers
-        self.decimal = decimal
+    _otherwise: ClassVar[Decimal] = "."  # the decimal mark if no column shows it
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose what is done to each column of a table: a data frame of pandas or Polars, or a 2-D array."""
@@ -165,7 +161,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return a fitted copy that reads numbers in text with this decimal mark, whatever it was in fit."""
         check_is_fitted(self, "_plans")
         made = type(self)(**self.get_params() | {"decimal": decimal})
-        made._check_params()
+        check_params(made)
         return made._set_plans([replace(plan, decimal=decimal) for plan in self._plans])
 
     def to_header(self) -> dict[str, object]:
@@ -186,7 +182,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         params, given = header_value(header, "params", dict), header_value(header, "columns", list)
         try:
             made = cls(**params)
-            made._check_params()
+            check_params(made)
             return made._set_plans([checked_plan(plan) for plan in given])
         except (TypeError, ValueError, KeyError) as error:
             raise ModelFileError(f"header entry 'preprocessor' is damaged ({error})") from error
@@ -224,19 +220,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.categorical = True
         return tags
 
-    def _check_params(self) -> None:
-        check_value(self.max_levels, "max_levels", Count)
-        check_value(self.n_hashed, "n_hashed", Count)
-        if self.n_hashed > _MOST_HASHED:
-            raise ValueError(f"n_hashed must be at most {_MOST_HASHED}, got {self.n_hashed}")
-        choices = {"beyond": ("hash", "drop"), "identifiers": ("drop", "keep"), "decimal": ("auto", ".", ",")}
-        for name, values in choices.items():
-            if getattr(self, name) not in values:
-                raise ValueError(f"{name} must be {' or '.join(map(repr, values))}, got {getattr(self, name)!r}")
-
     def _learn(self, X: Any) -> list[tuple[ColumnPlan, Column]]:
         """Choose plans; return those of the columns that are used, with their values."""
-        self._check_params()
+        check_params(self)
         framed, X = is_frame(X), checked_table(X)
         names = names_of(X)
         columns = {name: column(X, j) for j, name in enumerate(names)}
