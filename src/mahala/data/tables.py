@@ -172,7 +172,7 @@ def _from_frame(
     if not used:
         raise ValueError(f"{path} has no columns left to be features")
     made = TablePreprocessor(decimal=decimal or "auto", identifiers="keep" if identifiers or kept else "drop")
-    made._otherwise = frame.decimal
+    made._otherwise = frame.decimal  # type: ignore[misc]  # of this instance
     X = _named(path, made.fit_transform, data.select(used))
     return Table(X, labels, tuple(made.get_feature_names_out()), made, (*told, *made.columns_), rows)
 
