@@ -8,27 +8,23 @@ gradient. A worker that is lost takes with it what Dask computes again from the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
+import dask
+import dask.array as da
 import numpy as np
 
 from mahala.compiled.search.neighbors import _nearest
-from mahala.engine.dask_edges import DaskEdges
-from mahala.engine.dask_hinges import DaskHinges
-from mahala.engine.dask_moments import sums_by_class
+from mahala.engine.dask.edges import DaskEdges
+from mahala.engine.dask.hinges import DaskHinges
+from mahala.engine.dask.rows import array_of, compute, n_workers, parts, persist, persist_on_cluster, summed
+from mahala.engine.engine import Coefficients, Machine
+from mahala.engine.machine import machine
+from mahala.engine.moments import class_sums
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.dask_rows import array_of, computed, in_memory, kept, kept_on_cluster, n_workers, parts, summed
-from mahala.support.parameters import config_context, get_config
-from mahala.support.tensors import is_dask
-from mahala.support.validation import is_sparse
-
-if TYPE_CHECKING:
-    from mahala.engine.engine import Machine
-try:
-    import dask
-    import dask.array as da
-except ImportError:
-    dask = None
+from mahala.support.parameters import WORKERS, config_context, get_config
+from mahala.support.validation import is_chunked, is_sparse
 
 # Tasks per worker for rows of NumPy: with more, the last task of a sum is shorter, but images are copied more often.
 CHUNKS_PER_WORKER = 2
@@ -38,38 +34,30 @@ class DaskCluster:
     """An engine on Dask, whose workers use the engine named, or "" for the one of their own settings."""
 
     def __init__(self, workers_use: str = "") -> None:
-        if dask is None:
-            raise ImportError("rows or an engine of Dask need Dask: pip install 'mahala[dask]'")
         self._name = workers_use
         self._codes: tuple[Any, Any] = None, None
 
     def place(self, X: Any) -> Any:
-        if not is_dask(X):
+        if not is_chunked(X):
             X = X.toarray() if is_sparse(X) else X
             X = da.from_array(X, chunks=(-(-len(X) // (CHUNKS_PER_WORKER * n_workers())), -1))
-        return kept_on_cluster(X)
+        return persist_on_cluster(X)
 
     def fetch(self, Z: Any) -> RealArray:
-        result: RealArray = in_memory(Z)
-        return result
+        return compute([Z])[0]  # type: ignore[no-any-return]
 
     def map(self, X: Any, L: RealArray) -> Any:
         call = self.call(_map)
-        pieces = [call(part, L) for _, part in parts(X)]
-        return kept([array_of(pieces, X, L.shape[0])])[0]
+        return persist([array_of([call(part, L) for _, part in parts(X)], X, L.shape[0])])[0]
 
     def gradient(self, pull: Any, X: Any, *, diagonal: bool = False) -> RealArray:
         call = self.call(_gradient)
         both = zip(parts(pull), parts(X), strict=True)
-        result: RealArray = in_memory(summed([call(own, rows, diagonal) for (_, own), (_, rows) in both]))
-        return result
+        return self.fetch(summed([call(own, rows, diagonal) for (_, own), (_, rows) in both]))
 
     def softmax(self, Z: Any, codes: IndexArray) -> tuple[float, Any]:
-        images, placed = [part for _, part in parts(Z)], self._placed(codes)
-        normalise, pull = self.call(_softmax), self.call(_softmax_pull)
-        shares = [normalise(images, placed, rows) for rows, _ in parts(Z)]
-        pulls = [pull(images, placed, rows, shares) for rows, _ in parts(Z)]
-        return _sum_and_pull([dask.delayed(_hits, pure=False)(share) for share in shares], pulls, Z)
+        shares = self._of_chunks(_softmax, Z, codes)
+        return _sum_and_pull([share[2] for share in shares], self._of_chunks(_softmax_pull, Z, codes, shares), Z)
 
     def within(self, Z: Any, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Any]:
         _check_unweighted(weights)
@@ -80,24 +68,17 @@ class DaskCluster:
         return _sum_and_pull([share[0] for share in shares], [share[1] for share in shares], Z)
 
     def between(
-        self,
-        Z: Any,
-        codes: IndexArray,
-        coefficients: tuple[float, float, float],
-        cutoff: float,
-        weights: FloatArray | None = None,
+        self, Z: Any, codes: IndexArray, coefficients: Coefficients, cutoff: float, weights: FloatArray | None = None
     ) -> tuple[float, Any]:
         _check_unweighted(weights)
-        images, placed = [part for _, part in parts(Z)], self._placed(codes)
-        call = self.call(_between)
-        shares = [call(images, placed, rows, coefficients, cutoff) for rows, _ in parts(Z)]
+        shares = self._of_chunks(_between, Z, codes, coefficients, cutoff)
         return _sum_and_pull([share[0] for share in shares], [share[1] for share in shares], Z)
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> DaskHinges:
         return DaskHinges(self, (codes, edges, ends, mu))
 
     def of_images(self, function: Callable[[RealArray], Any], Z: Any) -> Any:
-        return in_memory(dask.delayed(_of_images, pure=False)(function, [part for _, part in parts(Z)]))
+        return self.fetch(dask.delayed(_of_images, pure=False)(function, [part for _, part in parts(Z)]))
 
     def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> DaskEdges:
         return DaskEdges(self, X, left, right)
@@ -133,22 +114,22 @@ class DaskCluster:
         near, merge = self.call(_near), dask.delayed(_merge, pure=False)
         blocks = []
         for these, asked in parts(queries):
-            mine = None if own is None else own[these]
-            found = [
-                near(asked, part, wanted, query_codes[these], codes[those], mine, those)
-                for those, part in parts(reference)
-            ]
+            given = asked, wanted, query_codes[these], None if own is None else own[these]
+            found = [near(*given, part, codes[those], those) for those, part in parts(reference)]
             blocks.append(merge(found, len(reference)))
-        found = computed(blocks)
-        return [
-            (np.concatenate([block[kind][0] for block in found]), np.concatenate([block[kind][1] for block in found]))
-            for kind in range(len(wanted))
-        ]
+        by_kind = zip(*compute(blocks), strict=True)
+        return [tuple(map(np.concatenate, zip(*kind, strict=True))) for kind in by_kind]  # type: ignore[misc]
+
+    def _of_chunks(self, function: Callable[..., Any], Z: Any, codes: IndexArray, *arguments: Any) -> list[Any]:
+        """Return function(engine, Z, codes, rows, *arguments) for the rows of each chunk, Z the images of all rows."""
+        call = self.call(partial(_with_images, function))
+        images, placed = [part for _, part in parts(Z)], self._placed(codes)
+        return [call(images, placed, rows, *arguments) for rows, _ in parts(Z)]
 
     def _placed(self, codes: IndexArray) -> Any:
         """Return the codes as a value that the cluster keeps, the same one in each evaluation of a fit."""
         if self._codes[0] is not codes:
-            self._codes = codes, kept([dask.delayed(codes.astype(np.int32), pure=False)])[0]
+            self._codes = codes, persist([dask.delayed(codes.astype(np.int32), pure=False)])[0]
         return self._codes[1]
 
     def call(self, function: Callable[..., Any]) -> Any:
@@ -161,16 +142,14 @@ class _OnWorker:
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self._name = function, name
-        self.__name__ = function.__name__  # shown by Dask
+        self.__name__ = getattr(function, "__name__", "share")  # shown by Dask
 
     def __call__(self, *arguments: Any) -> Any:
-        from mahala.engine.engine import current_engine
-
-        own = get_config()["engine"]
-        name = self._name or (own if isinstance(own, str) and not own.startswith("dask:") else "cpu")
+        setting = get_config()["engine"]
+        name = self._name or (setting if isinstance(setting, str) and not setting.startswith(WORKERS) else "cpu")
         # Dask runs as many tasks at once as a worker has threads.
         with config_context(engine=name, n_threads=get_config()["n_threads"] or 1):
-            return self._function(current_engine(), *arguments)
+            return self._function(machine(name), *arguments)
 
 
 def _check_unweighted(weights: FloatArray | None) -> None:
@@ -179,35 +158,36 @@ def _check_unweighted(weights: FloatArray | None) -> None:
 
 
 def _map(engine: Machine, rows: RealArray, L: RealArray) -> RealArray:
-    result: RealArray = engine.fetch(engine.map(engine.place(np.ascontiguousarray(rows)), L))
-    return result
+    return engine.fetch(engine.map(engine.place(np.ascontiguousarray(rows)), L))
 
 
 def _gradient(engine: Machine, pull: RealArray, rows: RealArray, diagonal: bool) -> RealArray:
-    result: RealArray = engine.gradient(engine.place(pull), engine.place(rows), diagonal=diagonal)
-    return result
+    return engine.gradient(engine.place(pull), engine.place(rows), diagonal=diagonal)
 
 
-def _softmax(engine: Machine, images: list[RealArray], codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray]:
-    shares: tuple[RealArray, RealArray] = engine.softmax_of_rows(engine.place(np.concatenate(images)), codes, rows)
-    return shares
+def _with_images(function: Callable[..., Any], engine: Machine, images: list[RealArray], *arguments: Any) -> Any:
+    return function(engine, engine.place(np.concatenate(images)), *arguments)
 
 
-def _softmax_pull(
-    engine: Machine, images: list[RealArray], codes: IndexArray, rows: slice, shares: list[tuple[RealArray, RealArray]]
-) -> RealArray:
-    logs, hits = (np.concatenate(column) for column in zip(*shares, strict=True))
-    Z = engine.place(np.concatenate(images))
-    result: RealArray = engine.fetch(engine.softmax_pull_of_rows(Z, codes, rows, logs, hits))
-    return result
+def _softmax(engine: Machine, Z: Any, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray, float]:
+    logs, hits = engine.softmax_of_rows(Z, codes, rows)
+    return logs, hits, float(hits.sum(dtype=np.float64))
 
 
-def _hits(share: tuple[RealArray, RealArray]) -> float:
-    return float(share[1].sum(dtype=np.float64))
+def _softmax_pull(engine: Machine, Z: Any, codes: IndexArray, rows: slice, shares: list[Any]) -> RealArray:
+    logs, hits, _ = zip(*shares, strict=True)
+    return engine.fetch(engine.softmax_pull_of_rows(Z, codes, rows, np.concatenate(logs), np.concatenate(hits)))
+
+
+def _between(
+    engine: Machine, Z: Any, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
+) -> tuple[float, RealArray]:
+    value, pull = engine.between_of_rows(Z, codes, rows, coefficients, cutoff)
+    return value, engine.fetch(pull)
 
 
 def _class_sums_of(engine: Machine, images: RealArray, codes: IndexArray, rows: slice, n_classes: int) -> FloatArray:
-    return sums_by_class(images, codes[rows], n_classes)
+    return class_sums(n_classes, images, codes[rows], None)
 
 
 def _within(
@@ -218,27 +198,14 @@ def _within(
     return float(np.einsum("ij,ij->", pull, left, dtype=np.float64)), pull
 
 
-def _between(
-    engine: Machine,
-    images: list[RealArray],
-    codes: IndexArray,
-    rows: slice,
-    coefficients: tuple[float, float, float],
-    cutoff: float,
-) -> tuple[float, RealArray]:
-    Z = engine.place(np.concatenate(images))
-    value, pull = engine.between_of_rows(Z, codes, rows, coefficients, cutoff)
-    return value, engine.fetch(pull)
-
-
 def _near(
     engine: Machine,
     queries: RealArray,
-    reference: RealArray,
     wanted: list[tuple[int, bool]],
     query_codes: IndexArray,
-    codes: IndexArray,
     own: IndexArray | None,
+    reference: RealArray,
+    codes: IndexArray,
     those: slice,
 ) -> list[tuple[IndexArray, FloatArray]]:
     """Return the nearest rows of one chunk, by their numbers among all rows, and their squared distances."""
@@ -261,8 +228,8 @@ def _merge(found: list[list[tuple[IndexArray, FloatArray]]], n: int) -> list[tup
 
 def _sum_and_pull(values: list[Any], pulls: list[Any], Z: Any) -> tuple[float, Any]:
     """Return the sum of values, and the pulls on the chunks of Z as an array that is kept."""
-    total, pull = kept([summed(values), array_of(pulls, Z, Z.shape[1])])
-    return float(in_memory(total)), pull
+    total, pull = persist([summed(values), array_of(pulls, Z, Z.shape[1])])
+    return float(*compute([total])), pull
 
 
 def _of_images(function: Callable[[RealArray], Any], images: list[RealArray]) -> Any:

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 import mahala
 from mahala.engine.cores import Cores
-from mahala.engine.dask_cluster import DaskCluster
+from mahala.engine.dask.cluster import DaskCluster
 from mahala.support.parameters import config_context
 
 da = pytest.importorskip("dask.array", reason="needs Dask: pip install 'mahala[dask]'")
@@ -101,7 +101,7 @@ def test_the_sums_are_those_of_the_cores(dtype, scale, tol, workers_use):
 
 @pytest.mark.parametrize("most_formed", [256, 2])
 def test_the_leading_direction_of_edges(most_formed, monkeypatch):
-    monkeypatch.setattr("mahala.engine.dask_edges.LAPACK_DIMENSION", most_formed)
+    monkeypatch.setattr("mahala.engine.edges.LAPACK_DIMENSION", most_formed)
     rng = np.random.default_rng(0)
     left, right = rng.integers(0, 300, size=(2, 500))
     weights = rng.normal(size=500)
@@ -176,7 +176,7 @@ def test_neighbours_and_retrieval_are_those_of_numpy_rows():
 def test_what_does_not_run_on_dask_says_what_to_do():
     D, y = rows()
     for learner in (mahala.MDM(), mahala.Simba()):
-        with pytest.raises(TypeError, match="does not learn from 2-D arrays of Dask: give it NumPy rows"):
+        with pytest.raises(TypeError, match="does not learn from this collection of chunks: give it NumPy rows"):
             learner.fit(D, y)
     with pytest.raises(ValueError, match="solver must be"):
         mahala.GML(solver="vsgd").fit(D, y)
@@ -184,7 +184,7 @@ def test_what_does_not_run_on_dask_says_what_to_do():
         mahala.LDA(shrinkage="auto").fit(D, y)
     with pytest.raises(TypeError, match=r"queries is of Dask, whose rows are not gathered here"):
         mahala.evaluate_ranking(D, X, [(0, 0, 1)])
-    with pytest.raises(ValueError, match="metric must be a Mahalanobis metric if rows are of Dask"):
+    with pytest.raises(ValueError, match="metric must be a Mahalanobis metric if rows are in chunks"):
         mahala.mean_average_precision(None, D, y)
     with pytest.raises(ValueError, match="k must be from 1 to 300"):
         mahala.MahalanobisMetric.euclidean(X.shape[1]).rank(X[0], D)
@@ -255,5 +255,5 @@ def test_weights_of_rows_of_dask_are_refused(learner):
 
 
 def test_weights_are_refused_by_the_sums_of_dask():
-    with config_context(engine="dask:cpu"), pytest.raises(ValueError, match="None with an engine of Dask"):
+    with config_context(engine="workers:cpu"), pytest.raises(ValueError, match="None with an engine of Dask"):
         mahala.GML().fit(X, Y, sample_weight=np.ones(300))

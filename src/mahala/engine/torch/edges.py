@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mahala.engine.torch.memory import DeviceMemory, Tensor
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-
-if TYPE_CHECKING:
-    from mahala.engine.torch_device import TorchDevice
 
 try:
     import torch
 except ImportError:
     torch = None
 
-Tensor: TypeAlias = Any  # of PyTorch, which type checkers may not find
 Edges = tuple[Tensor, Tensor, Tensor]  # the rows at both ends, and the weights
 
 
 class TorchEdgeGraph:
     """The leading eigenvector of sums over edges; see `EdgeGraph`."""
 
-    def __init__(self, engine: TorchDevice, X: RealArray, left: IndexArray, right: IndexArray) -> None:
+    def __init__(self, engine: DeviceMemory, X: RealArray, left: IndexArray, right: IndexArray) -> None:
         self._engine = engine
         self._X = engine.place(X)
         n, m = len(X), len(left)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
@@ -42,7 +46,6 @@ class EdgeGraph:
         # Threads help to form the matrix, and hardly in products with vectors, which wait for memory.
         self._form_cost = FORM_COST * (d + EDGE_COST * len(left) / n) / n_threads()
         self._products = FIRST_PRODUCTS
-        self._start = np.asarray(np.random.default_rng(0).normal(size=d), dtype=X.dtype)
 
     def leading(self, weights: FloatArray) -> FloatArray:
         """Return the unit eigenvector of the largest eigenvalue of the sum with these weights."""
@@ -58,32 +61,33 @@ class EdgeGraph:
             matrix: RealArray = transposed_product(X, laplacian(X))
             return matrix
 
-        if d <= LAPACK_DIMENSION:
-            vectors = _lapack(formed())
-        else:
+        matrix = None
+        if d > LAPACK_DIMENSION:
             matrix = formed() if self._form_cost < self._products else None
             self._products = 0  # counted in this run, to choose the method of the next one
 
-            def times(direction: RealArray) -> RealArray:
-                self._products += 1
-                direction = direction.ravel()
-                if matrix is not None:
-                    return matrix @ direction
-                result: RealArray = transposed_product(X, laplacian(product(X, direction)))
-                return result
+        def times(direction: RealArray) -> RealArray:
+            self._products += 1
+            if matrix is not None:
+                return matrix @ direction
+            result: RealArray = transposed_product(X, laplacian(product(X, direction)))
+            return result
 
-            operator = LinearOperator((d, d), matvec=times, dtype=dtype)
-            try:
-                _, vectors = eigsh(operator, k=1, which="LA", v0=self._start, ncv=LANCZOS_VECTORS, tol=EIGEN_TOL[dtype])
-            except ArpackError:  # the matrix is zero, or its leading eigenvalues are too close for the Lanczos method
-                vectors = _lapack(formed())
-        leading = vectors[:, 0]
+        leading = leading_eigenvector(formed, times, d, dtype)
         direction = (leading if self._basis is None else self._basis @ leading).astype(np.float64)
         direction /= np.linalg.norm(direction)
         return direction
 
 
-def _lapack(matrix: RealArray) -> RealArray:
-    last = len(matrix) - 1
-    vectors: RealArray = scipy.linalg.eigh((matrix + matrix.T) / 2, subset_by_index=[last, last])[1]
-    return vectors
+def leading_eigenvector(
+    formed: Callable[[], RealArray], times: Callable[[RealArray], RealArray], d: int, dtype: Any
+) -> RealArray:
+    """Return the leading eigenvector of a d × d matrix, which is formed, or multiplied with vectors if d is large."""
+    if d > LAPACK_DIMENSION:
+        operator = LinearOperator((d, d), matvec=lambda v: times(v.ravel()), dtype=dtype)
+        start = np.random.default_rng(0).normal(size=d).astype(dtype)
+        with suppress(ArpackError):  # the matrix is zero, or its leading eigenvalues are too close
+            _, vectors = eigsh(operator, k=1, which="LA", v0=start, ncv=LANCZOS_VECTORS, tol=EIGEN_TOL[dtype])
+            return np.asarray(vectors[:, 0])
+    matrix = formed()
+    return np.asarray(scipy.linalg.eigh((matrix + matrix.T) / 2, subset_by_index=[d - 1, d - 1])[1][:, 0])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mahala.engine.row_hinges import FEW_COORDINATES, KEPT_STEPS, MOST_LONGER, TAIL
-from mahala.engine.torch_edges import Edges, Tensor, pull_of_edges
+from mahala.engine.hinges import FEW_COORDINATES, KEPT_STEPS, MOST_LONGER, TAIL
+from mahala.engine.torch.edges import Edges, pull_of_edges
+from mahala.engine.torch.memory import DeviceMemory, Tensor
 from mahala.support.arrays import IndexArray, slices
-
-if TYPE_CHECKING:
-    from mahala.engine.torch_device import TorchDevice
 
 try:
     import torch
@@ -23,7 +20,7 @@ except ImportError:
 class TorchHinges:
     """LMNN's objective on labelled rows; see `RowHinges`, whose search this follows."""
 
-    def __init__(self, engine: TorchDevice, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> None:
+    def __init__(self, engine: DeviceMemory, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> None:
         self._engine, self._mu = engine, mu
         self._codes = engine.place(codes)
         self._anchors, self._targets = (engine.place(end) for end in edges)
@@ -68,7 +65,7 @@ class TorchHinges:
 
     def _near_pairs(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
         radii = radius.clamp(min=0.0).sqrt()
-        step = float(_moves(Z, self._last)) if self._last.shape == Z.shape else np.inf
+        step = float((Z - self._last).square().sum(1).max().sqrt()) if self._last.shape == Z.shape else np.inf
         self._last = Z
         if self._near is not None and self._at.shape == Z.shape:
             moves = (Z - self._at).square().sum(1).sqrt()
@@ -87,8 +84,7 @@ class TorchHinges:
         heads = self._heads(Z)
         norms = heads.square().sum(1) * (1.0 - 8 * (m + 4) * self._engine.rounding(Z))
         pairs = []
-        step = min(n, max(1, int((self._engine.block_bytes / (8 * Z.element_size())) ** 0.5)))
-        for left, right in combinations_with_replacement(slices(n, step), 2):
+        for left, right in combinations_with_replacement(slices(n, self._engine.block_side(Z)), 2):
             squared = torch.addmm(norms[left, None] + norms[right], heads[left], heads[right].T, alpha=-2.0)
             near = squared < torch.maximum(radius[left, None], radius[right])
             near &= self._codes[left, None] != self._codes[right]
@@ -106,21 +102,16 @@ class TorchHinges:
         squares = Z.square().sum(1)
         share = TAIL * float(squares.sum(dtype=torch.float64))
         if self._axes is not None and len(self._axes) == m:
-            heads, tails = _split(Z, squares, self._axes)
-            if float(tails.sum(dtype=torch.float64)) <= 2.0 * share:
-                return torch.cat([heads, tails.sqrt()[:, None]], dim=1)
+            heads = _split(Z, squares, self._axes)
+            if float(heads[:, -1].square().sum(dtype=torch.float64)) <= 2.0 * share:
+                return heads
         variances, axes = torch.linalg.eigh((Z.T @ Z).to(torch.float64))
         n_tail = int(torch.searchsorted(variances.clamp(min=0.0).cumsum(0), share, right=True))
         self._axes = axes[:, n_tail:].to(Z.dtype).contiguous()
-        heads, tails = _split(Z, squares, self._axes)
-        return torch.cat([heads, tails.sqrt()[:, None]], dim=1)
+        return _split(Z, squares, self._axes)
 
 
-def _split(Z: Tensor, squares: Tensor, axes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the coordinates of rows along some axes, and what is left of their squared norms."""
+def _split(Z: Tensor, squares: Tensor, axes: Tensor) -> Tensor:
+    """Return the coordinates of rows along some axes, and the root of what is left of their squared norms."""
     heads = Z @ axes
-    return heads, (squares - heads.square().sum(1)).clamp_(min=0.0)
-
-
-def _moves(Z: Tensor, before: Tensor) -> Tensor:
-    return (Z - before).square().sum(1).max().sqrt()
+    return torch.cat([heads, (squares - heads.square().sum(1)).clamp_(min=0.0).sqrt_()[:, None]], dim=1)

@@ -1,4 +1,4 @@
-"""Sums on a device of PyTorch, such as a GPU, in blocks of rows that fit into its memory.
+"""Sums over rows and pairs, in blocks of rows that fit into the memory of the device.
 
 The definitions and the bounds on rounding are those of the functions for the cores in `compiled`. Where few pairs of a
 block matter, they are listed and added as a sparse matrix; otherwise the block is multiplied in full.
@@ -7,14 +7,15 @@ block matter, they are listed and added as a sparse matrix; otherwise the block 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import combinations_with_replacement
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from mahala.engine.torch_edges import Edges, Tensor, TorchEdgeGraph, added, pull_of_edges
-from mahala.engine.torch_hinges import TorchHinges
+from mahala.engine.engine import Coefficients
+from mahala.engine.torch.edges import Edges, TorchEdgeGraph, added, pull_of_edges
+from mahala.engine.torch.hinges import TorchHinges
+from mahala.engine.torch.memory import DeviceMemory, Tensor, in_blocks
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
 try:
@@ -22,65 +23,36 @@ try:
 except ImportError:
     torch = None
 
-T = TypeVar("T")
-
-# Bytes of a block of products at first; halved when memory runs out.
-BLOCK_BYTES = 2**31
-LEAST_BYTES = 2**20
 # If fewer than one weight in this many is non-zero, a sparse product is faster.
 SPARSE_SHARE = 64
 
 
-class TorchDevice:
-    """An engine on a device of PyTorch, named as PyTorch names it, or "torch-cpu" for its processor."""
-
-    def __init__(self, name: str, *, tf32: bool = False) -> None:
-        if torch is None:
-            raise ImportError(f"engine is {name!r}, which needs PyTorch: pip install 'mahala[gpu]'")
-        self.device = torch.device("cpu" if name == "torch-cpu" else name)
-        if self.device.type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"engine is {name!r}, but PyTorch finds no CUDA device here: use engine='cpu'")
-        self._precision = "high" if tf32 else "highest"
-        self.block_bytes = BLOCK_BYTES
-
-    def rounding(self, Z: Tensor) -> float:
-        """Return the relative error of a factor in products of Z."""
-        if self._precision == "high" and Z.dtype == torch.float32 and self.device.type == "cuda":
-            return 2.0**-10
-        return float(torch.finfo(Z.dtype).eps)
-
-    def place(self, X: RealArray) -> Tensor:
-        return torch.as_tensor(np.ascontiguousarray(X), device=self.device)
-
-    def fetch(self, Z: Tensor) -> RealArray:
-        result: RealArray = Z.cpu().numpy()
-        return result
+class TorchDevice(DeviceMemory):
+    """An engine on a device of PyTorch."""
 
     def of_images(self, function: Callable[[RealArray], Any], Z: Tensor) -> Any:
         return function(self.fetch(Z))
 
     def map(self, X: Tensor, L: RealArray) -> Tensor:
-        with self._products():
+        with self.products():
             placed = self.place(L)
             return X * placed if L.ndim == 1 else X @ placed.T
 
     def gradient(self, pull: Tensor, X: Tensor, *, diagonal: bool = False) -> RealArray:
-        with self._products():
+        with self.products():
             return self.fetch((pull * X).sum(0) if diagonal else pull.T @ X)
 
+    @in_blocks
     def softmax(self, Z: Tensor, codes: IndexArray) -> tuple[float, Tensor]:
-        return self.within_memory(lambda: self._softmax(Z, self.place(codes)))
-
-    def _softmax(self, Z: Tensor, codes: Tensor) -> tuple[float, Tensor]:
-        n = len(Z)
+        n, classes = len(Z), self.place(codes)
         norms = Z.square().sum(1)
         rounding = (self.rounding(Z) * (1.0 + norms)).clamp(max=1.0)
         cuts = torch.log(n / rounding)
         pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         listed: list[Edges] = []
-        for block in slices(n, self._rows_per_block(n, Z)):
-            z, own_codes = Z[block], codes[block]
+        for block in slices(n, self.rows_per_block(n, Z)):
+            z = Z[block]
             distances = torch.addmm(norms, z, Z.T, alpha=-2.0)  # up to the norm of the row
             distances[:, block].fill_diagonal_(torch.inf)
             nearest = distances.amin(1, keepdim=True)
@@ -88,13 +60,13 @@ class TorchDevice:
             if int(torch.count_nonzero(matter)) * SPARSE_SHARE < distances.numel():
                 row, column = matter.nonzero(as_tuple=True)
                 weights = torch.exp(nearest[row, 0] - distances[row, column])
-                same = (own_codes[row] == codes[column]).to(Z.dtype)
+                same = (classes[block][row] == classes[column]).to(Z.dtype)
                 all_weight = added(row, weights, len(z))
                 p = added(row, weights * same, len(z)) / all_weight
                 listed.append((row + block.start, column, weights * (p[row] - same) / all_weight[row]))
             else:
                 weights = torch.exp_(nearest - distances)
-                same = (own_codes[:, None] == codes).to(Z.dtype)
+                same = (classes[block, None] == classes).to(Z.dtype)
                 all_weight = weights.sum(1)
                 p = (weights * same).sum(1) / all_weight
                 weights.mul_(same.neg_().add_(p[:, None])).div_(all_weight[:, None])
@@ -115,32 +87,22 @@ class TorchDevice:
         pull = residuals * (w * sizes[own, None]).to(Z.dtype)
         return float((pull * residuals).sum(dtype=torch.float64)), pull
 
+    @in_blocks
     def between(
-        self,
-        Z: Tensor,
-        codes: IndexArray,
-        coefficients: tuple[float, float, float],
-        cutoff: float,
-        weights: FloatArray | None = None,
-    ) -> tuple[float, Tensor]:
-        w = None if weights is None else self.place(weights).to(Z.dtype)
-        return self.within_memory(lambda: self._between(Z, self.place(codes), coefficients, cutoff, w))
-
-    def _between(
-        self, Z: Tensor, codes: Tensor, coefficients: tuple[float, float, float], cutoff: float, w: Tensor | None
+        self, Z: Tensor, codes: IndexArray, coefficients: Coefficients, cutoff: float, weights: FloatArray | None = None
     ) -> tuple[float, Tensor]:
         a, b, c = coefficients
-        n = len(Z)
+        n, classes = len(Z), self.place(codes)
+        w = None if weights is None else self.place(weights).to(Z.dtype)
         norms = Z.square().sum(1)
         pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         listed: list[Edges] = []
-        step = min(n, max(1, int((self.block_bytes / (8 * Z.element_size())) ** 0.5)))
-        for left, right in combinations_with_replacement(slices(n, step), 2):
+        for left, right in combinations_with_replacement(slices(n, self.block_side(Z)), 2):
             x, y = Z[left], Z[right]
             both = norms[left, None] + norms[right]
             squared = torch.addmm(both, x, y.T, alpha=-2.0).clamp_(min=0.0)
-            counted = (codes[left, None] != codes[right]) & (squared < cutoff * cutoff)
+            counted = (classes[left, None] != classes[right]) & (squared < cutoff * cutoff)
             if left == right:
                 counted.triu_(1)
             squared.masked_fill_(~counted, 0.0)
@@ -157,67 +119,60 @@ class TorchDevice:
                 values *= 1.0 if both_weights is None else both_weights[row, column]
                 listed.append((row + left.start, column + right.start, values))
                 continue
-            weights = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~counted, 0.0)
-            weights = weights if both_weights is None else weights.mul_(both_weights)
-            sums[left] += weights.sum(1)
-            sums[right] += weights.sum(0)
-            pull[left] -= weights @ y
-            pull[right] -= weights.T @ x
+            slopes = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~counted, 0.0)
+            slopes = slopes if both_weights is None else slopes.mul_(both_weights)
+            sums[left] += slopes.sum(1)
+            sums[right] += slopes.sum(0)
+            pull[left] -= slopes @ y
+            pull[right] -= slopes.T @ x
         pull += sums[:, None] * Z
         return float(total), pull.add_(pull_of_edges(Z, listed))
 
+    @in_blocks
     def softmax_of_rows(self, Z: Tensor, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray]:
-        def shares() -> tuple[RealArray, RealArray]:
-            logs, hits = [], []
-            for block, squared, same in self._blocks_of_rows(Z, self.place(codes), rows):
-                squared[:, block].fill_diagonal_(torch.inf)
-                logs.append(-torch.logsumexp(-squared, 1))
-                hits.append((torch.exp(logs[-1][:, None] - squared) * same).sum(1))
-            return self.fetch(torch.cat(logs)), self.fetch(torch.cat(hits))
+        logs, hits = [], []
+        for block, squared, same in self._blocks_of_rows(Z, codes, rows):
+            squared[:, block].fill_diagonal_(torch.inf)
+            logs.append(-torch.logsumexp(-squared, 1))
+            hits.append((torch.exp(logs[-1][:, None] - squared) * same).sum(1))
+        return self.fetch(torch.cat(logs)), self.fetch(torch.cat(hits))
 
-        return self.within_memory(shares)
-
+    @in_blocks
     def softmax_pull_of_rows(
         self, Z: Tensor, codes: IndexArray, rows: slice, logs: RealArray, hits: RealArray
     ) -> Tensor:
-        def pull() -> Tensor:
-            l, p, pulls = self.place(logs), self.place(hits), []
-            for block, squared, same in self._blocks_of_rows(Z, self.place(codes), rows):
-                squared[:, block].fill_diagonal_(torch.inf)
-                weights = torch.exp(l[block, None] - squared) * (p[block, None] - same)
-                weights += torch.exp(l - squared) * (p - same)
-                pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
-            return torch.cat(pulls)
+        l, p, pulls = self.place(logs), self.place(hits), []
+        for block, squared, same in self._blocks_of_rows(Z, codes, rows):
+            squared[:, block].fill_diagonal_(torch.inf)
+            weights = torch.exp(l[block, None] - squared) * (p[block, None] - same)
+            weights += torch.exp(l - squared) * (p - same)
+            pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
+        return torch.cat(pulls)
 
-        return self.within_memory(pull)
-
+    @in_blocks
     def between_of_rows(
-        self, Z: Tensor, codes: IndexArray, rows: slice, coefficients: tuple[float, float, float], cutoff: float
+        self, Z: Tensor, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
     ) -> tuple[float, Tensor]:
         a, b, c = coefficients
+        norms, total, pulls = Z.square().sum(1), 0.0, []
+        for block, squared, same in self._blocks_of_rows(Z, codes, rows):
+            counted = (same == 0.0) & (squared < cutoff * cutoff)
+            squared = squared.masked_fill_(~counted, 0.0)
+            roots = squared.sqrt()
+            total += a * int(counted.sum()) + b * float(roots.sum(dtype=torch.float64))
+            total += c * float(squared.sum(dtype=torch.float64))
+            slack = 4.0 * self.rounding(Z) * (norms[block, None] + norms) + torch.finfo(Z.dtype).tiny
+            weights = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~(counted & (squared > slack)), 0.0)
+            pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
+        return total / 2.0, torch.cat(pulls)
 
-        def share() -> tuple[float, Tensor]:
-            norms, total, pulls = Z.square().sum(1), 0.0, []
-            for block, squared, same in self._blocks_of_rows(Z, self.place(codes), rows):
-                counted = (same == 0.0) & (squared < cutoff * cutoff)
-                squared = squared.masked_fill_(~counted, 0.0)
-                roots = squared.sqrt()
-                total += a * int(counted.sum()) + b * float(roots.sum(dtype=torch.float64))
-                total += c * float(squared.sum(dtype=torch.float64))
-                slack = 4.0 * self.rounding(Z) * (norms[block, None] + norms) + torch.finfo(Z.dtype).tiny
-                weights = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~(counted & (squared > slack)), 0.0)
-                pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
-            return total / 2.0, torch.cat(pulls)
-
-        return self.within_memory(share)
-
-    def _blocks_of_rows(self, Z: Tensor, codes: Tensor, rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    def _blocks_of_rows(self, Z: Tensor, codes: IndexArray, rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield blocks of some rows, their squared distances to all rows, and where these are of their class."""
-        norms = Z.square().sum(1)
-        for part in slices(rows.stop - rows.start, self._rows_per_block(len(Z), Z)):
+        norms, classes = Z.square().sum(1), self.place(codes)
+        for part in slices(rows.stop - rows.start, self.rows_per_block(len(Z), Z)):
             block = slice(rows.start + part.start, rows.start + part.stop)
             squared = torch.addmm(norms[block, None] + norms, Z[block], Z.T, alpha=-2.0).clamp_(min=0.0)
-            yield block, squared, (codes[block, None] == codes).to(Z.dtype)
+            yield block, squared, (classes[block, None] == classes).to(Z.dtype)
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> TorchHinges:
         return TorchHinges(self, codes, edges, ends, mu)
@@ -225,20 +180,18 @@ class TorchDevice:
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> TorchEdgeGraph:
         return TorchEdgeGraph(self, X, left, right)
 
+    @in_blocks
     def nearest(
         self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
     ) -> tuple[IndexArray, FloatArray]:
         rows = self.place(_dense(reference)).to(torch.float64)
         asked = rows if queries is reference else self.place(_dense(queries)).to(torch.float64)
-        return self.within_memory(lambda: self._nearest(rows, asked, k, exclude_self))
-
-    def _nearest(self, rows: Tensor, asked: Tensor, k: int, exclude_self: bool) -> tuple[IndexArray, FloatArray]:
         mean = rows.mean(0)
         centred = rows - mean
         norms = centred.square().sum(1)
         slack = 8 * (rows.shape[1] + 4) * torch.finfo(torch.float64).eps
         numbers, distances = [], []
-        for block in slices(len(asked), self._rows_per_block(len(rows), rows)):
+        for block in slices(len(asked), self.rows_per_block(len(rows), rows)):
             x = asked[block]
             x_centred = x - mean
             bounds = torch.addmm(norms, x_centred, centred.T, alpha=-2.0)
@@ -277,32 +230,6 @@ class TorchDevice:
                     numbers = numbers[~mine].reshape(len(numbers), -1)
                 found[asked, : numbers.shape[1]] = numbers
         return same, other
-
-    def _rows_per_block(self, n: int, Z: Tensor) -> int:
-        return int(max(1, min(n, self.block_bytes // (4 * Z.element_size() * n))))
-
-    def within_memory(self, compute: Callable[[], T]) -> T:
-        """Return what the function returns, with smaller blocks as long as memory runs out."""
-        while True:
-            try:
-                with self._products():
-                    return compute()
-            except torch.OutOfMemoryError:
-                if self.block_bytes <= LEAST_BYTES:
-                    raise MemoryError(f"the rows do not fit into the memory of the device {self.device}") from None
-                self.block_bytes //= 2
-                torch.cuda.empty_cache()
-
-    @contextmanager
-    def _products(self) -> Iterator[None]:
-        """A context in which products have the precision of the engine, and nothing is differentiated."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision(self._precision)
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            torch.set_float32_matmul_precision(before)
 
 
 def _dense(X: Any) -> Any:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from mahala import Triplets
-from mahala.batch.label_neighbors import target_neighbors
-from mahala.batch.triplet_hinges import TripletHinges
-from mahala.engine import row_hinges
-from mahala.engine.row_hinges import RowHinges
+from mahala.batch.triplets import TripletHinges, target_neighbors
+from mahala.engine import hinges as row_hinges
+from mahala.engine.hinges import RowHinges
 from mahala.support.parameters import config_context
 from reference import lmnn as reference
 from strategies import labelled_rows

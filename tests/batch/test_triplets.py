@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala import Triplets
-from mahala.batch.label_neighbors import label_triplets
-from mahala.batch.triplet_edges import TripletEdges
+from mahala.batch.triplets import TripletEdges, label_triplets, target_neighbors
 from mahala.compiled.sums.edges import weights
-from mahala.engine import edge_graph
-from reference.boosting import matrices, scale
-from strategies import triplet_sets
+from mahala.engine import edges as edge_graph
+from reference.boosting import matrices, scale, triplets_of_labels
+from strategies import labelled_rows, triplet_sets
 
 
 def columns(triplets):
@@ -74,3 +73,33 @@ def test_lanczos_on_a_zero_matrix(equal_rows, monkeypatch):
     vector, gains = TripletEdges(Triplets(X, rows, rows[::-1], np.roll(rows, 1))).leading_direction(u)
     assert u @ gains == 0.0
     assert np.linalg.norm(vector) == pytest.approx(1.0)
+
+
+@given(labelled_rows(), st.integers(1, 4), st.sampled_from([np.float64, np.float32]))
+def test_labels_give_nearest_targets_and_impostors(data, k, dtype):
+    X, codes = data[0].astype(dtype), data[1]
+    expected = triplets_of_labels(X, codes, k)
+    if not expected:
+        with pytest.raises(ValueError, match="every row is alone in its class"):
+            label_triplets(X, codes, k)
+        return
+    found = list(zip(*columns(label_triplets(X, codes, k)), strict=True))
+    # Of equally near rows any may be chosen: what counts is how far they are.
+    squared = np.square(X[:, None].astype(float) - X[None]).sum(axis=2)
+
+    def key(rows):
+        return sorted((i, codes[j] == codes[i], codes[m] != codes[i], squared[i, j], squared[i, m]) for i, j, m in rows)
+
+    assert np.allclose(key(found), key(expected), rtol=1e-12)
+    assert len(set(found)) == len(found)
+    assert all(i != j for i, j, _ in found)
+
+
+def test_small_classes():
+    """In a small class all others are targets, and a row alone in its class has none."""
+    X = np.array([[0.0], [1.0], [3.0], [1.5], [9.0], [9.5]])
+    edges, ends = target_neighbors(X, np.array([0, 0, 0, 1, 2, 2]), 3)
+    assert edges.T.tolist() == [[0, 1], [0, 2], [1, 0], [1, 2], [2, 1], [2, 0], [4, 5], [5, 4]]
+    assert ends.tolist() == [0, 2, 4, 6, 6, 7, 8]
+    with pytest.raises(ValueError, match="every row is alone in its class"):
+        target_neighbors(X[:3], np.arange(3), 1)

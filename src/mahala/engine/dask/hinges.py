@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask
 import numpy as np
 
 from mahala.compiled.sums.row_sums import hinges_of_rows_share
-from mahala.engine.dask_edges import laplacian_of_rows
-from mahala.engine.row_hinges import squared_distances
+from mahala.engine.dask.edges import laplacian_of_rows
+from mahala.engine.dask.rows import array_of, compute, parts, persist, summed
+from mahala.engine.hinges import squared_distances
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.dask_rows import array_of, in_memory, kept, parts, summed
 
 Given = tuple[IndexArray, IndexArray, IndexArray, float]  # the arguments of `Engine.hinges`
 
@@ -19,10 +20,8 @@ class DaskHinges:
     """A function of images Z; see `RowHinges`. It is computed in two stages, because an edge pulls on both ends."""
 
     def __init__(self, engine: Any, given: Given) -> None:
-        import dask
-
         self._engine = engine
-        (self._given,) = kept([dask.delayed(given, pure=False, traverse=False)])
+        (self._given,) = persist([dask.delayed(given, pure=False, traverse=False)])
 
     def __call__(self, Z: Any, smoothing: float) -> tuple[float, float, Any]:
         images = [part for _, part in parts(Z)]
@@ -32,8 +31,8 @@ class DaskHinges:
         pulls = [
             pull(images, self._given, rows, weights, own[2]) for (rows, _), own in zip(parts(Z), shares, strict=True)
         ]
-        total, array = kept([summed([own[0] for own in shares]), array_of(pulls, Z, Z.shape[1])])
-        smooth, plain = in_memory(total)
+        total, array = persist([summed([own[0] for own in shares]), array_of(pulls, Z, Z.shape[1])])
+        ((smooth, plain),) = compute([total])
         return float(smooth), float(plain), array
 
 
