@@ -413,14 +413,6 @@ class QueryAdapter(SavedEstimator):
         if n_item is not None:
             _check_width(n_query, n_item, name)
 
-    def _check_fixed(self) -> None:
-        for name, value in self._fixed_values.items():
-            if getattr(self, name) is not value and getattr(self, name) != value:
-                raise ValueError(
-                    f"{name} cannot change while a stream runs: it was {value!r}, it is {getattr(self, name)!r}; "
-                    "set it back, or start again with fit"
-                )
-
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it
         header: dict[str, object] = {name: getattr(self, f"{name}_") for name in _COUNTS}

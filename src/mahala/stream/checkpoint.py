@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
-from mahala.saved_estimator import load_learner
+from mahala.saved_estimator import SavedEstimator
 from mahala.stream.position import Position, digest_of_rows
 from mahala.support.files import previous_of
 from mahala.support.model_files import ModelFileError, count_value, header_value, is_model_file, read_model
@@ -36,7 +36,7 @@ def open_checkpoint(path: str, learner: Any) -> Checkpoint:
             raise FileNotFoundError(f"{path} cannot be written because there is no folder {folder}")
         return Checkpoint(learner, Position(), None)
     try:
-        known = load_learner(path)
+        known = SavedEstimator.load(path)
     except ModelFileError as error:
         previous = previous_of(path)
         if not previous.exists():

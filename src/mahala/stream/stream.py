@@ -13,7 +13,7 @@ from mahala.comparisons import Impression, Pairs, Triplets
 from mahala.comparisons.json_lines import IMPRESSION, PAIR, TRIPLET, LineError, LineReader, MissingItems
 from mahala.feedback.query_adapter import QueryAdapter
 from mahala.online.lego import LEGO
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
 from mahala.stream.checkpoint import check_items, open_checkpoint
@@ -222,8 +222,8 @@ class Stream:
         return n_features, getattr(self.learner, "n_item_features_", n_features)
 
 
-def _check_online(learner: Any) -> OnlineMixin | QueryAdapter:
-    if not isinstance(learner, OnlineMixin | QueryAdapter):
+def _check_online(learner: Any) -> OnlineLearner | QueryAdapter:
+    if not isinstance(learner, OnlineLearner | QueryAdapter):
         raise TypeError(
             f"{type(learner).__name__} does not learn from one comparison at a time; give an online learner, "
             "such as PA for pairs, OASIS for triplets or QueryAdapter for impressions"
