@@ -267,21 +267,15 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         }
 
 
-if TYPE_CHECKING:
-    _Base = Learner
-else:
-    _Base = object
-
-
-class DistanceMixin(_Base):
+class DistanceMixin:
     """What a learner of a Mahalanobis metric has: used beside Learner."""
 
-    def get_mahalanobis_matrix(self) -> FloatArray:
+    def get_mahalanobis_matrix(self: Any) -> FloatArray:
         """Return the learned matrix M."""
         matrix: FloatArray = self.metric_.matrix
         return matrix
 
-    def pair_distance(self, pairs: Any, *, squared: bool = False) -> FloatArray:
+    def pair_distance(self: Any, pairs: Any, *, squared: bool = False) -> FloatArray:
         """Return the learned distance of the two rows of each pair.
 
         Parameters

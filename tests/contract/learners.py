@@ -14,7 +14,7 @@ import mahala
 from mahala import BilinearMetric, Pairs, Triplets
 from mahala.batch.batch_learner import BatchLearner
 from mahala.learner import Learner
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.model_files import read_model, write_model
@@ -34,7 +34,7 @@ _SETTINGS = {
         *({"variant": "LS", "psd": psd, "C": 0.1} for psd in ("every", "end", 3)),
         {"init": "identity"},
         {"init": "random", "psd": "end"},
-        {"tol": 0.02, "variant": "LS"},
+        {"min_step": 0.02, "variant": "LS"},
         {"kernel": "rbf", "kernel_params": {"gamma": 0.3}},
         {"kernel": "poly", "psd": "end"},
         {"kernel": "cosine", "psd": 4},
@@ -119,11 +119,11 @@ def parametrize(learners):
 every_learner = parametrize(ALL)
 # One setting of each class, for what does not depend on settings: the checks of input are those of the base class.
 every_kind = parametrize(list({type(learner): learner for learner in reversed(ALL)}.values()))
-every_online_learner = parametrize([learner for learner in ALL if isinstance(learner, OnlineMixin)])
+every_online_learner = parametrize([learner for learner in ALL if isinstance(learner, OnlineLearner)])
 every_batch_learner = parametrize([learner for learner in ALL if isinstance(learner, BatchLearner)])
 # Those that take more comparisons after the first ones.
 every_stream = parametrize(
-    [learner for learner in ALL if isinstance(learner, OnlineMixin) and getattr(learner, "storage", None) != "gram"]
+    [learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram"]
 )
 
 

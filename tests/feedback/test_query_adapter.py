@@ -91,7 +91,7 @@ def test_resumes_bit_for_bit(how, params, tmp_path):
         adapter.learn_one(x, shown, reactions, query_id=key, user=at % 3)
     if how == "file":
         adapter.save(tmp_path / "adapter.safetensors")
-        resumed = mahala.load_learner(tmp_path / "adapter.safetensors")
+        resumed = mahala.load(tmp_path / "adapter.safetensors")
     else:
         resumed = pickle.loads(pickle.dumps(adapter))
     assert resumed.gain_ == adapter.gain_

@@ -10,13 +10,13 @@ import numpy as np
 from mahala.comparisons import Judgments
 from mahala.evaluation.statistics import paired_gains
 from mahala.feedback.gains import ROUNDING, CrossValidation, Gain
-from mahala.online.storage.covariance_model import CovarianceModel
-from mahala.online.storage.dense_model import DenseModel
-from mahala.online.storage.similarity_model import SimilarityRule
+from mahala.online.aroma import CovarianceState
+from mahala.online.state.dense import DenseState
+from mahala.online.state.similarity import SimilarityRule
 from mahala.support.arrays import FloatArray, IndexArray, row_blocks
 from mahala.support.validation import is_sparse
 
-Averaged = DenseModel | CovarianceModel  # they have the mean of all models beside the last one
+Averaged = DenseState | CovarianceState  # they have the mean of all models beside the last one
 
 # Candidates of a query, from which negatives are drawn and among which experts are judged. A ranking of all items finds
 # them, at the start and in the middle of the passes.

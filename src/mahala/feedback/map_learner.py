@@ -10,7 +10,7 @@ from mahala.feedback.judged import Averaged
 from mahala.metric import BilinearMetric
 from mahala.online.oasis import OASIS
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.online.storage.similarity_model import LONGEST_STEP, SimilarityRule
+from mahala.online.state.similarity import LONGEST_STEP, SimilarityRule
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import count_value, header_value, number_value
 from mahala.support.parameters import check_params

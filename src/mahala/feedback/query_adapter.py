@@ -402,14 +402,6 @@ class QueryAdapter(SavedEstimator):
         if n_item is not None:
             _check_width(n_query, n_item, name)
 
-    def _check_fixed(self) -> None:
-        for name, value in self._fixed_values.items():
-            if getattr(self, name) is not value and getattr(self, name) != value:
-                raise ValueError(
-                    f"{name} cannot change while a stream runs: it was {value!r}, it is {getattr(self, name)!r}; "
-                    "set it back, or start again with fit"
-                )
-
     def _parts_by_name(self) -> dict[str, Part]:
         return {"model": self._model, "trust": self._trust, "ids": self._ids, "users": self._users}
 

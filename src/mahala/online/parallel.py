@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mahala.engine.inputs import computed, for_each, labelled_parts
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.support.validation import is_chunked
 
 Partition = tuple[Any, Any]  # rows and labels, or comparisons and None
@@ -25,7 +25,7 @@ def partitions_of(X: Any, y: Any) -> list[Partition]:
     return [part if isinstance(part, tuple) else (part, None) for part in X]
 
 
-def run_round(learner: OnlineMixin, partitions: list[Partition], number: int) -> None:
+def run_round(learner: OnlineLearner, partitions: list[Partition], number: int) -> None:
     """Let copies of a learner learn from a partition each; their mean becomes the learner's model."""
     base = copy.deepcopy(learner)
     base._clear()

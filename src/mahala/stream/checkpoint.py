@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mahala.saved_estimator import load_learner
+from mahala.saved_estimator import SavedEstimator
 from mahala.stream.input import Position
 from mahala.support.files import previous_of
 from mahala.support.model_files import ModelFileError, count_value, header_value, is_model_file, read_model
@@ -40,7 +40,7 @@ def open_checkpoint(path: str, learner: Any) -> Checkpoint:
             raise FileNotFoundError(f"{path} cannot be written because there is no folder {folder}")
         return Checkpoint(learner, Position(), None)
     try:
-        saved = load_learner(path)
+        saved = SavedEstimator.load(path)
     except ModelFileError as error:
         previous = previous_of(path)
         if not previous.exists():

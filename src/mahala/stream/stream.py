@@ -13,7 +13,7 @@ from mahala.comparisons import Impression, Pairs, Triplets
 from mahala.comparisons.json_lines import IMPRESSION, PAIR, TRIPLET, LineError, LineReader, MissingItems
 from mahala.feedback.query_adapter import QueryAdapter
 from mahala.online.lego import LEGO
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
 from mahala.stream.checkpoint import check_items, open_checkpoint
@@ -95,7 +95,7 @@ class Stream:
         self.every = every
         self.seconds = seconds
         self.learner, self._saved, self._items = open_checkpoint(self.path, learner)
-        if not isinstance(self.learner, OnlineMixin | QueryAdapter):
+        if not isinstance(self.learner, OnlineLearner | QueryAdapter):
             raise TypeError(
                 f"{type(self.learner).__name__} does not learn from one comparison at a time; give an online learner, "
                 "such as PA for pairs, OASIS for triplets or QueryAdapter for impressions"

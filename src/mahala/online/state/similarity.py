@@ -13,11 +13,12 @@ from numpy.typing import DTypeLike, NDArray
 from mahala.comparisons import Triplets
 from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, StepRule, late, late_sum
 from mahala.metric import BilinearMetric
-from mahala.online.storage.model import Model, Steps
-from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, block_size, slices
+from mahala.online.state.base import State, Steps
+from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, block_size
 from mahala.support.contexts import uninterrupted
-from mahala.support.model_files import ModelFileError, count_value, finite_array, header_value, number_value
+from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, is_number
+from mahala.support.states import Array, Flag, Group, Integer, Number
 from mahala.support.validation import is_sparse
 
 # Entries of M read or written between two looks for Ctrl-C: about a second.
@@ -96,9 +97,17 @@ class TripletChunk(NamedTuple):
         return TripletChunk(self.rows, self.items, (anchor, positive, negative), self.y[own])
 
 
-class SimilarityModel(Model):
+class SimilarityState(State):
     """M of shape (d, e), which starts as `start` times the identity."""
 
+    FIELDS = (
+        Integer("clock"),
+        Group("initial", Number("initial_entry"), Number("initial_sum")),
+        Group("penalty", Number("theta", least=0.0), Flag("exempt_diagonal"), Number("delta", least=0.0)),
+        # What is left of variances that began as 1.
+        Array("left", least=0.0, most=1.0),
+        Array("right", least=0.0, most=1.0),
+    )
     storage: ClassVar[str]
 
     def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule, dtype: DTypeLike) -> None:
@@ -110,7 +119,7 @@ class SimilarityModel(Model):
         self.clock = 0  # steps since all entries were last settled
         self.n_steps = 0
         # m and S of a diagonal entry that no step has changed; S counts the first model.
-        self.virgin = (float(start), float(start) if rule.average else 0.0)
+        self.initial = (float(start), float(start) if rule.average else 0.0)
         self.left = self.right = _NONE
         self._known = False  # whether the triplets to come are all that there will be
         # The clock counts in the numbers that M is held in, which are exact up to here.
@@ -131,7 +140,8 @@ class SimilarityModel(Model):
             if self._known and len(part) == len(triplets):
                 self.reserve(chunk)
             size = max(1, int(CHUNK_TOUCHES / max(1.0, self.cost(touches(part)))))
-            yield from map(chunk.part, slices(len(part), size))
+            for start in range(0, len(part), size):
+                yield chunk.part(slice(start, start + size))
 
     def _translated(self, triplets: Triplets) -> TripletChunk:
         """Return the rows that the triplets compare, as the model takes them, and the triplets in their numbers."""
@@ -213,11 +223,11 @@ class SimilarityModel(Model):
         """Bring all entries to the present, from where the clock starts anew."""
         if self.layout[0] > 1:
             self._settle()
-            m, S = self.virgin
+            m, S = self.initial
             theta = 0.0 if self.penalty[1] else self.penalty[0] / self.penalty[2]
             if self.layout[2]:
                 S += late_sum(m, float(self.clock), theta)
-            self.virgin = (late(m, self.clock * theta), S)
+            self.initial = (late(m, self.clock * theta), S)
         self.clock = 0
 
     def settings(self, rule: SimilarityRule) -> Any:
@@ -261,45 +271,23 @@ class SimilarityModel(Model):
         """Add a matrix to an M that is as it began, and another one to S, if that is kept."""
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
-        theta, exempt, delta = self.penalty
-        header: dict[str, object] = {
-            "storage": self.storage,
-            "n_item_features": self.shape[1],
-            "clock": self.clock,
-            "virgin": self.virgin[0],
-            "virgin_sum": self.virgin[1],
-            "theta": theta,
-            "exempt_diagonal": exempt,
-            "delta": delta,
-        }
-        return header, {"left": self.left, "right": self.right}
+        header, arrays = super().get_state()
+        return header | {"storage": self.storage, "n_item_features": self.shape[1]}, arrays
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
-        self.n_steps = n_steps
-        self.clock = count_value(header, "clock")
-        if self.clock > min(n_steps, self.longest_clock) or n_steps > np.iinfo(np.int64).max:
-            raise ModelFileError(f"header entry 'clock' should not be beyond {n_steps} steps, found {self.clock}")
-        self.virgin = (number_value(header, "virgin"), number_value(header, "virgin_sum"))
-        if self.shape[0] != self.shape[1] and self.virgin != (0.0, 0.0):
-            raise ModelFileError("header entries 'virgin' and 'virgin_sum' should be 0 where M is not square")
-        theta, delta = number_value(header, "theta", least=0.0), number_value(header, "delta", least=0.0)
+        exempts = self.penalty[1]
+        super().set_state(header, arrays, n_steps)
+        if self.penalty[1] != exempts:
+            raise ModelFileError(f"header entry 'exempt_diagonal' should be {exempts}, as the penalty says")
+
+    def _check(self) -> None:
+        if self.clock > min(self.n_steps, self.longest_clock) or self.n_steps > np.iinfo(np.int64).max:
+            raise ModelFileError(f"header entry 'clock' should not be beyond {self.n_steps} steps, found {self.clock}")
+        if self.shape[0] != self.shape[1] and self.initial != (0.0, 0.0):
+            raise ModelFileError("header entries 'initial_entry' and 'initial_sum' should be 0 where M is not square")
+        theta, _, delta = self.penalty
         if not (delta > 0.0 and np.isfinite(theta / delta)):
             raise ModelFileError("header entry 'delta' should be positive, and 'theta' in proportion")
-        exempt = self.penalty[1]
-        if header_value(header, "exempt_diagonal", bool) != exempt:
-            raise ModelFileError(f"header entry 'exempt_diagonal' should be {exempt}, as the penalty says")
-        self.penalty = theta, exempt, delta
-        if len(self.left):
-            self.left, self.right = (
-                _shares(arrays, name, side.shape) for name, side in (("left", self.left), ("right", self.right))
-            )
-
-    def _with_rest(self, numbers: NDArray[Any], axis: int) -> NDArray[Any]:
-        """Return the numbers of entries, along an axis, of a file in which sums in float32 lacked their rest."""
-        width, _, average = self.layout
-        if average and self.dtype == np.float32 and numbers.shape[axis] == width - 1:
-            numbers = np.insert(numbers, width - 2, 0.0, axis=axis)
-        return numbers
 
     def _check_entries(self, numbers: NDArray[Any]) -> None:
         """Refuses a file whose entries, a row of `numbers` for each kind of number, cannot have come about."""
@@ -310,14 +298,6 @@ class SimilarityModel(Model):
             raise ModelFileError("AdaGrad's sums should not be negative")
 
 
-def _shares(arrays: Arrays, name: str, shape: tuple[int, ...]) -> FloatArray:
-    """What is left of variances that began as 1."""
-    array = finite_array(arrays, name, shape)
-    if array.min() < 0.0 or array.max() > 1.0:
-        raise ModelFileError(f"array {name!r} should hold numbers from 0 to 1")
-    return array
-
-
 def tidy(X: Any) -> Any:
     """Return a copy of rows as CSR in float64, with sorted columns, each at most once, and without stored zeros."""
     rows = sp.csr_matrix(X, dtype=np.float64, copy=True)
@@ -326,18 +306,24 @@ def tidy(X: Any) -> Any:
     return rows
 
 
+def items_of(triplets: Triplets) -> Any:
+    """Return the rows that anchors are compared with."""
+    return triplets.X if triplets.items is None else triplets.items
+
+
 def touches(triplets: Triplets) -> float:
     """Return how many entries of M a triplet reads on average: nnz(x) · nnz(q)."""
-    items = triplets.X if triplets.items is None else triplets.items
-    x, q = (rows.nnz / rows.shape[0] if is_sparse(rows) else float(rows.shape[1]) for rows in (triplets.X, items))
+    items = items_of(triplets)
+    sides = triplets.X, items
+    x, q = (side.nnz / side.shape[0] if hasattr(side, "indptr") else float(side.shape[1]) for side in sides)
     return x * min(2.0 * q, float(items.shape[1]))
 
 
 def _parts(triplets: Triplets) -> Iterator[Triplets]:
     """Yield as many triplets of dense rows at a time as a sparse copy of them fits into bounded memory."""
     sides = [triplets.X] if triplets.items is None else [triplets.X, triplets.items]
-    width = max(0 if is_sparse(side) else side.shape[1] for side in sides)
+    width = max(0 if hasattr(side, "indptr") else side.shape[1] for side in sides)
     size = len(triplets)
     if width and sum(side.shape[0] for side in sides) * width > BLOCK_BYTES // 8:
         size = max(64, block_size(width) // 3)
-    return (triplets[part] for part in slices(len(triplets), size))
+    return (triplets[start : start + size] for start in range(0, len(triplets), size))

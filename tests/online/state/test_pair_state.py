@@ -5,7 +5,7 @@ import pytest
 
 import mahala
 from mahala import Pairs
-from mahala.online.storage import pair_model
+from mahala.online.state import margin
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from mahala.online.storage import pair_model
 )
 def test_single_steps_at_large_dimensions_equal_those_of_a_stream(learner, monkeypatch):
     """Above a number of features single steps limit BLAS to one thread first; that changes nothing."""
-    monkeypatch.setattr(pair_model, "SMALL_DIMENSION", 4)
+    monkeypatch.setattr(margin, "SMALL_DIMENSION", 4)
     rng = np.random.default_rng(0)
     X, similar = rng.normal(size=(30, 6)), rng.random(15) < 0.5
     pairs = Pairs(X, np.arange(0, 30, 2), np.arange(1, 30, 2), similar)

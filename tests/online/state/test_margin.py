@@ -11,18 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.compiled.pairs.psd import RTOL
-from mahala.online.storage.margin_model import MarginModel, MarginRule, dual_is_cheaper, sparse_is_cheaper
-from mahala.online.storage.pair_model import PairChunk
+from mahala.online.state.margin import MarginRule, MarginState, PairChunk, dual_is_cheaper, sparse_is_cheaper
 from reference.online_pairs import RULES, passive_aggressive
 from strategies import streams
 
 RULE = st.builds(lambda name, C: RULES[name](C), st.sampled_from(list(RULES)), st.sampled_from([1e-3, 0.1, 1.0, 50.0]))
 
 
-def feed(model, V, y, rule, tol=0.0):
+def feed(model, V, y, rule, min_step=0.0):
     n = len(y)
     steps = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
-    model.feed(PairChunk(V, y), MarginRule(*rule, tol), steps)
+    model.feed(PairChunk(V, y), MarginRule(*rule, min_step), steps)
     return steps
 
 
@@ -53,7 +52,7 @@ def assert_same_stream(V, model, steps, expected, rtol):
 @given(stream=streams(), rule=RULE)
 def test_feed_follows_the_paper(psd, stream, rule):
     V, y = stream
-    model = MarginModel(np.zeros((V.shape[1],) * 2), 0.0, psd)
+    model = MarginState(np.zeros((V.shape[1],) * 2), 0.0, psd)
     steps = feed(model, V, y, rule)
     assert_same_stream(V, model, steps, passive_aggressive(V, y, rule, psd), rtol=1e-9)
 
@@ -64,7 +63,7 @@ def test_feed_follows_the_paper_from_a_given_model(psd, stream, rule, seed):
     V, y = stream
     A = np.random.default_rng(seed).normal(size=(V.shape[1], max(1, V.shape[1] // 2)))
     start = A @ A.T
-    model = MarginModel(start, 2.0, psd)
+    model = MarginState(start, 2.0, psd)
     steps = feed(model, V, y, rule)
     assert_same_stream(V, model, steps, passive_aggressive(V, y, rule, psd, M=start, b=2.0), rtol=1e-9)
 
@@ -72,9 +71,9 @@ def test_feed_follows_the_paper_from_a_given_model(psd, stream, rule, seed):
 @given(stream=streams(), rule=RULE, cuts=st.lists(st.integers(0, 60), max_size=5), psd=st.sampled_from([0, 1, 3]))
 def test_chunks_do_not_matter(stream, rule, cuts, psd):
     V, y = stream
-    whole = MarginModel(np.zeros((V.shape[1],) * 2), 0.0, psd)
+    whole = MarginState(np.zeros((V.shape[1],) * 2), 0.0, psd)
     expected = feed(whole, V, y, rule)
-    parts = MarginModel(np.zeros((V.shape[1],) * 2), 0.0, psd)
+    parts = MarginState(np.zeros((V.shape[1],) * 2), 0.0, psd)
     bounds = sorted({0, len(y), *(c for c in cuts if c < len(y))})
     taus = [feed(parts, V[i:j], y[i:j], rule)[1] for i, j in pairwise(bounds)]
     assert np.linalg.norm(parts.M - whole.M) <= 1e-10 * mass(V, whole.M, expected[1])
@@ -86,7 +85,7 @@ def test_dual_equals_primal(stream, rule, passes):
     V, y = stream
     n_steps = len(y) + max(1, int(passes * len(y)))
     order = np.arange(n_steps) % len(y)
-    primal, dual = (MarginModel(np.zeros((V.shape[1],) * 2), 0.0, 0) for _ in range(2))
+    primal, dual = (MarginState(np.zeros((V.shape[1],) * 2), 0.0, 0) for _ in range(2))
     expected = feed(primal, V[order], y[order], rule)
     steps = feed(dual, V, y[order], rule)
     assert np.linalg.norm(dual.M - primal.M) <= 1e-9 * mass(V[order], primal.M, expected[1])
@@ -97,7 +96,7 @@ def test_dual_equals_primal(stream, rule, passes):
 @given(stream=streams(), rule=RULE)
 def test_sparse_differences_follow_the_paper(psd, stream, rule):
     V, y = stream
-    model = MarginModel(np.zeros((V.shape[1],) * 2), 0.0, psd)
+    model = MarginState(np.zeros((V.shape[1],) * 2), 0.0, psd)
     steps = feed(model, sp.csr_array(V), y, rule)
     assert_same_stream(V, model, steps, passive_aggressive(V, y, rule, psd), rtol=1e-9)
 
@@ -113,8 +112,8 @@ def test_tolerance_skips_short_steps():
     rng = np.random.default_rng(0)
     V, y = rng.normal(size=(200, 5)), rng.choice([-1, 1], size=200).astype(np.int8)
     for psd in (0, 1):
-        model = MarginModel(np.zeros((5, 5)), 0.0, psd)
-        _, tau, _ = feed(model, V, y, RULES["LS"](1.0), tol=0.05)
+        model = MarginState(np.zeros((5, 5)), 0.0, psd)
+        _, tau, _ = feed(model, V, y, RULES["LS"](1.0), min_step=0.05)
         expected = passive_aggressive(V, y, RULES["LS"](1.0), psd, tolerance=0.05)
         assert 0 < np.count_nonzero(tau == 0) < 200
         assert gap(model.M, expected[0]) < 1e-9
@@ -126,7 +125,7 @@ def test_tolerance_skips_short_steps():
 def test_extreme_scales_stay_finite_and_right(scale, variant, psd):
     rng = np.random.default_rng(1)
     V, y = scale * rng.normal(size=(60, 6)), rng.choice([-1, 1], size=60).astype(np.int8)
-    model = MarginModel(np.zeros((6, 6)), 0.0, psd)
+    model = MarginState(np.zeros((6, 6)), 0.0, psd)
     feed(model, V, y, RULES[variant](1.0))
     M, b, _ = passive_aggressive(V, y, RULES[variant](1.0), psd)
     assert np.isfinite(model.M).all()
@@ -139,7 +138,7 @@ def test_steps_of_sizes_far_apart_stay_numbers():
     V = np.diag([2e30, 9e5, 0.0])[[0, 1, 2, 1]]
     V[2], V[3] = [0.0, 1e38, 0.0], [1.0, 1.0, 1.0]
     y = np.array([-1, -1, 1, 1], dtype=np.int8)
-    model = MarginModel(np.zeros((3, 3)), 0.0, 1)
+    model = MarginState(np.zeros((3, 3)), 0.0, 1)
     feed(model, V, y, RULES["LS"](0.1))
     M, b, _ = passive_aggressive(V, y, RULES["LS"](0.1), 1)
     assert np.isfinite(model.tuning).all()
@@ -156,7 +155,7 @@ def test_no_drift_over_a_long_stream(variant):
     X = centres[labels] + 0.7 * rng.normal(size=(400, d))
     i, j = rng.integers(0, 400, size=(2, n))
     V, y = X[i] - X[j], np.where(labels[i] == labels[j], 1, -1).astype(np.int8)
-    model = MarginModel(np.zeros((d, d)), 0.0, 1)
+    model = MarginState(np.zeros((d, d)), 0.0, 1)
     feed(model, V, y, RULES[variant](0.1))
     M, b, _ = passive_aggressive(V, y, RULES[variant](0.1), 1)
     assert gap(model.M, M) < 1e-9
@@ -169,7 +168,7 @@ def test_large_dimension_with_retuning_follows_the_paper(variant):
     d, n = 70, 600
     V = rng.normal(size=(n, d)) * 0.97 ** np.arange(d)
     y = np.where(np.abs(V[:, :5]).sum(axis=1) < 4, 1, -1).astype(np.int8)
-    model = MarginModel(np.zeros((d, d)), 0.0, 1)
+    model = MarginState(np.zeros((d, d)), 0.0, 1)
     feed(model, V, y, RULES[variant](0.1))
     M, _, _ = passive_aggressive(V, y, RULES[variant](0.1), 1)
     assert gap(model.M, M) < 1e-9

@@ -1,12 +1,13 @@
-"""What every online learner does: one `fit`, `partial_fit`, record and state, whatever it learns from."""
+"""The base of the online learners: one `fit`, `partial_fit`, record and state, whatever they learn from."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,48 +16,46 @@ from mahala.engine.inputs import computed, labelled_parts
 from mahala.learner import LabelledRows, Learner
 from mahala.metric import Metric
 from mahala.online.history import RECORD, History
-from mahala.online.storage.model import Model
+from mahala.online.state.base import State
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, out_of_time, uninterrupted
 from mahala.support.display import SHOWN, tell_stream
-from mahala.support.model_files import check_matrix_shape, count_value, header_value, number_value
-from mahala.support.parameters import Count, Seed, check_params, check_value
+from mahala.support.model_files import check_matrix_shape, header_value
+from mahala.support.parameters import Count, Seed, WholeNumber, check_params, check_value
+from mahala.support.states import Integer, Number, prefixed, restore, to_parts, without_prefix
 from mahala.support.validation import is_chunked
 
-# A mixin: it is used beside Learner, so that an algorithm is two steps from its base.
-if TYPE_CHECKING:
-    _Base = Learner
-else:
-    _Base = object
-
 Comparisons = Pairs | Triplets
-_COUNTS = ("n_steps", "n_updates", "n_mistakes")
-_SUMS = ("loss", "squared_loss")
+_COUNTED = ("n_steps_", "n_updates_", "n_mistakes_", "n_skipped_", "loss_", "squared_loss_")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OnlineMixin(_Base):
+class OnlineLearner(Learner):
     """Learns from comparisons one at a time, in chunks or all at once, with the same result.
 
-    A learner gives `_first_model`, the model before the first step, and `_rule`, the parameters of a step.
+    It has a state, which `_first_state` returns as it is before the first step, and `_rule`, the parameters of a step.
     """
 
-    record: bool = True
+    record: bool | WholeNumber = 100_000
     random_state: Seed = None
 
     _fixed: ClassVar[tuple[str, ...]] = ()  # parameters that cannot change while a stream runs
-    _saved: ClassVar[tuple[str, ...]] = ()  # attributes that go into the header of a model file, if they are there
+    FIELDS: ClassVar = (
+        *(Integer(name) for name in _COUNTED[:4]),
+        *(Number(name, least=0.0) for name in _COUNTED[4:]),
+        Integer("_seed"),
+    )
 
     @abstractmethod
-    def _first_model(self, comparisons: Any, known: bool) -> Model:
-        """Return the model before the first step.
+    def _first_state(self, comparisons: Any, known: bool) -> State:
+        """Return the state before the first step.
 
         `comparisons` are the first that it will see; they are `known` to be all that `fit` takes.
         """
 
-    def _stored_model(self, header: dict[str, Any]) -> Model:
-        """Return a model that can take the state in a model file with this header."""
-        return self._first_model(None, known=False)
+    def _stored_state(self, header: dict[str, Any]) -> State:
+        """Return a state that can take what is in a model file with this header."""
+        return self._first_state(None, known=False)
 
     @abstractmethod
     def _rule(self) -> Any:
@@ -106,14 +105,14 @@ class OnlineMixin(_Base):
                     self.partial_fit(part, labels)
             return self
         self._check_stream("partial_fit")
-        if self.__sklearn_is_fitted__():
-            comparisons, _ = self._comparisons(X, y, reset=False, at_most=True)
-            self._feed(comparisons, len(comparisons))
-            return self
-        with all_or_nothing(self):
-            comparisons, _ = self._comparisons(X, y, reset=True, at_most=True)
-            self._begin(comparisons, known=False)
-            self._feed(comparisons, len(comparisons))
+        is_new = "_model" not in vars(self)
+        with all_or_nothing(self) if is_new else nullcontext():
+            comparisons, _ = self._comparisons(X, y, reset=is_new, at_most=True)
+            if is_new:
+                self._begin(comparisons, known=False)
+            with one_blas_thread():
+                prepared = self._model.prepare(comparisons, len(comparisons), known=False)
+                self._feed(prepared, len(comparisons), self._rule() if is_new else self._rule_in_force)
         return self
 
     @one_at_a_time
@@ -147,11 +146,11 @@ class OnlineMixin(_Base):
         return self
 
     def _take_mean(self, copies: Sequence[Any]) -> None:
-        """Take the mean of the models of copies, and add up what they counted."""
+        """Take the mean of the states of copies, and add up what they counted."""
         self._model.mix([other._model for other in copies])
         for other in copies:
-            for name in (*_COUNTS, "n_skipped", *_SUMS):
-                setattr(self, f"{name}_", getattr(self, f"{name}_") + getattr(other, f"{name}_"))
+            for name in _COUNTED:
+                setattr(self, name, getattr(self, name) + getattr(other, name))
             self._room_for(other._n_recorded)[:] = other._records[: other._n_recorded]
         self._model.n_steps = self.n_steps_
         self._metrics.clear()
@@ -170,8 +169,8 @@ class OnlineMixin(_Base):
         return kind._drawn(given.X, given.codes, self, self._rng, at_most), given.codes
 
     def _begin(self, comparisons: Comparisons, known: bool) -> None:
-        """Start over: the model before the first step and an empty record."""
-        self._model = self._first_model(comparisons, known)
+        """Start over: the state before the first step and an empty record."""
+        self._model = self._first_state(comparisons, known)
         self._clear()
 
     def _clear(self) -> None:
@@ -197,31 +196,20 @@ class OnlineMixin(_Base):
         check_params(self)
         self._check_params()
         self._check_open(method)
-        if self.__sklearn_is_fitted__():
+        if "_model" in values:
             self._check_fixed()
         self._rule_in_force = self._rule()
         self._checked = self.get_params(deep=False)
 
-    def _check_fixed(self) -> None:
-        for name, value in self._fixed_values.items():
-            if getattr(self, name) != value:
-                raise ValueError(
-                    f"{name} cannot change while a stream runs: it was {value!r}, it is {getattr(self, name)!r}; "
-                    "set it back, or start again with fit"
-                )
-
     def _learn(self, comparisons: Any, codes: IndexArray | None) -> None:
         """Learn from all the comparisons of a fit."""
-        self._feed(comparisons, self._n_steps(comparisons, codes), known=True)
+        n_steps = self._n_steps(comparisons, codes)
+        self._feed(self._model.prepare(comparisons, n_steps, known=True), n_steps, self._rule())
+        self._model.finish()
 
-    def _feed(self, comparisons: Any, n_steps: int, known: bool = False) -> None:
-        """Take n_steps steps through the comparisons in cycles."""
-        with one_blas_thread():
-            self._feed_prepared(self._model.prepare(comparisons, n_steps, known), n_steps)
-            self._model.finish()
-
-    def _feed_prepared(self, prepared: Any, n_steps: int) -> None:
-        model, rule = self._model, self._rule()
+    def _feed(self, prepared: Any, n_steps: int, rule: Any) -> None:
+        """Take n_steps steps through comparisons in the coordinates of the state, in cycles."""
+        model = self._model
         for chunk in model.chunks(prepared, n_steps, rule, getattr(self, "rank_every", None)):
             n = len(chunk.y)
             steps = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
@@ -266,14 +254,19 @@ class OnlineMixin(_Base):
         self._note_progress()
 
     def _room_for(self, n: int) -> Any:
-        """Return the next n records, to be written."""
-        start, stop = self._n_recorded, self._n_recorded + n
-        if stop > len(self._records) or not self._records.flags.writeable:
-            grown = np.empty(max(stop, 2 * start), dtype=RECORD)
-            grown[:start] = self._records[:start]
-            self._records = grown
-        self._n_recorded = stop
-        return self._records[start:stop]
+        """Return the next n records, to be written; if there is no room, the oldest beyond the limit are dropped."""
+        start = self._n_recorded
+        if start + n > len(self._records) or not self._records.flags.writeable:
+            kept = min(start, self._most_recorded)
+            grown = np.empty(max(kept + n, 2 * kept), dtype=RECORD)
+            grown[:kept] = self._records[start - kept : start]
+            self._records, start = grown, kept
+        self._n_recorded = start + n
+        return self._records[start : start + n]
+
+    @property
+    def _most_recorded(self) -> int:
+        return self.n_steps_ if isinstance(self.record, bool | np.bool_) else int(self.record)
 
     def _note_progress(self) -> None:
         rank_every = getattr(self, "rank_every", None)
@@ -295,47 +288,35 @@ class OnlineMixin(_Base):
     @property
     @one_at_a_time
     def history_(self) -> History:
-        """What happened at each step so far."""
+        """What happened at each step so far, or at the last `record` steps."""
         self._check_fitted()
         if not self.record:
             raise AttributeError("history_ is not kept with record=False; set record=True before fitting")
         return self._history()
 
     def _history(self) -> History:
-        return History.of(self._records[: self._n_recorded], self._ranks)
+        stop = self._n_recorded
+        return History.of(self._records[max(0, stop - self._most_recorded) : stop], self._ranks, self.n_steps_)
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it
-        header: dict[str, object] = {name: getattr(self, f"{name}_") for name in (*_COUNTS, "n_skipped", *_SUMS)}
-        header |= {name.strip("_"): getattr(self, name) for name in self._saved if hasattr(self, name)}
-        header |= {"seed": self._seed, "random_state": self._rng.bit_generator.state}
-        header["model"], arrays = self._model.get_state()
-        return header, {f"model.{name}": array for name, array in arrays.items()} | self._history().to_arrays()
+        header, arrays = to_parts(self)
+        header["random_state"] = self._rng.bit_generator.state
+        header["model"], model_arrays = self._model.get_state()
+        return header, arrays | prefixed("model", model_arrays) | self._history().to_arrays()
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
         self._check_params()
-        self._seed = count_value(header, "seed")
+        self._clear()
+        restore(self, header, arrays)
         self._rng = np.random.default_rng()
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
-        for name in self._saved:
-            if name.strip("_") in header:
-                setattr(self, name, header_value(header, name.strip("_"), bool, int, float))
-        own = header_value(header, "model", dict)
-        if own.get("storage") != "sparse" and getattr(self, "kernel", None) is None:
-            n_columns = header_value(own, "n_item_features", int) if "storage" in own else self.n_features_in_
+        model = header_value(header, "model", dict)
+        if model.get("storage") != "sparse" and getattr(self, "kernel", None) is None:
+            n_columns = header_value(model, "n_item_features", int) if "storage" in model else self.n_features_in_
             check_matrix_shape(arrays, (self.n_features_in_, n_columns))
-        self._model = self._stored_model(header)
-        self._clear()
-        for name in _COUNTS:
-            setattr(self, f"{name}_", count_value(header, name))
-        if "n_skipped" in header:  # older files do not count them
-            self.n_skipped_ = count_value(header, "n_skipped")
-        for name in _SUMS:
-            setattr(self, f"{name}_", number_value(header, name, least=0.0))
-        parts = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
-        self._model.set_state(own, parts, self.n_steps_)
-        history = History.from_arrays(arrays)
-        rows = self._room_for(len(history))
-        rows["y"], rows["predicted"], rows["p"], rows["tau"] = history.y, history.predicted, history.p, history.tau
-        self._ranks = list(zip(history.rank_steps.tolist(), history.ranks.tolist(), strict=True))
+        self._model = self._stored_state(header)
+        self._model.set_state(model, without_prefix("model", arrays), self.n_steps_)
+        self._records, self._ranks = History.read(arrays)
+        self._n_recorded = len(self._records)

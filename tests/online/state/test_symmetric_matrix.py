@@ -29,7 +29,7 @@ every_learner = pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 
 def saved(learner, path):
     learner.save(path)
-    return mahala.load_learner(path)
+    return mahala.load(path)
 
 
 def mapped(learner, path):

@@ -1,4 +1,4 @@
-"""The model of LEGO and RDML: a matrix that starts as I and stays positive definite by its own update rule."""
+"""The state of LEGO and RDML: a matrix that starts as I and stays positive definite by its own update rule."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from scipy.linalg import lapack, qr
 
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
-from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
-from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, check_room
-from mahala.support.model_files import ModelFileError, finite_array
+from mahala.online.state.margin import PairChunk, PairState, symmetric
+from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, check_room
+from mahala.support.model_files import ModelFileError
 
 
-class DefiniteModel(PairModel):
+class DefiniteState(PairState):
     """M ≻ 0 and a threshold b that is known beforehand.
 
     If `fit` sees few rows of many features, the steps run in coordinates of the span of their differences: outside of
@@ -70,22 +70,17 @@ class DefiniteModel(PairModel):
     def metric(self, **about: Any) -> MahalanobisMetric:
         return MahalanobisMetric(self.M, self.b, **about)
 
-    def mix(self, models: Sequence[DefiniteModel]) -> None:
-        self.become(symmetric(np.mean([model.M for model in models], axis=0)))
+    def mix(self, states: Sequence[DefiniteState]) -> None:
+        self.become(symmetric(np.mean([state.M for state in states], axis=0)))
 
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        return {}, {"M": self.M}
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
-        M = finite_array(arrays, "M", self.M.shape)
+    def _check(self) -> None:
+        M = self.M
         # Not for views of a file that was just written. Cholesky takes a tenth of the time of the eigenvalues, but
         # fails where rounding has left one below zero.
         if M.flags.writeable and not (
             np.array_equal(M, M.T) and (lapack.dpotrf(M.T, lower=0)[1] == 0 or MahalanobisMetric(M).is_psd)
         ):
             raise ModelFileError("array 'M' should be symmetric and positive definite")
-        self.become(M)
-        self.n_steps = n_steps
 
 
 def span_is_cheaper(n_rows: int, d: int, n_steps: int, n_matrices: int) -> bool:

@@ -1,4 +1,4 @@
-"""The model (M, b) of PA and POLA, and the drivers of its compiled streams."""
+"""What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
 
 from __future__ import annotations
 
@@ -9,46 +9,113 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
-from mahala.compiled.pairs.psd import (
-    COINCIDING,
-    CORRECTIONS,
-    LOG_MU,
-    NORM,
-    PROJECT,
-    RTOL,
-    SIGMA,
-    STATE_SIZE,
-    WASTE,
-    stream_psd,
-)
+from mahala.compiled.pairs import psd as kernels
 from mahala.compiled.pairs.steps import add_terms, stream_dual, stream_indefinite, stream_sparse
+from mahala.compiled.pairs.symmetric import largest_diagonal, settle
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
-from mahala.online.storage.model import Steps
-from mahala.online.storage.pair_model import PairChunk, PairModel, symmetric
-from mahala.online.storage.symmetric_matrix import SymmetricMatrix
+from mahala.online.state.base import State, Steps
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, check_room
 from mahala.support.contexts import one_blas_thread
-from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
+from mahala.support.model_files import ModelFileError, header_value
+from mahala.support.states import Array, Number, prefixed, without_prefix
 
-# Smaller models take less than 64 MiB, which needs no check.
+# Smaller matrices take less than 64 MiB, which needs no check.
 LARGE_DIMENSION = 2048
 # The dual form holds r × d differences and their r × r squared inner products; beyond this size they would take over
 # 512 MiB each.
 LARGEST_DUAL = 8192
-
-
 # The most that may be added to ‖v‖⁴ in a step, and thus the least C of PA: shorter steps are lost in rounding.
 MOST_SLACK = 1e50
+# Products of one row with a matrix of this size stay on one thread anyway.
+SMALL_DIMENSION = 512
+
+_LABELS = {label: np.array([label], dtype=np.int8) for label in (-1, 1)}
+
+
+class SymmetricMatrix:
+    """A symmetric matrix in which a single step costs one sweep over half of it.
+
+    Between single steps only the lower triangle of A counts, and it lacks what is pending. When that is added does not
+    change a single bit of any step.
+    """
+
+    def __init__(self, A: FloatArray) -> None:
+        self.lower = A  # the upper triangle counts only where the matrix is whole
+        self._pending = np.zeros((2, 2, len(A)))
+        self._is_whole = True
+
+    def whole(self) -> FloatArray:
+        """Return the matrix after all its steps."""
+        if not self._is_whole:
+            settle(*self.arrays(whole=False))
+            self._is_whole = True
+        return self.lower
+
+    def arrays(self, whole: bool) -> tuple[FloatArray, FloatArray]:
+        """Return the matrix and what is pending, for compiled steps on the whole of it or on its lower triangle."""
+        if whole:
+            self.whole()
+        if not self.lower.flags.writeable:  # it was loaded as a memory map
+            self.lower, self._pending = self.lower.copy(), self._pending.copy()
+        self._is_whole = whole
+        return self.lower, self._pending
+
+
+class Whole:
+    """An attribute that is a matrix after all its steps; a `SymmetricMatrix` or None is kept under another name."""
+
+    def __init__(self, kept_as: str) -> None:
+        self._name = kept_as
+
+    def __get__(self, state: Any, kind: type) -> Any:
+        matrix = getattr(state, self._name)
+        return None if matrix is None else matrix.whole()
+
+    def __set__(self, state: Any, matrix: FloatArray | None) -> None:
+        setattr(state, self._name, None if matrix is None else SymmetricMatrix(matrix))
+
+
+class PairChunk(NamedTuple):
+    """Differences, dense or CSR, and a label for each; with more steps than differences they are fed in cycles."""
+
+    V: Any
+    y: Any
+
+
+class PairState(State):
+    """A matrix M and a threshold b that learn from the differences of pairs."""
+
+    FIELDS = (Array("M"),)
+    M = Whole("_M")
+    _M: SymmetricMatrix
+    b: float
+    kernel_map: KernelMap | None = None
+
+    @property
+    def threshold(self) -> float:
+        """The squared distance up to which `metric` counts a pair as similar."""
+        return self.b
+
+    def feed_one(self, v: FloatArray, y: int, rule: Any) -> tuple[float, float, int]:
+        """Take a step for one difference of full length; return its p, τ and predicted label."""
+        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
+        chunk = PairChunk(v[np.newaxis], _LABELS[y])
+        if len(v) <= SMALL_DIMENSION:
+            self.feed(chunk, rule, steps)
+        else:
+            with one_blas_thread():
+                self.feed(chunk, rule, steps)
+        return float(p[0]), float(tau[0]), int(predicted[0])
 
 
 class MarginRule(NamedTuple):
-    """The step length τ = clip(p / (‖v‖⁴ + 1 + slack), lower, upper); steps with |τ| < tol are skipped."""
+    """The step length τ = clip(p / (‖v‖⁴ + 1 + slack), lower, upper); steps with |τ| < min_step are skipped."""
 
     slack: float
     lower: float
     upper: float
-    tol: float = 0.0
+    min_step: float = 0.0
 
     @property
     def step(self) -> tuple[float, float, float]:
@@ -56,12 +123,21 @@ class MarginRule(NamedTuple):
         return self[:3]
 
 
-class MarginModel(PairModel):
+class MarginState(PairState):
     """M, the threshold b, and what "+" keeps beside them: R = (M + σI)⁻¹ and its tuning.
 
     `psd` is 1 (project after every update), 0 (never: "-") or k (after every k-th step). With a `kernel_map` M acts on
     coordinates of the span of the points compared, and grows with it.
     """
+
+    FIELDS = (
+        Number("b"),
+        Number("mass", least=0.0),
+        Number("radius", least=1.0),
+        Array("tuning"),
+        Array("R", optional=True, dtype=np.float64, shape=lambda state: padded_shape(len(state.M))),
+    )
+    R = Whole("_R")
 
     def __init__(
         self, M: FloatArray, b: float, psd: int, kernel_map: KernelMap | None = None, n_features: int | None = None
@@ -73,7 +149,7 @@ class MarginModel(PairModel):
         self.n_features = n_features  # of the points, where M acts on kernel coordinates
         self.n_steps = 0
         self._R: SymmetricMatrix | None = None
-        self.tuning = np.zeros(STATE_SIZE)
+        self.tuning = np.zeros(kernels.STATE_SIZE)
         # The largest entry that M or a term added to it ever had: what M's rounding errors are relative to.
         self.mass = float(np.abs(self.M).max(initial=0.0))
         self.radius = 1.0  # the largest ‖v‖⁴ + 1 seen
@@ -124,10 +200,10 @@ class MarginModel(PairModel):
                 rows = V[part]
                 arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
                 M, _ = self._M.arrays(whole=True)
-                self.b = stream_sparse(*arrays, y[part], M, self.b, rule.step, rule.tol, *own)
+                self.b = stream_sparse(*arrays, y[part], M, self.b, rule.step, rule.min_step, *own)
             else:
                 M, pending = self._M.arrays(whole=stop > start + 1)
-                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, rule.tol, *own)
+                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, rule.min_step, *own)
             self._count(norms2[part], own[1])
             start = stop
             if self.psd > 1 and self.n_steps % self.psd == 0:
@@ -141,7 +217,7 @@ class MarginModel(PairModel):
         distances = np.einsum("ij,ij->i", V @ self.M, V)
         weights = np.zeros(n)
         order = np.arange(len(chunk.y)) % n
-        self.b = stream_dual(gram2, distances, weights, order, chunk.y[:n], self.b, rule.step, rule.tol, *steps)
+        self.b = stream_dual(gram2, distances, weights, order, chunk.y[:n], self.b, rule.step, rule.min_step, *steps)
         add_terms(self.M, V, weights, n)
         self._count(norms2[order], steps[1])
 
@@ -149,11 +225,12 @@ class MarginModel(PairModel):
         self.n_steps += len(tau)
         if len(tau) == 1:  # the same as below at a fraction of its cost
             norm2 = float(norms2[0])
-            largest, term = norm2, abs(float(tau[0])) * norm2
+            largest, term, entry = norm2, abs(float(tau[0])) * norm2, largest_diagonal(self._M.lower)
         else:
             largest, term = float(norms2.max()), float(np.max(np.abs(tau) * norms2))
+            entry = np.abs(self._M.lower.diagonal()).max(initial=0.0)
         self.radius = max(self.radius, largest**2 + 1.0)
-        self.mass = max(self.mass, term, self._M.largest())
+        self.mass = max(self.mass, term, float(entry))
 
     def losses(self, V: FloatArray, y: SignArray) -> FloatArray:
         """Return the signed loss p of each pair under the model as it is."""
@@ -174,7 +251,9 @@ class MarginModel(PairModel):
 
     def _rounding(self) -> float:
         """Return the size of errors in eigenvalues: of the projections under "+", else of sums of n_steps terms."""
-        return self.mass * (RTOL if self.psd == 1 else (len(self.M) + np.sqrt(self.n_steps)) * np.finfo(float).eps)
+        return self.mass * (
+            kernels.RTOL if self.psd == 1 else (len(self.M) + np.sqrt(self.n_steps)) * np.finfo(float).eps
+        )
 
     def _grow(self, d: int) -> None:
         """Add directions in which nothing was learned yet: M is zero there, R is 1/σ."""
@@ -183,11 +262,11 @@ class MarginModel(PairModel):
         M = np.zeros((d, d))
         M[:old, :old] = self.M
         self.M = M
-        if self._R is not None:
-            R = padded(d)
-            R[:old, :old] = self._R.whole()[:, :old]
-            R[np.arange(old, d), np.arange(old, d)] = 1.0 / self.tuning[SIGMA]
-            self._R = SymmetricMatrix(R)
+        if self.R is not None:
+            R = np.zeros(padded_shape(d))
+            R[:old, :old] = self.R[:, :old]
+            R[np.arange(old, d), np.arange(old, d)] = 1.0 / self.tuning[kernels.SIGMA]
+            self.R = R
 
     def metric(self, **about: Any) -> MahalanobisMetric:
         """Return the nearest model with M ⪰ 0 and b ≥ 1 as a metric."""
@@ -199,57 +278,52 @@ class MarginModel(PairModel):
         return MahalanobisMetric(symmetric(self.M.copy()), self.b, kernel_map=self.kernel_map)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
-        header: dict[str, object] = {"threshold": self.b, "mass": self.mass, "radius": self.radius, "kernel": None}
-        arrays: Arrays = {"M": self.M, "tuning": self.tuning} | ({} if self._R is None else {"R": self._R.whole()})
+        header, arrays = super().get_state()
         if self.kernel_map is not None:
             header["kernel"], kernel_arrays = self.kernel_map.to_arrays()
-            arrays |= {f"kernel.{name}": array for name, array in kernel_arrays.items()}
+            arrays |= prefixed("kernel", kernel_arrays)
         return header, arrays
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
-        d = len(self.M)
         if self.kernel_map is not None:
-            own = {k.removeprefix("kernel."): a for k, a in arrays.items() if k.startswith("kernel.")}
-            loaded = KernelMap.from_arrays(header_value(header, "kernel", dict), own)
+            loaded = KernelMap.from_arrays(header_value(header, "kernel", dict), without_prefix("kernel", arrays))
             if (loaded.kernel, loaded.n_features_in) != (self.kernel_map.kernel, self.n_features):
                 raise ModelFileError("its kernel is not the one that its parameters name")
-            self.kernel_map, d = loaded, loaded.dimension
-        self.M = finite_array(arrays, "M", (d, d))
-        self.b = number_value(header, "threshold")
-        self.mass = number_value(header, "mass", least=0.0)
-        self.radius = number_value(header, "radius", least=1.0)
-        self.tuning = finite_array(arrays, "tuning", self.tuning.shape)
-        if self.psd == 1 and "R" in arrays:
-            self._R = SymmetricMatrix(finite_array(arrays, "R", padded(d).shape))
-            if not self.tuning[SIGMA] > 0.0:
-                raise ModelFileError("the shift of R should be positive")
-        self.n_steps = n_steps
+            self.kernel_map = loaded
+            self.M = np.zeros((loaded.dimension, loaded.dimension))
+        super().set_state(header, arrays, n_steps)
 
-    def mix(self, models: Sequence[MarginModel]) -> None:
+    def _check(self) -> None:
+        if self._R is not None and not self.tuning[kernels.SIGMA] > 0.0:
+            raise ModelFileError("the shift of R should be positive")
+
+    def mix(self, states: Sequence[MarginState]) -> None:
         if self.kernel_map is not None:
-            super().mix(models)
-        self.M = np.mean([model.M for model in models], axis=0)
-        self.b = float(np.mean([model.b for model in models]))
-        self.mass = max(model.mass for model in models)
-        self.radius = max(model.radius for model in models)
+            super().mix(states)
+        self.M = np.mean([state.M for state in states], axis=0)
+        self.b = float(np.mean([state.b for state in states]))
+        self.mass = max(state.mass for state in states)
+        self.radius = max(state.radius for state in states)
         self._R = None  # computed again when it is needed
 
     def _feed_psd(self, chunk: PairChunk, norms2: FloatArray, rule: MarginRule, steps: Steps) -> None:
         V, y = chunk
         if self._R is None:
-            first = np.flatnonzero(norms2 >= COINCIDING)[:1]
+            first = np.flatnonzero(norms2 >= kernels.COINCIDING)[:1]
             if first.size:
                 # The first subtraction of about this size; later ones retune σ.
                 norm2 = float(norms2[first[0]])
-                self.tuning[SIGMA] = max(norm2 / (1.0 + rule.slack + norm2 * norm2), 1e-6 * self.mass)
-                self.tuning[LOG_MU] = np.log(self.tuning[SIGMA])
+                self.tuning[kernels.SIGMA] = max(norm2 / (1.0 + rule.slack + norm2 * norm2), 1e-6 * self.mass)
+                self.tuning[kernels.LOG_MU] = np.log(self.tuning[kernels.SIGMA])
                 self._refactor()
         # Coinciding points move b alone: R is not read before the first pair that differs.
-        R = self._R or SymmetricMatrix(padded(V.shape[1]))
+        R = self._R or SymmetricMatrix(np.zeros(padded_shape(V.shape[1])))
         while True:
             matrices = *self._M.arrays(whole=len(y) > 1), *R.arrays(whole=False)
-            self.b, done, why = stream_psd(V, y, *matrices, self.tuning, self.b, rule.step, rule.tol, *steps)
-            if why == PROJECT:
+            self.b, done, why = kernels.stream_psd(
+                V, y, *matrices, self.tuning, self.b, rule.step, rule.min_step, *steps
+            )
+            if why == kernels.PROJECT:
                 self.M, self.b = self.constrained()
             if why:
                 R = self._refactor()
@@ -264,30 +338,32 @@ class MarginModel(PairModel):
         diagonal = np.arange(d)
         for _ in range(100):
             shifted = np.array(self.M, order="F")
-            shifted[diagonal, diagonal] += self.tuning[SIGMA]
+            shifted[diagonal, diagonal] += self.tuning[kernels.SIGMA]
             factor, failed = lapack.dpotrf(shifted, lower=1, overwrite_a=1)
             if not failed:
                 break
             # Rounding left M less positive than σ can make up for.
             self.M, self.b = self.constrained()
-            self.tuning[SIGMA] = max(2.0 * self.tuning[SIGMA], 1e-12 * np.trace(self.M))
+            self.tuning[kernels.SIGMA] = max(2.0 * self.tuning[kernels.SIGMA], 1e-12 * np.trace(self.M))
         else:
             raise FloatingPointError("the metric can no longer be kept positive semi-definite; scale the features")
         inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-        R = padded(d)
+        R = np.zeros(padded_shape(d))
         R[:, :d] = inverse
         self._R = SymmetricMatrix(R)
-        self.tuning[CORRECTIONS] = self.tuning[WASTE] = 0.0
-        self.tuning[NORM] = blas.dnrm2(self.M.ravel()) if d else 0.0  # whose squares neither overflow nor vanish
+        self.tuning[kernels.CORRECTIONS] = self.tuning[kernels.WASTE] = 0.0
+        self.tuning[kernels.NORM] = (
+            blas.dnrm2(self.M.ravel()) if d else 0.0
+        )  # whose squares neither overflow nor vanish
         return self._R
 
 
-def first_model(d: int, psd: int, kernel: Any, kernel_params: dict[str, Any] | None) -> MarginModel:
+def first_state(d: int, psd: int, kernel: Any, kernel_params: dict[str, Any] | None) -> MarginState:
     """Return M = 0 and b = 0 for points of d features, or for the span of a kernel, which is empty at first."""
     if kernel is not None:
-        return MarginModel(np.zeros((0, 0)), 0.0, psd, KernelMap(kernel, kernel_params), d)
+        return MarginState(np.zeros((0, 0)), 0.0, psd, KernelMap(kernel, kernel_params), d)
     check_memory(d, psd)
-    return MarginModel(np.zeros((d, d)), 0.0, psd)
+    return MarginState(np.zeros((d, d)), 0.0, psd)
 
 
 def check_memory(d: int, psd: int) -> None:
@@ -302,9 +378,16 @@ def check_memory(d: int, psd: int) -> None:
         )
 
 
-def padded(d: int) -> FloatArray:
-    """Return a d × d matrix of zeros; its rows are not a power of two apart, as such rows would share cache lines."""
-    return np.zeros((d, d + 8 if d % 64 == 0 else d))
+def padded_shape(d: int) -> tuple[int, int]:
+    """Return the shape of R: its rows are not a power of two apart, as such rows would share cache lines."""
+    return d, d + 8 if d % 64 == 0 else d
+
+
+def symmetric(M: FloatArray) -> FloatArray:
+    """Average M with its transpose in place, which removes the rounding errors that tell them apart."""
+    M += M.T
+    M *= 0.5
+    return M
 
 
 def squared_norms(V: Any) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,10 +12,11 @@ from mahala.compiled.triplets import block_store, pattern
 from mahala.compiled.triplets import lazy_sparse as kernels
 from mahala.compiled.triplets.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FULL, Store
 from mahala.compiled.triplets.rows import CSR
-from mahala.online.storage.model import Steps
-from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule, TripletChunk, tidy
+from mahala.online.state.base import Steps
+from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
 from mahala.support.arrays import Arrays, IntArray, check_room, memory_limit
-from mahala.support.model_files import ModelFileError, array_value, finite
+from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.states import Array, Group
 from mahala.support.validation import check_index_arrays
 
 # Room at first, in numbers and in slots: little of it is touched before it is needed.
@@ -24,9 +25,26 @@ FIRST_TABLE = 2**18
 GROWTH = 1.5
 
 
-class SparseModel(SimilarityModel):
+class Entries(NamedTuple):
+    """Where the entries of each row begin, the column of each entry, and its numbers."""
+
+    indptr: IntArray
+    columns: NDArray[np.int32]
+    payload: NDArray[Any]
+
+
+class SparseState(SimilarityState):
     """Features get numbers as they appear, frequent ones first, so that what is read together lies together."""
 
+    FIELDS = (
+        Array("features", dtype=np.int64, shape=(None,)),
+        Group(
+            "entries",
+            Array("indptr", dtype=np.int64, shape=(None,)),
+            Array("columns", dtype=np.int32, shape=(None,)),
+            Array("payload", shape=(None,)),
+        ),
+    )
     storage = "sparse"
 
     def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule, dtype: DTypeLike) -> None:
@@ -108,14 +126,14 @@ class SparseModel(SimilarityModel):
             "partial_fit, which stores only what changes",
         )
         self.store = self._empty_store(D, n_payload, slots)
-        pattern.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.virgin)
+        pattern.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.initial)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         *rule_numbers, shrinkage = self.settings(rule)
         state: Any = (
             self.store,
             self.layout,
-            self.virgin,
+            self.initial,
             self.clock,
             *rule_numbers,
             self.left,
@@ -171,7 +189,7 @@ class SparseModel(SimilarityModel):
         self._load(indptr, columns, payload)
         return int(self.store.tails[PAYLOAD]) < 0.8 * before
 
-    def _dump(self, *, keep_zeros: bool = True) -> tuple[IntArray, NDArray[np.int32], NDArray[Any]]:
+    def _dump(self, *, keep_zeros: bool = True) -> Entries:
         width = self.layout[0]
         indptr = np.zeros(len(self.store.log) + 1, dtype=np.int64)
         nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=self.dtype)
@@ -179,7 +197,7 @@ class SparseModel(SimilarityModel):
         columns, payload = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1] * width, dtype=self.dtype)
         if len(columns):
             block_store.dump(self.store, width, keep_zeros, indptr, columns, payload)
-        return indptr, columns, payload
+        return Entries(indptr, columns, payload)
 
     def _load(
         self, indptr: IntArray, columns: NDArray[np.int32], payload: NDArray[Any], max_memory: float | None = None
@@ -200,7 +218,7 @@ class SparseModel(SimilarityModel):
 
     def matrix(self) -> Any:
         indptr = np.zeros(self.shape[0] + 1, dtype=np.int64)
-        settings = self.store, self.layout, self.penalty, self.virgin, self.clock, self.n_averaged
+        settings = self.store, self.layout, self.penalty, self.initial, self.clock, self.n_averaged
         tables = self.numbers, self.features
         kernels.export(*settings, *tables, indptr, np.empty(0, dtype=np.int32), np.empty(0, dtype=self.dtype))
         indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=self.dtype)
@@ -224,15 +242,30 @@ class SparseModel(SimilarityModel):
         part.sort_indices()
         diagonal = np.repeat(np.flatnonzero(rows), np.diff(part.indptr)) == part.indices
         payload = np.zeros((part.nnz, self.layout[0]), dtype=self.dtype)
-        payload[:, 0] = part.data.real + self.virgin[0] * diagonal
+        payload[:, 0] = part.data.real + self.initial[0] * diagonal
         if self.layout[2]:
-            payload[:, -1] = part.data.imag + self.virgin[1] * diagonal
+            payload[:, -1] = part.data.imag + self.initial[1] * diagonal
         self._load(np.append(0, np.cumsum(lengths)), part.indices, payload.ravel(), self.max_memory)
 
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        header, arrays = super().get_state()
-        indptr, columns, payload = self._dump()
-        return header, arrays | {"features": self.features, "indptr": indptr, "columns": columns, "payload": payload}
+    @property
+    def entries(self) -> Entries:
+        """What is stored, row by row."""
+        return self._dump()
+
+    @entries.setter
+    def entries(self, entries: Entries) -> None:
+        indptr, columns, payload = entries
+        n, width = len(self.features), self.layout[0]
+        if len(indptr) - 1 < n or indptr[n] != indptr[-1]:
+            raise ModelFileError("array 'indptr' should say where the entries of each row begin")
+        check_index_arrays(indptr, columns, len(columns), n)
+        if len(payload) != len(columns) * width:
+            raise ModelFileError(f"array 'payload' should have {width} numbers for each of {len(columns)} entries")
+        used = self.features[np.flatnonzero(np.diff(indptr))]
+        if used.max(initial=0) >= self.shape[0] or self.features[columns].max(initial=0) >= self.shape[1]:
+            raise ModelFileError(f"there should be no entries outside of a matrix of {self.shape} features")
+        self._check_entries(payload.reshape(-1, width).T)
+        self._load(*entries)
 
     def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
         features = array_value(arrays, "features", np.int64, (None,))
@@ -240,31 +273,15 @@ class SparseModel(SimilarityModel):
             len(features) and not 0 <= features.min() <= features.max() < len(self.numbers)
         ):
             raise ModelFileError("array 'features' should hold different features of the model")
-        indptr = array_value(arrays, "indptr", np.int64, (None,))
-        columns = array_value(arrays, "columns", np.int32, (None,))
-        payload = array_value(arrays, "payload", self.dtype, (None,))
-        if len(columns) and len(payload) % len(columns) == 0:
-            payload = self._with_rest(payload.reshape(len(columns), -1), 1).ravel()
-        width = self.layout[0]
-        payload = finite(array_value({"payload": payload}, "payload", self.dtype, (len(columns) * width,)), "payload")
-        if len(indptr) - 1 < len(features) or indptr[len(features)] != indptr[-1]:
-            raise ModelFileError("array 'indptr' should say where the entries of each row begin")
-        check_index_arrays(indptr, columns, len(columns), len(features))
-        used = features[np.flatnonzero(np.diff(indptr))]
-        if used.max(initial=0) >= self.shape[0] or features[columns].max(initial=0) >= self.shape[1]:
-            raise ModelFileError(f"there should be no entries outside of a matrix of {self.shape} features")
-        self.features = features.copy()
-        self.numbers[features] = np.arange(len(features))
         if self.has_covariance:
-            self.left, self.right = np.ones((2, len(indptr) - 1))
+            self.left, self.right = np.ones((2, max(len(array_value(arrays, "indptr", np.int64, (None,))) - 1, 0)))
+        self.numbers[features] = np.arange(len(features))
         super().set_state(header, arrays, n_steps)
-        self._check_entries(payload.reshape(-1, self.layout[0]).T)
-        self._load(indptr, columns, payload)
 
     def __getstate__(self) -> dict[str, Any]:
         # The store's arrays are larger than what is in them, and may come back read-only.
         state = self.__dict__.copy()
-        state["store"] = self._dump()
+        state["store"] = self.entries
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

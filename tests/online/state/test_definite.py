@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 import mahala
 from mahala import LEGO, RDML, Pairs
-from mahala.online.storage import definite_model
-from mahala.online.storage.definite_model import coordinates, span_is_cheaper
+from mahala.online.state import definite
+from mahala.online.state.definite import coordinates, span_is_cheaper
 
 LEARNERS = [LEGO(eta=0.5, similar_target=0.5, dissimilar_target=4.0), LEGO(eta=1e-3), RDML(eta=0.05)]
 every_learner = pytest.mark.parametrize("learner", LEARNERS, ids=repr)
@@ -42,7 +42,7 @@ KINDS = ["plain", "low rank", "duplicates", "zero rows", "offset", "outlier", "o
 def fit_both_ways(monkeypatch, learner, pairs):
     fitted = []
     for in_span in (True, False):
-        monkeypatch.setattr(definite_model, "span_is_cheaper", lambda *args, way=in_span: way)
+        monkeypatch.setattr(definite, "span_is_cheaper", lambda *args, way=in_span: way)
         fitted.append(clone(learner).fit(pairs))
     monkeypatch.undo()
     return fitted
@@ -82,7 +82,7 @@ def test_a_model_from_the_span_is_saved_and_goes_on(monkeypatch, learner, tmp_pa
     pairs = Pairs(wide_rows(rng, "plain"), *rng.integers(0, 20, size=(2, 300)), rng.random(300) < 0.5)
     fitted, _ = fit_both_ways(monkeypatch, learner, pairs)
     fitted.save(tmp_path / "model.safetensors")
-    resumed = mahala.load_learner(tmp_path / "model.safetensors").partial_fit(pairs)
+    resumed = mahala.load(tmp_path / "model.safetensors").partial_fit(pairs)
     fitted.partial_fit(pairs)
     np.testing.assert_array_equal(resumed.metric_.matrix, fitted.metric_.matrix)
 
@@ -130,7 +130,7 @@ def test_many_features_and_few_rows_from_labels(learner):
 def test_steps_beyond_the_pairs_go_round_again(monkeypatch, learner, labelled):
     X, y = labelled
     pairs = Pairs.from_labels(X / 4, y, 100, random_state=0)
-    monkeypatch.setattr(definite_model, "BLOCK_BYTES", 64 * 5 * 8)  # several chunks a cycle
+    monkeypatch.setattr(definite, "BLOCK_BYTES", 64 * 5 * 8)  # several chunks a cycle
     cycles = clone(learner).set_params(n_steps=270).fit(pairs)
     monkeypatch.undo()
     assert cycles.n_steps_ == len(cycles.history_) == 270
