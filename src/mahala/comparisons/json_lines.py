@@ -84,8 +84,6 @@ class LineReader:
         for key in self.taken:
             if key in given:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
-        if self.keys == PAIR and not isinstance(given["similar"], bool):
-            raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
         comparison: Pairs | Triplets | Impression
         if self.keys == PAIR:
             comparison = self._pair(given)
@@ -107,6 +105,8 @@ class LineReader:
         return f"{key} is missing: {wanted} is {form}"
 
     def _pair(self, given: dict[str, Any]) -> Pairs:
+        if not isinstance(given["similar"], bool):
+            raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
         points = {name: self._point(given[name], name, self.widths[0]) for name in PAIR[:2]}
         _check_widths(points)
         return Pairs._build(_rows(*points.values()), _NUMBERS[0], _NUMBERS[1], np.array([given["similar"]]))

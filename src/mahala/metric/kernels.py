@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +12,20 @@ from numpy.typing import NDArray
 from mahala.metric.matrices import row_dots
 from mahala.support.arrays import FloatArray
 from mahala.support.lazily import pairwise, preprocessing, sp, spatial_distance
-from mahala.support.parameters import is_number
+from mahala.support.parameters import NonNegative, Where, between, check_value, is_number
 from mahala.support.validation import is_sparse
 
 Kernel = str | Callable[[Any, Any], Any]
 
-# The named kernels and their parameters.
-KERNELS: dict[str, tuple[str, ...]] = {
-    "linear": (),
-    "rbf": ("gamma",),
-    "poly": ("gamma", "degree", "coef0"),
-    "cosine": (),
-    "precomputed": (),
+_DEGREE = Annotated[float, Where(between(1.0), "a number of at least 1")]
+_FINITE = Annotated[float, Where(lambda value: is_number(value) and math.isfinite(value), "a finite number")]
+# The named kernels, and the types of their parameters.
+KERNELS: dict[str, dict[str, Any]] = {
+    "linear": {},
+    "rbf": {"gamma": NonNegative | None},
+    "poly": {"gamma": NonNegative | None, "degree": _DEGREE, "coef0": _FINITE},
+    "cosine": {},
+    "precomputed": {},
 }
 
 
@@ -66,18 +68,11 @@ def check_kernel(kernel: Kernel, params: dict[str, Any] | None) -> dict[str, Any
         raise TypeError(f"kernel_params must be a dict or None, got {params!r}")
     if not callable(kernel) and not (isinstance(kernel, str) and kernel in KERNELS):
         raise ValueError(f"kernel must be one of {list(KERNELS)} or a function of two blocks of rows, got {kernel!r}")
-    names = KERNELS[kernel] if isinstance(kernel, str) else ()
+    types = KERNELS[kernel] if isinstance(kernel, str) else {}
     for name, value in params.items():
-        if name not in names:
-            raise ValueError(f"kernel {kernel!r} takes {list(names) or 'no parameters'}, got {name!r} in kernel_params")
-        if name == "gamma" and value is None:
-            continue
-        if not is_number(value) or not math.isfinite(value):
-            raise ValueError(f"kernel_params[{name!r}] must be a finite number, got {value!r}")
-        if name == "gamma" and value < 0:
-            raise ValueError(f"kernel_params['gamma'] must not be negative, got {value!r}")
-        if name == "degree" and value < 1:
-            raise ValueError(f"kernel_params['degree'] must be at least 1, got {value!r}")
+        if name not in types:
+            raise ValueError(f"kernel {kernel!r} takes {list(types) or 'no parameters'}, got {name!r} in kernel_params")
+        check_value(value, f"kernel_params[{name!r}]", types[name])
     return dict(params)
 
 

@@ -192,13 +192,9 @@ def _open_lock(place: str) -> IO[str]:
 
 def _flush_folder(folder: Path) -> None:
     """Make a new name in a folder durable, where the system can."""
-    try:
+    with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
