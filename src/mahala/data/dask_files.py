@@ -20,7 +20,7 @@ def read_with_dask(sources: Sequence[str], *, label: str | None = None, drop: Se
     one that `label` names. A folder of .npy files holds parts of X and of y: X*.npy and y*.npy, in the order of their
     names.
     """
-    paths = _found(sources)
+    paths = _paths(sources)
     kinds = {path.suffix.lower() for path in paths}
     if kinds == {".parquet"}:
         return _read_parquet(paths, label, drop)
@@ -36,7 +36,7 @@ def read_with_dask(sources: Sequence[str], *, label: str | None = None, drop: Se
     )
 
 
-def _found(sources: Sequence[str]) -> list[Path]:
+def _paths(sources: Sequence[str]) -> list[Path]:
     paths: list[Path] = []
     for source in sources:
         path = Path(source)
@@ -63,7 +63,7 @@ def _read_parquet(paths: list[Path], label: str | None, drop: Sequence[str]) -> 
     if text:
         raise ValueError(f"{paths[0]} has columns that are not numbers: {', '.join(text)}; leave them out with --drop")
     labels = None if label is None else np.asarray(frame[label].compute())
-    kind = np.float32 if all(own == np.float32 for own in rows.dtypes) else np.float64
+    kind = np.float32 if all(dtype == np.float32 for dtype in rows.dtypes) else np.float64
     return Table(row_chunks(rows.astype(kind)), labels, tuple(map(str, rows.columns)))
 
 
@@ -91,6 +91,6 @@ def _read_npy(paths: list[Path]) -> Table:
     if not parts:
         raise ValueError(f"{paths[0].parent} must hold parts of the rows, X*.npy, and of the labels, y*.npy")
     read = dask.delayed(np.load)
-    shapes = [np.load(path, mmap_mode="r") for path in parts]
-    rows = [da.from_delayed(read(path), own.shape, own.dtype) for path, own in zip(parts, shapes, strict=True)]
+    arrays = [np.load(path, mmap_mode="r") for path in parts]
+    rows = [da.from_delayed(read(path), array.shape, array.dtype) for path, array in zip(parts, arrays, strict=True)]
     return Table(da.concatenate(rows), np.concatenate(labels) if labels else None, None)
