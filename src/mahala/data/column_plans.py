@@ -65,8 +65,7 @@ class ColumnPlan:
 def choose_plans(columns: Mapping[str, Column], settings: PlanSettings) -> list[ColumnPlan]:
     """Return what is done to each column of a table.
 
-    The decimal mark of numbers in text that do not show it, such as 1,019, is that of the settings or else of the other
-    columns.
+    The decimal mark of ambiguous numbers in text, such as 1,019, is that of the settings, else that of other columns.
     """
     written = {name: _number_texts(column) for name, column in columns.items() if column.kind == "text"}
     marks = {name: decimal_marks(texts) for name, texts in written.items() if texts}
@@ -201,18 +200,20 @@ def _plan(name: str, column: Column, settings: PlanSettings) -> ColumnPlan:
     format = date_format(texts) if column.kind == "text" else None
     if format is not None:
         dates = Column(days(column.values.tolist(), format), "date")
-        said = f"date as {format}" if format.startswith("%") else "date"
-        return replace(_plan_of_numbers(name, dates, said, settings), format=format)
+        reading = f"date as {format}" if format.startswith("%") else "date"
+        return replace(_plan_of_numbers(name, dates, reading, settings), format=format)
     return _plan_of_text(name, column, texts, settings)
 
 
-def _plan_of_numbers(name: str, column: Column, said: str, settings: PlanSettings, mark: Decimal = ".") -> ColumnPlan:
+def _plan_of_numbers(
+    name: str, column: Column, reading: str, settings: PlanSettings, mark: Decimal = "."
+) -> ColumnPlan:
     present = column.values[~column.missing]
     n_gaps = len(column.values) - len(present)
     if len(present) == 0:
         return ColumnPlan(name, "out", "left out: empty")
     if column.kind == "date":
-        said += f", {_day(present.min())} to {_day(present.max())} → days"
+        reading += f", {_day(present.min())} to {_day(present.max())} → days"
     if not n_gaps and len(present) > 1 and present.min() == present.max():
         return ColumnPlan(name, "out", f"left out: the same value in every row ({present[0]:g})")
     why = _identifier(name, column) if settings.identifiers == "drop" and column.kind == "number" else None
@@ -221,7 +222,7 @@ def _plan_of_numbers(name: str, column: Column, said: str, settings: PlanSetting
     median = float(np.median(present))
     kind: Any = column.kind
     shown = _day(median) if column.kind == "date" else f"{median:g}"
-    done = f"{said}; {n_gaps:,} missing, set to the median {shown} and marked" if n_gaps else said
+    done = f"{reading}; {n_gaps:,} missing, set to the median {shown} and marked" if n_gaps else reading
     return ColumnPlan(name, kind, done, median, n_gaps > 0, mark)
 
 
@@ -266,12 +267,12 @@ def _number_texts(column: Column) -> list[str]:
 
 def _as_written(column: Column, texts: list[str], mark: Decimal) -> str:
     """Say how numbers in the text of a column were read."""
-    said = "number with decimal comma" if mark == "," and any("," in text for text in texts) else "number"
+    reading = "number with decimal comma" if mark == "," and any("," in text for text in texts) else "number"
     grouped = next((text for text in texts if number(text, mark) not in (None, _plain(text, mark))), None)
     if grouped is not None:
-        said += f", {grouped} read as {number(grouped, mark):.15g}" if len(grouped) < 12 else ", thousands marked"
+        reading += f", {grouped} read as {number(grouped, mark):.15g}" if len(grouped) < 12 else ", thousands marked"
     odd = [text for text in column.values if text is not None and number(text, mark) is None]
-    return f"{said}; {_counted(len(odd), 'cell')} of other text, such as {odd[0]!r}" if odd else said
+    return f"{reading}; {_counted(len(odd), 'cell')} of other text, such as {odd[0]!r}" if odd else reading
 
 
 def _plain(text: str, mark: Decimal) -> float | None:

@@ -63,7 +63,7 @@ def _read_parquet(paths: list[Path], label: str | None, drop: Sequence[str]) -> 
     if text:
         raise ValueError(f"{paths[0]} has columns that are not numbers: {', '.join(text)}; leave them out with --drop")
     labels = None if label is None else np.asarray(frame[label].compute())
-    kind = np.float32 if all(own == np.float32 for own in rows.dtypes) else np.float64
+    kind = np.float32 if all(dtype == np.float32 for dtype in rows.dtypes) else np.float64
     return Table(as_rows(rows.astype(kind)), labels, tuple(map(str, rows.columns)))
 
 
@@ -90,6 +90,6 @@ def _read_npy(paths: list[Path]) -> Table:
     if not parts:
         raise ValueError(f"{paths[0].parent} must hold parts of the rows, X*.npy, and of the labels, y*.npy")
     read = delayed(np.load)
-    shapes = [np.load(path, mmap_mode="r") for path in parts]
-    rows = [array.from_delayed(read(path), own.shape, own.dtype) for path, own in zip(parts, shapes, strict=True)]
+    mapped = [np.load(path, mmap_mode="r") for path in parts]
+    rows = [array.from_delayed(read(path), part.shape, part.dtype) for path, part in zip(parts, mapped, strict=True)]
     return Table(array.concatenate(rows), np.concatenate(labels) if labels else None, None)

@@ -31,8 +31,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Convert raw tables, with text, categories, dates and missing values, to features.
 
     - Numbers stay as they are. A missing one becomes the median, and a 0/1 feature "NAME missing" marks it.
-    - Text that holds numbers is read as such, 1,019.5 and 1.019,5, whatever the decimal mark. Up to a tenth of the
-      cells may be no numbers; they count as missing.
+    - Text that holds numbers, such as 1,019.5 or 1.019,5, becomes numbers; the decimal mark is inferred. Up to a tenth
+      of the cells may hold something else; they count as missing.
     - Dates become numbers of days since 1970.
     - Categories of up to `max_levels` values become 0/1 features "NAME=VALUE", of which one may be "(missing)". Those
       of more values are hashed to `n_hashed` features "NAME#0", ..., or left out; so are the words of longer text.
@@ -40,7 +40,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
       rows and rise or fall from row to row, or fill a range; names that end in id or key, such as customer_id, with
       hardly any value twice; text that differs in most rows.
 
-    What was done to each column is told by `columns_`. Values that were not seen in `fit` give zeros and a warning.
+    `columns_` lists what was done to each column. Values that were not seen in `fit` give zeros and a warning.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     beyond : "hash" or "drop" categories of more values and longer text
     n_hashed : number of features to which a column is hashed
     identifiers : "drop" or "keep" columns that look like identifiers
-    decimal : "." or ",", the decimal mark of text such as 1,019, which does not show it; "auto" for that of the other
-        columns, or a point if they do not show it either
+    decimal : "." or ",", the decimal mark of ambiguous text such as 1,019. "auto" infers it from the other columns;
+        without any evidence it is a point
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit to a table and return its features."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they say is told by columns_
+            warnings.simplefilter("ignore")  # columns_ has what they say
             return self._features(self._learn(X))
 
     def transform(self, X: Any) -> Any:
