@@ -37,7 +37,7 @@ OUTCOMES = ("found", "hangs", "out of time", "survived")
 WALL_PER_CPU = 15.0  # a mutant that waits, as for a lock, uses no CPU time
 
 # Runs inside pytest: keeps the order of the files given, leaves out tests that fail anyway, and logs what is running.
-PLUGIN = '''
+PLUGIN = """
 import json, os
 import pytest
 
@@ -58,7 +58,7 @@ def pytest_runtest_logstart(nodeid, location):
 def pytest_runtest_logreport(report):
     if report.failed:
         log("failed", report.nodeid)
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,7 @@ def _code_nodes(node: ast.AST) -> Iterator[ast.AST]:
         children: list[ast.AST] = node.body if isinstance(node.body, list) else [node.body]
     elif isinstance(node, ast.AnnAssign):
         children = [node.value] if node.value is not None else []
-    elif isinstance(node, ast.JoinedStr | ast.Raise):  # what is inside has no reliable places, or is a message
-        children = []
-    elif isinstance(node, ast.ClassDef):
+    elif isinstance(node, ast.JoinedStr | ast.Raise | ast.ClassDef):  # places in texts are not reliable
         children = []
     else:
         children = list(ast.iter_child_nodes(node))
@@ -390,9 +388,9 @@ def _read_log(path: Path) -> list[list[Any]]:
 def measure(workspace: Workspace, mutation: Mutation, cpu: float, broken: set[str]) -> dict[str, Any]:
     result = workspace.try_mutant(mutation, cpu, broken)
     # A test that takes most of the minute, and little time on the source as it is, does not end.
-    if result["outcome"] == "out of time" and result["spent"] > cpu / 2 and result["test"]:
-        if workspace.takes(result["test"]) < cpu / 6:
-            result["outcome"] = "hangs"
+    stuck = result["outcome"] == "out of time" and result["spent"] > cpu / 2 and bool(result["test"])
+    if stuck and workspace.takes(result["test"]) < cpu / 6:
+        result["outcome"] = "hangs"
     return asdict(mutation) | result
 
 
@@ -414,7 +412,9 @@ def report(results: list[dict[str, Any]]) -> str:
         lines.append(f"{name:<12}{count.total():>8}" + "".join(f"{count[o]:>13}" for o in OUTCOMES) + f"{share:>13}")
     for result in results:
         if result["outcome"] != "found":
-            lines.append(f"{result['outcome']}: {result['file']}:{result['line']}: {result['before']} -> {result['text']}")
+            lines.append(
+                f"{result['outcome']}: {result['file']}:{result['line']}: {result['before']} -> {result['text']}"
+            )
     return "\n".join(lines)
 
 
@@ -426,7 +426,9 @@ def main() -> None:
     parser.add_argument("--cpu", type=float, default=60.0, help="CPU seconds for each of them")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--output", type=Path, help="file for the results, from which a stopped run resumes")
-    parser.add_argument("--work", type=Path, help="folder for the copies and their caches; a temporary one if not given")
+    parser.add_argument(
+        "--work", type=Path, help="folder for the copies and their caches; a temporary one if not given"
+    )
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     options = parser.parse_args()
     source = options.source.resolve()
