@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
@@ -16,12 +16,12 @@ from mahala.engine import hinges as row_hinges
 from mahala.engine.hinges import RowHinges
 from mahala.support.parameters import config_context
 from reference import lmnn as reference
-from strategies import labelled_rows
+from strategies import examples, labelled_rows
 
 MUS = st.sampled_from([0.1, 0.5, 0.9])
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(case=labelled_rows(max_n=20, max_d=4), k=st.integers(1, 4), mu=MUS, seed=st.integers(0, 10**6))
 def test_the_objective_is_the_papers(case, k, mu, seed):
     """Also of rows of so many coordinates that pairs are looked for by some of them."""

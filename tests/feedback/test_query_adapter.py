@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -19,6 +19,7 @@ from mahala.feedback.query_maps import Remembered
 from mahala.feedback.trust import RATES
 from mahala.support.model_files import ModelFileError
 from reference.feedback import adapter_stream
+from strategies import examples
 
 D = 6
 
@@ -44,7 +45,7 @@ def fed(adapter, stream):
     return adapter
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["clicks", "grades", "ties"]))
 def test_a_stream_equals_the_reference(seed, kind):
     stream = impressions(seed, kind=kind)

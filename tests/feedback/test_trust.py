@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.feedback.trust import Hedge, mixtures, page_pairs, prior
 from mahala.support.model_files import ModelFileError
+from strategies import examples
 
 
 def adversarial(hedge, rng):
@@ -44,7 +45,7 @@ def drifting(hedge, rng):
 @pytest.mark.parametrize("stream", [adversarial, against_the_learned, random, coins, drifting])
 @pytest.mark.parametrize("rate", [0.5, 1.0])
 @pytest.mark.parametrize("start", [prior(17), prior(17, 3, 0.999), prior(3)])
-@settings(max_examples=3)
+@examples(3)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_regret_against_every_expert_is_below_the_bound(stream, rate, start, seed):
     rng, hedge = np.random.default_rng(seed), Hedge(start, rate)
