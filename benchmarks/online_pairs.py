@@ -26,8 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from mahala import Pairs
 from mahala.compiled.pairs.steps import stream_dual
-from mahala.online.storage.margin_model import MarginModel, MarginRule, sparse_is_cheaper
-from mahala.online.storage.pair_model import PairChunk
+from mahala.online.state.margin import MarginRule, MarginState, PairChunk, sparse_is_cheaper
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from reference.online_pairs import RULES, project
@@ -95,8 +94,8 @@ def timed(call, repeat: int = 1) -> float:
     return best
 
 
-def warm(V, y, rule, psd) -> MarginModel:
-    model = MarginModel(np.zeros((V.shape[1],) * 2), 0.0, psd)
+def warm(V, y, rule, psd) -> MarginState:
+    model = MarginState(np.zeros((V.shape[1],) * 2), 0.0, psd)
     feed(model, V[:WARM], y[:WARM], rule)
     return model
 
@@ -160,7 +159,7 @@ def bench_dual(d: int, n: int) -> None:
     gram2, order, predicted = (V @ V.T) ** 2, np.arange(n) % PAIRS, np.empty(n, dtype=np.int8)
     rows = []
     for name, rule in VARIANTS.items():
-        whole = timed(lambda rule=rule: feed(MarginModel(np.zeros((d, d)), 0.0, 0), V, np.resize(y, n), rule))
+        whole = timed(lambda rule=rule: feed(MarginState(np.zeros((d, d)), 0.0, 0), V, np.resize(y, n), rule))
         tau = np.empty(n)
         arrays = (gram2, np.zeros(PAIRS), np.zeros(PAIRS), order, y, 0.0, rule, 0.0, np.empty(n), tau, predicted)
         steps = timed(functools.partial(stream_dual, *arrays))
@@ -202,7 +201,7 @@ def bench_sparse(shapes) -> None:
         pairs = Pairs(X, *rng.integers(0, 1000, size=(2, 500)), rng.random(500) < 0.3)
         times = []
         for sparse in (False, True):
-            V, model = pairs.differences(sparse=sparse), MarginModel(np.zeros((d, d)), 0.0, 0)
+            V, model = pairs.differences(sparse=sparse), MarginState(np.zeros((d, d)), 0.0, 0)
             feed(model, V[:2], pairs.y[:2], VARIANTS["LS"])
             steps = functools.partial(feed, model, V, pairs.y, VARIANTS["LS"])
             times.append(1e6 * timed(steps, 3) / len(pairs))
@@ -221,7 +220,7 @@ def bench_length(d: int, n: int) -> None:
     tenth = n // 10
     for name, rule in VARIANTS.items():
         for psd in (0, 1):
-            model = MarginModel(np.zeros((d, d)), 0.0, psd)
+            model = MarginState(np.zeros((d, d)), 0.0, psd)
             parts = []
             for start in range(0, n, tenth):
                 part = slice(start, start + tenth)
@@ -240,7 +239,7 @@ def bench_drift(d: int, n: int) -> None:
     rows = []
     V, y = stream(d, n)
     for name, rule in VARIANTS.items():
-        model = MarginModel(np.zeros((d, d)), 0.0, 1)
+        model = MarginState(np.zeros((d, d)), 0.0, 1)
         feed(model, V, y, rule)
         M, _ = numpy_loop(V, y, np.zeros((d, d)), 0.0, rule, 1)
         rows.append([str(d), f"PA-{name}+", f"{np.linalg.norm(model.M - M) / np.linalg.norm(M):.1e}"])
@@ -271,8 +270,8 @@ def main() -> None:
     quick = parser.parse_args().quick
     for psd in (0, 1):  # compile before the clock runs
         V, y = stream(6, 10)
-        feed(MarginModel(np.zeros((6, 6)), 0.0, psd), V, y, VARIANTS["I"])
-    feed(MarginModel(np.zeros((6, 6)), 0.0, 0), V, np.resize(y, 20), VARIANTS["I"])
+        feed(MarginState(np.zeros((6, 6)), 0.0, psd), V, y, VARIANTS["I"])
+    feed(MarginState(np.zeros((6, 6)), 0.0, 0), V, np.resize(y, 20), VARIANTS["I"])
     with threadpool_limits(1):
         costs = bench_indefinite([9, 64] if quick else [9, 36, 64, 256, 784])
         if not quick:

@@ -30,7 +30,7 @@ from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
 from mahala import AROMA, OASIS, SORS, AdaSORS, BilinearMetric, Triplets
-from mahala.online.storage import dense_model
+from mahala.online.state import dense as dense_state
 
 DATA = Path(os.environ.get("MAHALA_DATA", "."))
 MOST_PLAIN = 10_000  # features for which the plain code's matrices fit
@@ -208,12 +208,12 @@ def blocks(console: Console, n: int) -> None:
     """Steps in blocks against steps one by one, of the same triplets in the same run."""
     X, y = load("gisette_like")
     triplets = Triplets.from_labels(X, y, n, random_state=1)
-    in_blocks = dense_model.takes_blocks
+    in_blocks = dense_state.takes_blocks
     for method in ("SORS-I", "AdaSORS-I", "OASIS", "AROMA"):
         for dtype in ("float32", "float64"):
             times = []
             for takes_blocks in (lambda *_: False, in_blocks):
-                dense_model.takes_blocks = takes_blocks
+                dense_state.takes_blocks = takes_blocks
                 learner = METHODS[method](dtype=dtype, storage="dense", record=False).partial_fit(triplets[:64])
                 start = time.process_time()
                 learner.partial_fit(triplets)
@@ -222,7 +222,7 @@ def blocks(console: Console, n: int) -> None:
                 f"gisette_like {method}, {dtype}: one by one {times[0]:.1f} ms of CPU a step, in blocks "
                 f"{times[1]:.1f}: {times[0] / times[1]:.1f}×"
             )
-    dense_model.takes_blocks = in_blocks
+    dense_state.takes_blocks = in_blocks
 
 
 def queries(console: Console) -> None:

@@ -31,8 +31,8 @@ from mahala.cli.models import load_model
 from mahala.cli.stream import open_input, read_items
 from mahala.cli.tables import read_named_collection
 from mahala.data.datasets import read_data
-from mahala.online.online_mixin import OnlineMixin
-from mahala.stream.lines import read_lines
+from mahala.online.online_learner import OnlineLearner
+from mahala.stream.input import read_lines
 from mahala.stream.stream import Stream
 from mahala.support.model_files import read_model, write_model
 
@@ -229,7 +229,7 @@ def _use_model(path: Path) -> None:
         learner.embed(X[0], query_id=1)
     elif learner is not None:
         learner.transform(X)
-        if isinstance(learner, OnlineMixin) and getattr(learner, "storage", None) != "gram":
+        if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram":
             learner.partial_fit(draw(learner, X, np.arange(9) % 3, 5))
     if learner is not None:
         learner.save(path.with_name("again"))

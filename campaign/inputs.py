@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 import mahala
 from contract.learners import ALL
 from mahala import BilinearMetric, MahalanobisMetric, Metric
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.saved_estimator import SavedEstimator
 from papers.filtering.nearest import NearestFilter
 from papers.filtering.paum import PAUM
@@ -40,8 +40,8 @@ CPU_SECONDS = 20.0
 # What keeps a call short.
 _FEW = {"max_iter": 3, "n_triplets": 20, "n_pairs": 20, "n_starts": 1, "n_samples": 5, "max_passes": 3}
 _VALUES = (None, 0, -1, 2.5, 1e-300, 1e300, np.nan, np.inf, "x", "auto", True, [], 10**30, np.float32(0.5), np.int64(2))
-# Warnings that are documented: POLA's tol was not reached; and scikit-learn's of y that is a column, of feature names
-# in only one of two X, and of sparse columns.
+# Warnings that are documented: POLA's max_loss was not reached; and scikit-learn's of y that is a column, of feature
+# names in only one of two X, and of sparse columns.
 _WARNINGS = (ConvergenceWarning, DataConversionWarning)
 _WARNED = re.compile("feature names|DataFrame with sparse columns")
 # scikit-learn's own words about X, which its checks of estimators ask for, and what they say of features and classes.
@@ -214,7 +214,7 @@ def _learner(rng: Rng, log: Log, wild: float) -> None:
             learner.set_params(n_steps=20)  # a stream of so many steps is right, but long
     learner.set_params(**{name: 0 for name in ("random_state",) if name in known})
     n, d = int(rng.integers(2, 13)), int(rng.integers(1, _WIDE + 1))
-    online = isinstance(learner, OnlineMixin)
+    online = isinstance(learner, OnlineLearner)
     with_rows = not online or chance(rng, 0.5)
     begin = learner.partial_fit if online and chance(rng, 0.3) else learner.fit
     given = (rows(rng, n, d, wild), classes(rng, n, wild)) if with_rows else _comparisons(rng, learner, n, d, wild)
@@ -261,7 +261,7 @@ def _saved(log: Log, learner: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="campaign-", dir=_FOLDER) as folder:
         path = Path(folder, "model")
         learner.save(path)
-        if content(mahala.load_learner(path)) != content(learner):
+        if content(mahala.load(path)) != content(learner):
             raise Failed(f"{type(learner).__name__} is another one when it is loaded")
     log.results.append(("save", None))
 

@@ -27,7 +27,7 @@ import numpy as np
 import mahala
 from contract.learners import ALL
 from mahala.cli.main import app
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 
 from .runner import Failed
@@ -38,7 +38,7 @@ CPU_SECONDS = 120.0
 N_LINES, EVERY, N_KILLS, D = 30, 17, 3, 3
 STREAMS = [
     mahala.QueryAdapter(),
-    *(learner for learner in ALL if isinstance(learner, OnlineMixin) and getattr(learner, "storage", None) != "gram"),
+    *(learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram"),
 ]
 # What a checkpoint calls: each is failed with each of these, or ends the process.
 _CALLS = [
@@ -112,7 +112,7 @@ class Job:
     def check_model(self) -> None:
         if self.model.exists():
             try:
-                mahala.load_learner(self.model)
+                mahala.load(self.model)
             except Exception as error:
                 raise Failed(f"{self.name}: the checkpoint cannot be loaded: {error}") from error
 

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import mahala
 from contract.learners import ALL, dense, draw
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.support.model_files import read_model, write_model
 
 from .inputs import check_learned, content
@@ -25,7 +25,7 @@ MEMORY = 2**24
 _STREAMS = [
     learner
     for learner in ALL
-    if isinstance(learner, OnlineMixin)
+    if isinstance(learner, OnlineLearner)
     and getattr(learner, "storage", None) != "gram"
     and getattr(learner, "kernel", None) is None
 ]
@@ -92,7 +92,7 @@ def _check_restart(learner: Any, comparisons: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
         path = Path(folder, "model")
         learner.save(path)
-        loaded = mahala.load_learner(path)
+        loaded = mahala.load(path)
         for own in (learner, loaded):
             own.partial_fit(some)
         if content(learner) != content(loaded):
@@ -104,7 +104,7 @@ def _check_restart(learner: Any, comparisons: Any) -> None:
                 changed["model"] = header["model"] | {"clock": start}  # type: ignore[operator]
             write_model(path, "learner", arrays, header | changed)
             try:
-                high = mahala.load_learner(path)
+                high = mahala.load(path)
             except mahala.ModelFileError as error:
                 raise Failed(f"{learner!r}: counters of {start} cannot be read: {error}") from error
             high.partial_fit(some)
@@ -112,5 +112,5 @@ def _check_restart(learner: Any, comparisons: Any) -> None:
             if high.n_steps_ != start + len(some):
                 raise Failed(f"{learner!r}: {high.n_steps_} steps are counted, not {start + len(some)}")
             high.save(path)
-            if content(mahala.load_learner(path)) != content(high):
+            if content(mahala.load(path)) != content(high):
                 raise Failed(f"{learner!r} with {high.n_steps_} steps is another one when it is loaded")

@@ -44,7 +44,7 @@ def job(folder: Path) -> dict[str, np.ndarray]:
     for learner in (mahala.PA(random_state=0), mahala.OASIS(n_triplets=50, random_state=0), mahala.PCA()):
         path = folder / f"{type(learner).__name__}.safetensors"
         learner.fit(X, y).save(path)
-        learned[path.stem] = np.asarray(mahala.load_learner(path).metric_.matrix)
+        learned[path.stem] = np.asarray(mahala.load(path).metric_.matrix)
     lines = "".join(
         json.dumps({"x": list(a), "x2": list(b), "similar": i % 2 == 0}) + "\n" for i, (a, b) in enumerate(pairwise(X))
     )
@@ -65,7 +65,7 @@ def job(folder: Path) -> dict[str, np.ndarray]:
         )
         if result.exit_code:
             raise Failed(f"mahala stream: {result.output[-300:]}")
-    learned["stream"] = np.asarray(mahala.load_learner(folder / "stream.safetensors").metric_.matrix)
+    learned["stream"] = np.asarray(mahala.load(folder / "stream.safetensors").metric_.matrix)
     return learned
 
 

@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 import mahala
 from contract.learners import ALL
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 from papers.filtering.nearest import NearestFilter
 from papers.filtering.paum import PAUM
@@ -29,7 +29,7 @@ AMOUNT, SHORT = 20_000, 10  # calls of each learner
 CPU_SECONDS = 1800.0
 N_WRITERS, N_READERS, D = 3, 2, 4
 _STREAMS = [
-    *(learner for learner in ALL if isinstance(learner, OnlineMixin) and getattr(learner, "storage", None) != "gram")
+    *(learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram")
 ]
 _FILTERS = [Perceptron, PAUM, NearestFilter]
 

@@ -46,4 +46,4 @@ def halves(dataset: str, run: int, folder: Folder) -> tuple[FloatArray, IndexArr
 def tuned_pa(method: str, X: FloatArray, y: IndexArray, run: int) -> PA:
     """Return a learner with the C that one pass chooses."""
     C = PA(**SETTINGS[method], C="auto", random_state=run).fit(X, y).C_
-    return PA(**SETTINGS[method], C=C, random_state=run)
+    return PA(**SETTINGS[method], C=C, record=True, random_state=run)

@@ -80,7 +80,7 @@ def reconstruct(X: FloatArray, y: IndexArray, method: str, run: int) -> FloatArr
         left, right = np.triu_indices(len(X), 1)
         order = np.random.default_rng(run).permutation(len(left))
         pairs = Pairs(X, left[order], right[order], (y[left] == y[right])[order])
-        metric = POLA(tol=0.1).fit(pairs).metric_.truncate(1)
+        metric = POLA(max_loss=0.1).fit(pairs).metric_.truncate(1)
     direction = metric.components[0] / np.linalg.norm(metric.components[0])
     centre = X.mean(axis=0)
     result: FloatArray = centre + np.outer((X - centre) @ direction, direction)

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mahala.data.datasets import data_folder, load_reuters
+from mahala.data.datasets import data_folder
 from mahala.online.pola import POLA
 from papers.filtering.nearest import NearestFilter
 from papers.filtering.online_filter import OnlineFilter
 from papers.filtering.paum import PAUM
 from papers.filtering.perceptron import Perceptron
+from papers.filtering.reuters import load_reuters
 from papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ from mahala.data.tables import read_table as read_table
 from mahala.data.preprocessing import TablePreprocessor as TablePreprocessor
 from mahala.data.search_files import read_qrels as read_qrels
 from mahala.data.search_files import read_vectors as read_vectors
-from mahala.saved_estimator import load_learner as load_learner
+from mahala.saved_estimator import load as load
 from mahala.support.model_files import ModelFileError as ModelFileError
 from mahala.support.display import show_progress as show_progress
 from mahala.warming import warm_up as warm_up

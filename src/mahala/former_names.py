@@ -28,6 +28,7 @@ OF_PACKAGE = {
     "LSML_Supervised": "BoostMetric learns from relative comparisons, see docs/guides/from-metric-learn.md",
     "MMC_Supervised": "MMC learns from labels, too",
     "RCA_Supervised": "RCA learns from labels, too",
+    "load_learner": "load(path) reads metrics, learners and adapters",
     "SCML": "BoostMetric learns a sum of rank-one matrices, see docs/guides/from-metric-learn.md",
     "SCML_Supervised": "BoostMetric learns a sum of rank-one matrices, see docs/guides/from-metric-learn.md",
     "SDML": "ITML minimises the same divergence, see docs/guides/from-metric-learn.md",

@@ -27,6 +27,7 @@ from mahala.support.model_files import (
     read_model_bytes,
     write_model,
 )
+from mahala.support.states import prefixed, without_prefix
 
 
 class SavedEstimator(BaseEstimator, ABC):
@@ -36,6 +37,7 @@ class SavedEstimator(BaseEstimator, ABC):
     feature_names_in_: NDArray[np.object_]
     preprocessor_: TablePreprocessor  # of the table whose rows it learned from, if it was one
     _model: Any
+    _fixed_values: dict[str, Any]  # of the parameters that cannot change while a stream runs
 
     @abstractmethod
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
@@ -61,8 +63,17 @@ class SavedEstimator(BaseEstimator, ABC):
                 "using this estimator."
             )
 
+    def _check_fixed(self) -> None:
+        """Raise ValueError if a parameter has changed that cannot change while a stream runs."""
+        for name, value in self._fixed_values.items():
+            if getattr(self, name) is not value and getattr(self, name) != value:
+                raise ValueError(
+                    f"{name} cannot change while a stream runs: it was {value!r}, it is {getattr(self, name)!r}; "
+                    "set it back, or start again with fit"
+                )
+
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the whole state to a model file, so that `mahala.load_learner(path)` resumes exactly here.
+        """Write the whole state to a model file, so that `mahala.load(path)` resumes exactly here.
 
         The file is safetensors with a JSON header: no pickle. It is written whole or not at all, and it is read back
         before it replaces an earlier file.
@@ -72,10 +83,10 @@ class SavedEstimator(BaseEstimator, ABC):
     @one_at_a_time
     def _write(self, path: str | PathLike[str], header: dict[str, object], previous: bool = False) -> None:
         """Write the state to a model file, with more header entries."""
-        own, arrays = self._parts()
+        state, arrays = self._parts()
         try:
-            check = partial(_load, mapped=True)
-            write_model(path, "learner", arrays, own | header, verify=check, previous=previous)
+            check = partial(_load, content="learner", mapped=True)
+            write_model(path, "learner", arrays, state | header, verify=check, previous=previous)
         except ModelFileError as error:
             raise ModelFileError(
                 f"{path} was not written, because it could not be read back; an earlier file stays as it was ({error})"
@@ -102,7 +113,7 @@ class SavedEstimator(BaseEstimator, ABC):
             if isinstance(value, Metric):
                 parts, metric_arrays = value.to_parts()
                 params[name] = {"metric": parts}
-                arrays |= {f"{name}.{key}": array for key, array in metric_arrays.items()}
+                arrays |= prefixed(name, metric_arrays)
             elif isinstance(value, SavedEstimator):
                 params[name] = {"estimator": type(value).__name__, "params": value.get_params(deep=False)}
             elif name == "callback":
@@ -126,19 +137,20 @@ class SavedEstimator(BaseEstimator, ABC):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a learner that `save` wrote."""
-        learner = load_learner(path)
+        """Read a learner that `save` wrote; it resumes where it stopped."""
+        learner = _load(path, "learner")
         if not isinstance(learner, cls):
             raise ModelFileError(f"{path} holds a {type(learner).__name__}, not a {cls.__name__}")
         return learner
 
 
-def load_learner(path: str | PathLike[str]) -> Any:
-    """Read the learner that was saved at `path`; it resumes where it stopped.
+def load(path: str | PathLike[str]) -> Any:
+    """Read the metric, learner or adapter that was saved at `path`.
 
-    It is read whatever its `max_memory`, which `set_params` can raise before it learns more.
+    A learner resumes where it stopped. It is read whatever its `max_memory`, which `set_params` can raise before it
+    learns more.
     """
-    return _load(path, mapped=False)
+    return _load(path)
 
 
 def learner_from_bytes(data: bytes) -> Any:
@@ -146,8 +158,11 @@ def learner_from_bytes(data: bytes) -> Any:
     return _restored("the model", *read_model_bytes(data, "learner"))
 
 
-def _load(path: str | PathLike[str], *, mapped: bool) -> Any:
-    return _restored(path, *read_model(path, "learner", mapped=mapped))
+def _load(path: str | PathLike[str], content: str | None = None, *, mapped: bool = False) -> Any:
+    header, arrays = read_model(path, content, mapped=mapped)
+    if content is None and "learner" not in header:
+        return Metric.load(path)
+    return _restored(path, header, arrays)
 
 
 def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays) -> Any:
@@ -159,9 +174,7 @@ def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays)
         params: dict[str, Any] = {}
         for key, value in header_value(header, "params", dict).items():
             if isinstance(value, dict) and "metric" in value:
-                prefix = f"{key}."
-                own = {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
-                value = Metric.from_parts(value["metric"], own)
+                value = Metric.from_parts(value["metric"], without_prefix(key, arrays))
             elif isinstance(value, dict) and "estimator" in value:
                 inner: Any = _kind_named(value["estimator"])
                 value = inner(**header_value(value, "params", dict))

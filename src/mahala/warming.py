@@ -136,7 +136,7 @@ def _stream(learner: Any, comparisons: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "learner.safetensors")
         learner.save(path)
-        mahala.load_learner(path).partial_fit(comparisons)
+        mahala.load(path).partial_fit(comparisons)
 
 
 def _search(X: Any) -> None:

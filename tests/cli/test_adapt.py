@@ -135,7 +135,7 @@ def test_where_nothing_is_shown_to_help_the_map_is_the_identity(tmp_path):
 def test_other_commands_take_the_adapter_and_its_metric(given):
     folder, options = given
     run(*options, *QUICK, "--output", folder / "a.safetensors", "--metric", folder / "m.safetensors")
-    adapter = mahala.load_learner(folder / "a.safetensors")
+    adapter = mahala.load(folder / "a.safetensors")
     queries = np.random.default_rng(1).normal(size=(3, 8))
     np.save(folder / "new.npy", queries)
     for name in ("a.safetensors", "m.safetensors"):
@@ -150,7 +150,7 @@ def test_other_commands_take_the_adapter_and_its_metric(given):
 def test_inspect_says_what_the_file_holds(log):
     folder, options = log
     run(*options, "--output", folder / "a")
-    adapter = mahala.load_learner(folder / "a")
+    adapter = mahala.load(folder / "a")
     told = json.loads(run(folder / "a", "--json", command="inspect").stdout)
     assert (told["holds"], told["learner"], told["params"]["cap"]) == ("learner", "QueryAdapter", 1.0)
     assert (told["impressions"], told["trust"], told["verdict"]) == (150, adapter.trust_, adapter.verdict_)
@@ -166,7 +166,7 @@ def test_clicks_give_the_model_of_a_stream(log):
     stream = ("--learner", "adapter", "--input", options[1], *options[2:])
     run("--model", folder / "s", *stream, command="stream")
     assert (folder / "a").read_bytes() == (folder / "s").read_bytes()
-    adapter = mahala.load_learner(folder / "a")
+    adapter = mahala.load(folder / "a")
     assert (told["impressions"], told["malformed"]) == (150, 0)
     assert (told["learned"], told["ignored"]) == (adapter.n_learned_, adapter.n_ignored_)
     assert told["ignored"] > 0
@@ -188,7 +188,7 @@ def test_a_stream_goes_on_after_judgments(given):
     (folder / "log.jsonl").write_text("".join(impressions(5)))
     stream = ("--learner", "adapter", "--input", folder / "log.jsonl", "--items", folder / "x.npy")
     assert len(run("--model", folder / "a", *stream, command="stream").stdout.splitlines()) == 5
-    after = mahala.load_learner(folder / "a")
+    after = mahala.load(folder / "a")
     assert after.n_impressions_ == 5
     assert after.verdict_.startswith("+")
 
@@ -205,7 +205,7 @@ def test_malformed_lines_are_named_and_counted(log):
     assert "line 3: not JSON" in result.stderr
     assert "line 5: query must have 8 numbers, got 1" in result.stderr
     assert "malformed 2 lines" in words(result)
-    assert mahala.load_learner(folder / "a").n_impressions_ == 4
+    assert mahala.load(folder / "a").n_impressions_ == 4
     (folder / "a").unlink()
     assert "2 malformed lines, but --max-errors is 1: nothing written" in refusal(*base, "--max-errors", 1)
     assert sorted(os.listdir(folder)) == ["log.jsonl", "log.jsonl.gz", "x.npy"]
@@ -218,10 +218,10 @@ def test_points_as_objects(tmp_path):
     base = ("--clicks", tmp_path / "log", "--output", tmp_path / "a")
     assert "give --features" in refusal(*base)
     run(*base, "--features", 3)
-    assert mahala.load_learner(tmp_path / "a").n_features_in_ == 3
+    assert mahala.load(tmp_path / "a").n_features_in_ == 3
     np.save(tmp_path / "x.npy", np.eye(2))
     run(*base, "--items", tmp_path / "x.npy")
-    assert mahala.load_learner(tmp_path / "a").n_features_in_ == 2
+    assert mahala.load(tmp_path / "a").n_features_in_ == 2
 
 
 def test_the_report(given):

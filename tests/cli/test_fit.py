@@ -15,7 +15,7 @@ import mahala
 from mahala.batch.run import Run
 from mahala.cli.main import app
 from mahala.data.tables import read_table
-from mahala.online.storage.margin_model import MarginModel
+from mahala.online.state.margin import MarginState
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_scaling_none_and_seed(tmp_path, table):
 def test_a_state_goes_on(tmp_path, table):
     out = tmp_path / "s.safetensors"
     assert run(table, "--label", "class", "--drop", "id", "--state", "--output", out).exit_code == 0
-    learner = mahala.load_learner(out)
+    learner = mahala.load(out)
     X, y, names = read_table(table, label="class", drop=["id"])[:3]
     assert tuple(learner.feature_names_in_) == names
     assert learner.metric_.feature_names == names
@@ -141,7 +141,7 @@ def test_ctrl_c(tmp_path, table, monkeypatch, learner):
 @pytest.mark.parametrize("learner", ["nca", "pa"])
 def test_ctrl_c_saves_the_model_so_far(tmp_path, table, monkeypatch, learner):
     """Press Ctrl-C during an iteration of a batch learner, or a chunk of an online one."""
-    where, name = {"nca": (Run, "step"), "pa": (MarginModel, "feed")}[learner]
+    where, name = {"nca": (Run, "step"), "pa": (MarginState, "feed")}[learner]
     whole, calls = getattr(where, name), []
 
     def pressed(*args):

@@ -344,7 +344,7 @@ def test_a_saved_learner_keeps_the_preprocessor(tmp_path):
     state = tmp_path / "state.safetensors"
     result = run("fit", path, "--label", "churned", "--state", "--output", state, "--json")
     assert result.exit_code == 0, result.output
-    learner = mahala.load_learner(state)
+    learner = mahala.load(state)
     raw = pandas.read_csv(path)
     assert learner.metric_.transform(raw).shape[0] == 150
     result = run("search", path, "--row", 0, "--model", state, "-k", 2)

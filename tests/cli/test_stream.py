@@ -55,7 +55,7 @@ def test_a_line_in_a_line_out(run, tmp_path):
         assert list(answer) == ["line", "similar", "predicted", "margin", "id"]
         assert answer["line"] == number == answer["id"] + 1
         assert (answer["similar"], answer["predicted"]) == (thing["similar"], predicted)
-    saved = mahala.load_learner(tmp_path / "m")
+    saved = mahala.load(tmp_path / "m")
     assert np.array_equal(saved._model.M, learner._model.M)
     assert not saved.record
 
@@ -152,7 +152,7 @@ def test_malformed_lines_are_named_counted_and_skipped(run, tmp_path):
     assert "3 learned, 2 malformed" in errors[2]
     clean = run(*PA, "--model", str(tmp_path / "clean"), text="".join(good[:3]))
     assert "3 learned, 0 malformed" in clean.stderr
-    models = [mahala.load_learner(tmp_path / name)._model for name in ("m", "clean")]
+    models = [mahala.load(tmp_path / name)._model for name in ("m", "clean")]
     assert np.array_equal(models[0].M, models[1].M)
 
 
@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_refused(run, tmp_path):
 def test_new_input_learns_from_the_first_line(run, tmp_path):
     run(*PA, text=pairs(3))
     assert len(printed(run("--new-input", text=pairs(3)))) == 3
-    assert mahala.load_learner(tmp_path / "m").n_steps_ == 6
+    assert mahala.load(tmp_path / "m").n_steps_ == 6
 
 
 def test_long_lines_and_other_items_are_said_with_the_options(run, tmp_path):
@@ -244,7 +244,7 @@ def test_a_live_producer_gets_each_answer_at_once_and_a_signal_keeps_the_model(n
             assert json.loads(process.stdout.readline())["id"] == json.loads(line)["id"]
         if seconds < 1:  # saved while nothing comes
             deadline = time.monotonic() + 30
-            while not ((tmp_path / "m").exists() and mahala.load_learner(tmp_path / "m").n_steps_ == 3):
+            while not ((tmp_path / "m").exists() and mahala.load(tmp_path / "m").n_steps_ == 3):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
         else:
@@ -252,7 +252,7 @@ def test_a_live_producer_gets_each_answer_at_once_and_a_signal_keeps_the_model(n
         process.send_signal(number)
         assert process.wait(timeout=100) == code  # while its input is still open
         assert "3 learned" in process.stderr.read()
-    assert mahala.load_learner(tmp_path / "m").n_steps_ == 3
+    assert mahala.load(tmp_path / "m").n_steps_ == 3
 
 
 def test_a_reader_that_has_gone_leaves_the_last_checkpoint(tmp_path):

@@ -7,14 +7,14 @@ import signal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from sklearn.base import clone
 
 import mahala
 from contract.learners import case, dense, draw, every_batch_learner, needs_labels, rewritten, same_model
 from mahala import Pairs, Triplets
 from mahala.support.model_files import ModelFileError
-from strategies import labelled_rows
+from strategies import examples, labelled_rows
 
 STOP_REASONS = {
     "converged",
@@ -114,7 +114,7 @@ def test_ctrl_c_leaves_a_usable_model(learner, labelled, tmp_path):
         assert interrupted.n_iter_ == 2
     assert np.isfinite(interrupted.transform(X)).all()
     interrupted.save(tmp_path / "model.safetensors")
-    same_model(mahala.load_learner(tmp_path / "model.safetensors"), interrupted)
+    same_model(mahala.load(tmp_path / "model.safetensors"), interrupted)
 
 
 @every_batch_learner
@@ -148,7 +148,7 @@ def test_a_warm_start_goes_on(learner, labelled, tmp_path):
     again.fit(X, y)
     assert again.objective_ <= first.objective_ + 1e-6 * abs(first.objective_)
     first.save(tmp_path / "model.safetensors")
-    loaded = mahala.load_learner(tmp_path / "model.safetensors")
+    loaded = mahala.load(tmp_path / "model.safetensors")
     loaded.fit(X, y)
     np.testing.assert_allclose(loaded.metric_.matrix, again.metric_.matrix, rtol=1e-6, atol=1e-9)
     with pytest.raises(ValueError, match="features"):
@@ -164,7 +164,7 @@ def test_saved_and_loaded(learner, labelled, tmp_path):
     fitted = clone(learner).fit(X, y)
     path = tmp_path / "model.safetensors"
     fitted.save(path)
-    loaded = mahala.load_learner(path)
+    loaded = mahala.load(path)
     same_model(loaded, fitted)
     np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
     np.testing.assert_array_equal(loaded.objectives_, fitted.objectives_)
@@ -172,7 +172,7 @@ def test_saved_and_loaded(learner, labelled, tmp_path):
     assert loaded.get_params() == fitted.get_params()
     if iterates(learner):  # a callback is no state: it is left out
         watched(learner, print_nothing).fit(X, y).save(path)
-        assert mahala.load_learner(path).callback is None
+        assert mahala.load(path).callback is None
 
 
 def print_nothing(iteration):
@@ -197,7 +197,7 @@ def test_numbers_at_the_limits_leave_a_model_that_can_be_saved(learner, labelled
                 assert fitted.metric_.is_psd
                 assert np.isfinite(fitted.transform(rows.astype(np.float64))).all()
                 fitted.save(tmp_path / "model.safetensors")
-                same_model(mahala.load_learner(tmp_path / "model.safetensors"), fitted)
+                same_model(mahala.load(tmp_path / "model.safetensors"), fitted)
 
 
 @every_batch_learner
@@ -223,7 +223,7 @@ def test_hostile_files(learner, labelled, tmp_path):
         attempts.append(({}, {f"model.{form}": -np.abs(right) - (np.eye(5) if form == "M" else 1.0)}))
     for header, arrays in attempts:
         with case((header, list(arrays))), pytest.raises(ModelFileError, match="model"):
-            mahala.load_learner(rewritten(path, header, arrays))
+            mahala.load(rewritten(path, header, arrays))
 
 
 @every_batch_learner
@@ -287,7 +287,7 @@ def test_verbose_shows_a_bar_and_nothing_else_is_printed(learner, labelled, caps
 
 
 @every_batch_learner
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(case=labelled_rows())
 def test_degenerate_rows_never_break_it(learner, case):
     X, codes = case

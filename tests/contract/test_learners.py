@@ -34,7 +34,7 @@ from contract.learners import (
 )
 from mahala import Metric
 from mahala.batch.batch_learner import BatchLearner
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.support.model_files import ModelFileError
 
 
@@ -98,7 +98,7 @@ def test_every_kind_of_input(learner, labelled):
                 assert got.score(given, y) == pytest.approx(expected.score(plain, y))
                 # Between booleans many distances tie, and rounding decides the order of those that do.
                 assert got.score(draw(learner, given, y, 50)) == pytest.approx(score, abs=0.03)
-                if isinstance(learner, OnlineMixin):
+                if isinstance(learner, OnlineLearner):
                     scores = expected.margins(comparisons)
                     near = 100 * tolerance(learner) * np.abs(scores).max(initial=1.0)
                     found = got.margins(draw(learner, given, y, 50))
@@ -138,7 +138,7 @@ def test_seeds_and_labels(learner, labelled):
     same_model(one, again)
     if "random_state" not in learner.get_params():
         return
-    if isinstance(learner, OnlineMixin):
+    if isinstance(learner, OnlineLearner):
         different = clone(learner).set_params(random_state=1).fit(X, y).metric_.matrix
         same = different.shape == one.metric_.matrix.shape and np.allclose(dense(different), dense(one.metric_.matrix))
         assert not same
@@ -189,7 +189,7 @@ def test_bad_rows(learner):
         with case(name):
             with pytest.raises(ValueError, match=f"(?i){message}"):
                 clone(learner).fit(X, y)
-            if not isinstance(learner, OnlineMixin):
+            if not isinstance(learner, OnlineLearner):
                 continue
             with pytest.raises(ValueError, match=f"(?i){message}|storage='gram'"):
                 clone(learner).partial_fit(X, y)
@@ -291,7 +291,7 @@ def test_saved_loaded_and_saved_again_is_the_same_file(learner, labelled, tmp_pa
         fitted.fit(X, y)
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
     fitted.save(first)
-    mahala.load_learner(first).save(second)
+    mahala.load(first).save(second)
     assert first.read_bytes() == second.read_bytes()
 
 
@@ -301,14 +301,14 @@ def test_files_of_another_kind(learner, labelled, tmp_path):
     fitted = clone(learner).fit(*labelled)
     fitted.save(path)
     assert type(type(learner).load(path)) is type(learner)
-    with pytest.raises(ModelFileError, match="load_learner"):
+    with pytest.raises(ModelFileError, match=r"mahala\.load"):
         Metric.load(path)
     other = mahala.POLA if not isinstance(learner, mahala.POLA) else mahala.PA
     with pytest.raises(ModelFileError, match=f"not a {other.__name__}"):
         other.load(path)
     fitted.metric_.save(path)
     with pytest.raises(ModelFileError, match=r"Metric\.load"):
-        mahala.load_learner(path)
+        mahala.load(path)
     if "random_state" not in learner.get_params():
         return
     with pytest.raises(ValueError, match="random_state"):

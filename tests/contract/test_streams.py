@@ -34,7 +34,7 @@ from contract.learners import (
     tolerance,
 )
 from mahala import Pairs
-from mahala.support.model_files import ModelFileError, read_model, write_model
+from mahala.support.model_files import ModelFileError
 from mahala.support.validation import LARGEST_VALUE
 
 
@@ -74,7 +74,7 @@ def test_a_saved_stream_goes_on_where_it_stopped(learner, labelled, tmp_path):
     never_stopped = clone(learner).partial_fit(comparisons[:70]).partial_fit(comparisons[70:])
     stopped = clone(learner).partial_fit(comparisons[:70])
     stopped.save(tmp_path / "state.safetensors")
-    loaded = mahala.load_learner(tmp_path / "state.safetensors")
+    loaded = mahala.load(tmp_path / "state.safetensors")
     assert type(loaded) is type(learner)
     assert loaded.get_params() == learner.get_params()
     same_model(loaded, stopped)
@@ -94,7 +94,7 @@ def test_drawing_from_labels_goes_on_where_it_stopped(learner, labelled, tmp_pat
     never_stopped = clone(learner).partial_fit(X[:40], y[:40])
     never_stopped.save(tmp_path / "state.safetensors")
     never_stopped.partial_fit(X[40:], y[40:])
-    resumed = mahala.load_learner(tmp_path / "state.safetensors").partial_fit(X[40:], y[40:])
+    resumed = mahala.load(tmp_path / "state.safetensors").partial_fit(X[40:], y[40:])
     same_model(resumed, never_stopped)
     same_record(resumed, never_stopped)
 
@@ -195,9 +195,28 @@ def test_a_record_may_begin_or_end_in_a_stream(learner, labelled, tmp_path, reco
         with pytest.raises(AttributeError, match="record=True"):
             _ = stream.history_
     stream.save(tmp_path / "model.safetensors")
-    loaded = mahala.load_learner(tmp_path / "model.safetensors").set_params(record=True)
+    loaded = mahala.load(tmp_path / "model.safetensors").set_params(record=True)
     assert len(loaded.history_) == (50 if record else 100)
     assert loaded.n_steps_ == 150
+
+
+@pytest.mark.parametrize("learner", [mahala.PA("I"), mahala.SORS()], ids=repr)
+def test_a_record_holds_the_last_steps_only(learner, labelled, tmp_path):
+    comparisons = draw(learner, *labelled)
+    whole, single, chunks = (clone(learner).set_params(record=record) for record in (True, 20, 20))
+    whole.partial_fit(comparisons)
+    feed_one_by_one(single, comparisons)
+    for start in range(0, 150, 30):
+        chunks.partial_fit(comparisons[start : start + 30])
+    for stream in (single, chunks):
+        assert (len(stream.history_), stream.history_.n_dropped, stream.n_steps_) == (20, 130, 150)
+        assert stream._records.nbytes <= 18 * 64
+        np.testing.assert_allclose(stream.history_.p, whole.history_.p[-20:], rtol=1e-7, atol=1e-10)
+        assert stream.loss_ == pytest.approx(whole.loss_, rel=1e-7)
+    chunks.save(tmp_path / "model.safetensors")
+    loaded = mahala.load(tmp_path / "model.safetensors")
+    same_record(loaded, chunks)
+    assert loaded.history_.n_dropped == 130
 
 
 @every_online_learner
@@ -284,7 +303,7 @@ def test_hostile_headers(learner, labelled, tmp_path):
     for key, value in HOSTILE_HEADERS:
         hostile = rewritten(path, {key: value})
         with case((key, value)), pytest.raises(ModelFileError, match="model"):
-            mahala.load_learner(hostile)
+            mahala.load(hostile)
 
 
 @every_stream
@@ -301,7 +320,7 @@ def test_hostile_histories(learner, labelled, tmp_path):
     ):
         hostile = rewritten(path, arrays={name: array})
         with case((name, array.shape)), pytest.raises(ModelFileError, match="history"):
-            mahala.load_learner(hostile)
+            mahala.load(hostile)
 
 
 @every_stream
@@ -311,7 +330,7 @@ def test_a_header_cannot_ask_for_more_room_than_the_file_has(learner, labelled, 
     for changes in ({"n_features_in": 20_000}, {"n_features_in": 20_000, "n_item_features": 20_000}):
         tracemalloc.start()
         with suppress(ModelFileError):  # a sparse model may have so many features
-            mahala.load_learner(rewritten(path, changes))
+            mahala.load(rewritten(path, changes))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 2e7
@@ -350,7 +369,7 @@ def test_numbers_at_the_limits_leave_a_model_that_can_be_saved(learner, kind, tm
         assert getattr(stream.metric_, "is_psd", True)
         assert np.isfinite(dense(stream.transform(X))).all()
         stream.save(tmp_path / "model.safetensors")
-        assert mahala.load_learner(tmp_path / "model.safetensors").n_skipped_ == stream.n_skipped_
+        assert mahala.load(tmp_path / "model.safetensors").n_skipped_ == stream.n_skipped_
 
 
 @pytest.mark.parametrize("learner", [mahala.PA(), mahala.POLA()], ids=repr)
@@ -376,7 +395,4 @@ def test_steps_that_would_overflow_are_counted(learner, tmp_path):
     assert (chunk.n_steps_, chunk.n_skipped_, chunk.n_updates_) == (4, 3, 1)
     path = tmp_path / "model.safetensors"
     one.save(path)
-    assert mahala.load_learner(path).n_skipped_ == 3
-    header, arrays = read_model(path)
-    write_model(path, "learner", arrays, {name: value for name, value in header.items() if name != "n_skipped"})
-    assert mahala.load_learner(path).n_skipped_ == 0  # as older files
+    assert mahala.load(path).n_skipped_ == 3

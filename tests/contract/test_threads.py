@@ -129,7 +129,7 @@ def test_what_is_saved_beside_a_writer_is_the_model_of_whole_steps(tmp_path):
     def save():
         for _ in range(5):
             stream.save(path)
-            saved.append(mahala.load_learner(path))
+            saved.append(mahala.load(path))
 
     together(write, save)
     for found in saved:

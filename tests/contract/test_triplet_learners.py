@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score
@@ -18,8 +18,9 @@ from sklearn.model_selection import GridSearchCV
 import mahala
 from contract.learners import TRIPLET_LEARNERS, case, dense, models_agree, parametrize, rewritten, tolerance
 from mahala import BilinearMetric, MahalanobisMetric, Triplets
-from mahala.online.storage.similarity_model import SimilarityModel
+from mahala.online.state.similarity import SimilarityState
 from mahala.support.model_files import ModelFileError, read_model
+from strategies import examples
 
 every_learner = parametrize(TRIPLET_LEARNERS)
 every_stream = parametrize([learner for learner in TRIPLET_LEARNERS if learner.storage != "gram"])
@@ -68,7 +69,7 @@ def test_the_matrix_is_as_sparse_as_it_is(learner, labelled, triplets, monkeypat
         assert metric.matrix.dtype == learner.dtype
         assert metric.matrix.nnz == np.count_nonzero(M)
     wide = sp.hstack([sp.csr_array(labelled[0]), sp.csr_array((90, 25))], format="csr")
-    monkeypatch.setattr("mahala.online.storage.similarity_model.SMALL", 100)
+    monkeypatch.setattr("mahala.online.state.similarity.SMALL", 100)
     spread = clone(learner).set_params(init="zero").fit(wide, labelled[1]).metric_
     assert sp.issparse(spread.matrix)  # in full storage, too, where 875 of 900 entries are zero
     assert spread.sparsity > 874 / 900
@@ -248,7 +249,7 @@ def test_items_of_other_features(learner, labelled, tmp_path):
     near = tolerance(learner) * np.abs(fitted.metric_.matrix).max()
     np.testing.assert_allclose(dense(single.metric_.matrix), dense(fitted.metric_.matrix), rtol=0, atol=near)
     fitted.save(tmp_path / "model.safetensors")
-    loaded = mahala.load_learner(tmp_path / "model.safetensors")
+    loaded = mahala.load(tmp_path / "model.safetensors")
     assert loaded.n_item_features_ == 5
     np.testing.assert_array_equal(loaded.margins(triplets), fitted.margins(triplets))
     state = str(fitted._rng.bit_generator.state)
@@ -266,7 +267,7 @@ def test_items_of_other_features(learner, labelled, tmp_path):
 
 
 @every_learner
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_degenerate_triplets_never_break_it(learner, data, tmp_path_factory):
     """Whatever the scale, the model and its record are finite, and a file of them can be read.
@@ -289,7 +290,7 @@ def test_degenerate_triplets_never_break_it(learner, data, tmp_path_factory):
     assert np.isfinite([fitted.loss_, fitted.squared_loss_]).all()
     path = tmp_path_factory.mktemp("state") / "model.safetensors"
     fitted.save(path)
-    loaded = mahala.load_learner(path)
+    loaded = mahala.load(path)
     np.testing.assert_array_equal(dense(loaded.metric_.matrix), dense(fitted.metric_.matrix))
     if learner.storage != "gram":
         loaded.partial_fit(triplets)
@@ -421,7 +422,7 @@ def test_step_lengths_may_change_in_a_stream(learner, triplets, tmp_path):
     stream = clone(learner).partial_fit(before)
     stream.save(tmp_path / "model.safetensors")
     joblib.dump(stream, tmp_path / "model.joblib")
-    others = mahala.load_learner(tmp_path / "model.safetensors"), joblib.load(tmp_path / "model.joblib", mmap_mode="r")
+    others = mahala.load(tmp_path / "model.safetensors"), joblib.load(tmp_path / "model.joblib", mmap_mode="r")
     unchanged = clone(stream).partial_fit(before).partial_fit(triplets)
     for each in (stream, *others):
         each.set_params(**{name: 1e-3}).partial_fit(triplets)
@@ -439,7 +440,7 @@ def test_inner_products_are_for_fixed_rows(triplets, tmp_path):
     with pytest.raises(MemoryError, match="all inner products of 90 rows"):
         mahala.OASIS(storage="gram", max_memory=1e5).fit(triplets)
     learner.save(tmp_path / "model.safetensors")
-    loaded = mahala.load_learner(tmp_path / "model.safetensors")
+    loaded = mahala.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(loaded.margins(triplets), learner.margins(triplets))
     with pytest.raises(ValueError, match="storage='gram'"):
         loaded.partial_fit(triplets)
@@ -451,7 +452,7 @@ def test_a_metric_can_start_a_learner_and_is_saved_with_it(learner, triplets, tm
     start = clone(learner).fit(triplets).metric_
     stream = clone(learner).set_params(init=start, average=False).partial_fit(triplets[:5])
     stream.save(tmp_path / "state.safetensors")
-    resumed = mahala.load_learner(tmp_path / "state.safetensors")
+    resumed = mahala.load(tmp_path / "state.safetensors")
     np.testing.assert_array_equal(dense(resumed.init.matrix), dense(start.matrix))
     for each in (stream, resumed):
         each.partial_fit(triplets[5:])
@@ -468,13 +469,13 @@ def test_a_metric_can_start_a_learner_and_is_saved_with_it(learner, triplets, tm
 @every_stream
 def test_ctrl_c_in_a_stream_comes_after_the_step_and_its_record(learner, triplets, monkeypatch):
     stream = clone(learner).partial_fit(triplets[:50])
-    feed = SimilarityModel.feed
+    feed = SimilarityState.feed
 
     def interrupted(*args):
         feed(*args)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(SimilarityModel, "feed", interrupted)
+    monkeypatch.setattr(SimilarityState, "feed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         stream.partial_fit(triplets[50:])
     monkeypatch.undo()
@@ -511,8 +512,8 @@ def test_hostile_headers(learner, triplets, tmp_path):
         *({"model": value} for value in ({}, None, [], "nonsense")),
         *({"model": {key: value for key, value in model.items() if key != missing}} for missing in model),
         *({"model": model | {"clock": value}} for value in (-1, 151, 10**30, np.nan, np.inf, "noon")),
-        *({"model": model | {"virgin": value}} for value in (np.nan, np.inf, "one", None)),
-        *({"model": model | {"virgin_sum": value}} for value in (np.nan, -np.inf, "one", None)),
+        *({"model": model | {"initial_entry": value}} for value in (np.nan, np.inf, "one", None)),
+        *({"model": model | {"initial_sum": value}} for value in (np.nan, -np.inf, "one", None)),
         *({"model": model | {"theta": value}} for value in (-1.0, np.nan, np.inf, "small")),
         *({"model": model | {"delta": value}} for value in (-1.0, 0.0, np.nan, np.inf, None)),
         *({"model": model | {"exempt_diagonal": value}} for value in (not model["exempt_diagonal"], 1, None, "no")),
@@ -521,7 +522,7 @@ def test_hostile_headers(learner, triplets, tmp_path):
     ]
     for changes in hostile:
         with case(changes), pytest.raises(ModelFileError, match="model"):
-            mahala.load_learner(rewritten(path, changes))
+            mahala.load(rewritten(path, changes))
 
 
 def wrong_numbers(array):
@@ -614,8 +615,8 @@ def test_hostile_arrays_never_reach_compiled_code(learner, triplets, tmp_path):
     for name, replacements in hostile.items():
         for what, array in replacements.items():
             with case(f"{name}: {what}"), pytest.raises(ModelFileError, match="model"):
-                mahala.load_learner(rewritten(path, arrays={f"model.{name}": array}))
-    mahala.load_learner(path)
+                mahala.load(rewritten(path, arrays={f"model.{name}": array}))
+    mahala.load(path)
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (5, 3)])
@@ -627,4 +628,4 @@ def test_no_entries_outside_of_the_matrix(labelled, tmp_path, shape):
     mahala.SORS(init="zero", storage="sparse").fit(triplets).save(path)
     for change in ({"n_features_in": shape[0] - 1}, {"n_item_features": shape[1] - 1}):
         with case(change), pytest.raises(ModelFileError, match=r"outside of a matrix|different features"):
-            mahala.load_learner(rewritten(path, change))
+            mahala.load(rewritten(path, change))

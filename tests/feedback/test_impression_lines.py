@@ -101,6 +101,6 @@ def test_the_command_takes_an_adapter(tmp_path):
     result = CliRunner().invoke(app, [*arguments, "--learner", "adapter", "--set", "cap=0.5"])
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 8
-    adapter = mahala.load_learner(tmp_path / "m.safetensors")
+    adapter = mahala.load(tmp_path / "m.safetensors")
     assert adapter.cap == 0.5
     assert adapter.n_impressions_ == 8

@@ -244,7 +244,7 @@ def test_damaged_files_are_named(tmp_path, header_change, array_change, match):
 
 def test_files_of_nothing_usable_are_refused(tmp_path):
     write_model(tmp_path / "learner", "learner", {}, {})
-    with pytest.raises(ModelFileError, match=r"holds a learner, not a metric: read it with mahala\.load_learner"):
+    with pytest.raises(ModelFileError, match=r"holds a learner, not a metric: read it with mahala\.load"):
         Metric.load(tmp_path / "learner")
     write_model(tmp_path / "bare", "metric", {}, {})
     with pytest.raises(ModelFileError, match="found nothing"):

@@ -3,13 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from mahala.metric.kernel_map import KernelMap
 from mahala.support.model_files import ModelFileError, read_model, write_model
+from strategies import examples
 
 NAMED = [
     ("linear", {}),
@@ -127,7 +128,7 @@ def test_rbf_inner_products_near_and_far_from_the_origin(gamma, form):
 
 @pytest.mark.parametrize(("kernel", "params"), NAMED)
 @given(X=point_sets().filter(lambda X: np.abs(X).max() < 100))
-@settings(deadline=None, max_examples=20)
+@examples(20)
 def test_coordinates_reproduce_the_kernel_on_the_points_grown_over(kernel, params, X):
     points = grown(kernel, params, X)
     Z = points.coordinates(X)

@@ -81,7 +81,7 @@ def test_threshold_of_a_learner(labelled, tmp_path):
     assert learner.calibrate_threshold(pairs) is learner
     assert learner.score(unseen) == np.mean(learner.predict_comparisons(unseen) == unseen.y)
     learner.save(tmp_path / "model.safetensors")
-    loaded = mahala.load_learner(tmp_path / "model.safetensors")
+    loaded = mahala.load(tmp_path / "model.safetensors")
     assert loaded.threshold_ == learner.threshold_ == learner.metric_.threshold
     array = np.stack([X[unseen.left], X[unseen.right]], axis=1)
     np.testing.assert_array_equal(loaded.predict_comparisons(array), learner.predict_comparisons(unseen))

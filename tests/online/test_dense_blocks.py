@@ -7,9 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 from mahala import AROMA, OASIS, SORS, AdaSORS, Triplets
-from mahala.compiled.triplets.rows import dense_blocks as kernels
-from mahala.online.storage import dense_blocks, dense_model
+from mahala.compiled.triplets import dense_blocks as kernels
+from mahala.online.state import dense as dense_state
 from reference import online_triplets as reference
+
+TAKES_BLOCKS = dense_state.takes_blocks  # before it is patched
 
 LEARNERS = {
     "SORS-I": SORS(eta=0.3, lam=1e-3),
@@ -24,8 +26,8 @@ LEARNERS = {
 @pytest.fixture(autouse=True)
 def blocks(monkeypatch):
     """Blocks of which a small problem has several, for all but short streams."""
-    monkeypatch.setattr(dense_blocks, "BLOCK", 24)
-    monkeypatch.setattr(dense_model, "takes_blocks", lambda planes, layout, chunk: len(chunk.y) >= 16)
+    monkeypatch.setattr(dense_state, "BLOCK", 24)
+    monkeypatch.setattr(dense_state, "takes_blocks", lambda planes, layout, chunk: len(chunk.y) >= 16)
 
 
 def some_triplets(n=200, d=70, e=None, seed=0):
@@ -43,7 +45,7 @@ def fitted(learner, triplets, **changed):
 
 
 def one_by_one(monkeypatch):
-    return monkeypatch.setattr(dense_model, "takes_blocks", lambda *_: False)
+    return monkeypatch.setattr(dense_state, "takes_blocks", lambda *_: False)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -111,15 +113,15 @@ def test_more_columns_than_a_tile_has(monkeypatch):
 
 
 def test_threads_do_not_change_a_bit(monkeypatch):
-    monkeypatch.setattr(dense_blocks, "n_threads", lambda work: 3)
+    monkeypatch.setattr(dense_state, "n_threads", lambda work: 3)
     shared = _full(fitted(LEARNERS["SORS-I"], some_triplets()))
-    monkeypatch.setattr(dense_blocks, "n_threads", lambda work: 1)
+    monkeypatch.setattr(dense_state, "n_threads", lambda work: 1)
     np.testing.assert_array_equal(shared, _full(fitted(LEARNERS["SORS-I"], some_triplets())))
 
 
 def test_large_numbers_in_float32_are_left_to_single_steps(monkeypatch):
-    monkeypatch.setattr(dense_blocks, "FAR", 0)
-    monkeypatch.setattr(dense_model, "takes_blocks", dense_blocks.takes_blocks)
+    monkeypatch.setattr(dense_state, "FAR", 0)
+    monkeypatch.setattr(dense_state, "takes_blocks", TAKES_BLOCKS)
     triplets = some_triplets()
     large = Triplets(1e9 * triplets.X, *_numbers(triplets))
     learner = fitted(AdaSORS(eta=0.1, lam=1e-6), large, dtype="float32")
@@ -130,10 +132,10 @@ def test_large_numbers_in_float32_are_left_to_single_steps(monkeypatch):
 def test_blocks_are_for_dense_rows_and_large_matrices():
     few, many = np.empty((30, 2, 30)), np.empty((400, 2, 400))
     sors, averaged, adaptive = (2, False, False), (3, False, True), (3, True, False)
-    assert dense_blocks.may_take_blocks(20_000, many, sors)
-    assert not dense_blocks.may_take_blocks(2_000, many, sors)
-    assert not dense_blocks.may_take_blocks(20_000, many, averaged)
-    assert not dense_blocks.may_take_blocks(900, few, sors)
+    assert dense_state.may_take_blocks(20_000, many, sors)
+    assert not dense_state.may_take_blocks(2_000, many, sors)
+    assert not dense_state.may_take_blocks(20_000, many, averaged)
+    assert not dense_state.may_take_blocks(900, few, sors)
     large = np.empty((2_000, 3, 2_000), dtype=np.float32)
-    assert dense_blocks.may_take_blocks(1e6, large, adaptive)
-    assert not dense_blocks.may_take_blocks(1e6, large.astype(np.float64), adaptive)
+    assert dense_state.may_take_blocks(1e6, large, adaptive)
+    assert not dense_state.may_take_blocks(1e6, large.astype(np.float64), adaptive)

@@ -270,4 +270,4 @@ def test_hostile_files(tmp_path, labelled, key, value):
         path, "learner", arrays | changed, header | {"model": header["model"] | ({} if changed else {key: value})}
     )
     with pytest.raises(ModelFileError, match="model"):
-        mahala.load_learner(path)
+        mahala.load(path)

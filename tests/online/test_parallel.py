@@ -121,7 +121,7 @@ def test_chunks_of_dask_are_partitions_and_the_result_goes_on(learner, tmp_path)
     expected = clone(learner).parallel_fit(PARTS, rounds=2)
     np.testing.assert_array_equal(matrix(found), matrix(expected))
     found.save(tmp_path / "state.safetensors")
-    again = mahala.load_learner(tmp_path / "state.safetensors")
+    again = mahala.load(tmp_path / "state.safetensors")
     np.testing.assert_allclose(
         matrix(again.partial_fit(*PARTS[1])), matrix(found.partial_fit(*PARTS[1])), rtol=1e-9, atol=1e-12
     )

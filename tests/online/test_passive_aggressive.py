@@ -147,7 +147,7 @@ def test_rbf_solves_what_no_linear_metric_can():
         ({"psd": 0}, "psd"),
         ({"psd": "never"}, "psd"),
         ({"psd": True}, "psd"),
-        ({"tol": -1}, "tol"),
+        ({"min_step": -1}, "min_step"),
         ({"init": "ones"}, "init"),
         ({"init": MahalanobisMetric(np.eye(3))}, "init has 3 features"),
         ({"init": BilinearMetric(np.eye(5))}, "Mahalanobis"),

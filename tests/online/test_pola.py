@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from mahala import PA, POLA, MahalanobisMetric, Pairs
 from reference.online_pairs import passive_aggressive
+from strategies import examples
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def separable(seed, n=150, d=4):
     return Pairs(X, np.arange(n), np.full(n, n), similar), MahalanobisMetric(M, 2.0)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.0, 0.3, 5.0]), passes=st.integers(1, 4))
 def test_loss_stays_below_its_bound(seed, gamma, passes):
     pairs, comparator = separable(seed)
@@ -58,7 +59,7 @@ def test_loss_stays_below_its_bound(seed, gamma, passes):
         learner.loss_bound(MahalanobisMetric(comparator.matrix))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.1, 1.0, 20.0]))
 def test_loss_stays_below_its_bound_where_nothing_separates(seed, gamma):
     rng = np.random.default_rng(seed)
@@ -79,7 +80,7 @@ def test_loss_stays_below_its_bound_where_nothing_separates(seed, gamma):
 
 def test_a_saved_batch_conversion_knows_how_it_ended(tmp_path):
     pairs, _ = separable(0)
-    learner = POLA(tol=0.5, max_passes=500).fit(pairs)
+    learner = POLA(max_loss=0.5, max_passes=500).fit(pairs)
     learner.save(tmp_path / "pola.safetensors")
     loaded = POLA.load(tmp_path / "pola.safetensors")
     assert (loaded.n_passes_, loaded.converged_) == (learner.n_passes_, True)
@@ -87,12 +88,12 @@ def test_a_saved_batch_conversion_knows_how_it_ended(tmp_path):
 
 def test_batch_conversion_ends_with_small_losses():
     pairs, comparator = separable(0)
-    learner = POLA(tol=0.05, max_passes=2000).fit(pairs)
+    learner = POLA(max_loss=0.05, max_passes=2000).fit(pairs)
     losses = 1 - pairs.y * learner.margins(pairs)
     assert learner.converged_
     assert 1 < learner.n_passes_ <= learner.loss_bound(comparator) / 0.05**2
     assert losses.max() <= 0.05 + 1e-9
-    shorter = POLA(tol=0.05, max_passes=learner.n_passes_ - 1)
+    shorter = POLA(max_loss=0.05, max_passes=learner.n_passes_ - 1)
     with pytest.warns(ConvergenceWarning, match="max_passes"):
         shorter.fit(pairs)
     assert not shorter.converged_
@@ -100,15 +101,20 @@ def test_batch_conversion_ends_with_small_losses():
 
 def test_batch_conversion_with_a_kernel():
     pairs, _ = separable(1)
-    plain = POLA(tol=0.2, max_passes=500).fit(pairs)
-    kernel = POLA(tol=0.2, max_passes=500, kernel="linear").fit(pairs)
+    plain = POLA(max_loss=0.2, max_passes=500).fit(pairs)
+    kernel = POLA(max_loss=0.2, max_passes=500, kernel="linear").fit(pairs)
     assert kernel.n_passes_ == plain.n_passes_
     np.testing.assert_allclose(kernel.margins(pairs), plain.margins(pairs), atol=1e-8)
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [({"gamma": -1}, "gamma"), ({"tol": 0}, "tol"), ({"max_passes": 0}, "max_passes"), ({"rank_every": -1}, "rank")],
+    [
+        ({"gamma": -1}, "gamma"),
+        ({"max_loss": 0}, "max_loss"),
+        ({"max_passes": 0}, "max_passes"),
+        ({"rank_every": -1}, "rank"),
+    ],
 )
 def test_bad_parameters(pairs, setting, message):
     with pytest.raises(ValueError, match=message):
@@ -131,7 +137,7 @@ def test_parameters_of_a_kernel_need_a_kernel():
 
 
 def test_converged_is_a_bool_whatever_the_number_that_tol_is(tmp_path):
-    pola = POLA(tol=np.float32(0.5), n_pairs=20, random_state=0, max_passes=100)
+    pola = POLA(max_loss=np.float32(0.5), n_pairs=20, random_state=0, max_passes=100)
     pola.fit(np.random.default_rng(0).normal(size=(12, 3)) + 9.0 * np.eye(3)[np.arange(12) % 3], np.arange(12) % 3)
     assert pola.converged_ is True
 

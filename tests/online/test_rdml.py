@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import mahala
 from mahala import RDML, Pairs
 from mahala.compiled.pairs.rank_one import BORDER, FLOOR, LARGEST_CONDITION, MOST_CORRECTIONS, SHARE
-from mahala.online.rdml import RDMLModel
+from mahala.online.rdml import RDMLState
 from mahala.support.model_files import ModelFileError, read_model, write_model
 from reference.lego_rdml import rdml
 from strategies import streams
@@ -107,8 +107,8 @@ def test_rounding_does_not_decide_at_the_border():
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("d", [3, 33])
 def test_no_drift_over_a_long_stream(monkeypatch, scale, d):
-    invert, made = RDMLModel._invert, []
-    monkeypatch.setattr(RDMLModel, "_invert", lambda self: made.append(1) or invert(self))
+    invert, made = RDMLState._invert, []
+    monkeypatch.setattr(RDMLState, "_invert", lambda self: made.append(1) or invert(self))
     rng = np.random.default_rng(1)
     V = scale * rng.normal(size=(15_000, d))
     y = np.where(np.square(V[:, 0]) + 0.3 * np.square(V).mean(axis=1) < scale**2, 1, -1).astype(np.int8)
@@ -194,7 +194,7 @@ def test_hostile_files(tmp_path, labelled, header, arrays):
     RDML(random_state=0).fit(*labelled).save(path)
     rewrite(path, header, arrays)
     with pytest.raises(ModelFileError, match="model"):
-        mahala.load_learner(path)
+        mahala.load(path)
 
 
 def test_a_file_with_a_matrix_that_rounding_left_indefinite_is_made_definite_again(tmp_path, labelled):
@@ -202,7 +202,7 @@ def test_a_file_with_a_matrix_that_rounding_left_indefinite_is_made_definite_aga
     path = tmp_path / "model.safetensors"
     RDML(random_state=0).fit(X, y).save(path)
     rewrite(path, {"n_corrections": 10**6}, {"M": np.diag([1.0, 1.0, 1.0, 1.0, -1e-12]), "R": np.eye(5)})
-    learner = mahala.load_learner(path)
+    learner = mahala.load(path)
     learner.partial_fit(X, y)
     assert learner.metric_.is_psd
     assert np.linalg.eigvalsh(learner.metric_.matrix)[0] > 0

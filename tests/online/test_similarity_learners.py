@@ -7,18 +7,17 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
 import mahala
-from contract.learners import rewritten
 from mahala import BilinearMetric, Triplets
-from mahala.online.storage.gram import fit_gram
-from mahala.online.storage.similarity_model import SimilarityModel
-from mahala.online.storage.sparse_model import SparseModel
-from mahala.support.model_files import read_model
+from mahala.online.state.dense import fit_gram
+from mahala.online.state.similarity import SimilarityState
+from mahala.online.state.sparse import SparseState
 from reference import online_triplets as reference
+from strategies import examples
 
 # Step lengths with few digits: where the values are whole numbers all sums are then exact, and ties are ties.
 ETA, LAM, DELTA, C, R = 0.125, 0.0625, 0.25, 0.0625, 2.0
@@ -96,7 +95,7 @@ def agree(learner, expected, average):
 
 
 @every_case
-@settings(max_examples=15)
+@examples(15)
 @given(triplets=triplet_streams(), average=st.booleans(), margin=st.sampled_from([1.0, 0.125]))
 def test_equals_the_papers_algorithm(name, storage, triplets, average, margin):
     learner, expected = CASES[name]
@@ -133,7 +132,7 @@ def test_automatic_margins_and_steps_are_on_the_scale_of_the_similarities(learne
     if not isinstance(learner, mahala.SORS):  # whose thresholds have a scale of their own
         np.testing.assert_array_equal(longer.history_.predicted, stream.history_.predicted)
     stream.save(tmp_path / "stream.safetensors")
-    resumed = mahala.load_learner(tmp_path / "stream.safetensors")
+    resumed = mahala.load(tmp_path / "stream.safetensors")
     for either in stream, resumed:
         either.partial_fit(Triplets(3 * X, *numbers))  # the scales stay those of the first comparisons
     assert resumed.margin_ == stream.margin_ == pytest.approx(gap)
@@ -151,7 +150,7 @@ def test_automatic_margins_without_a_scale_are_the_papers():
 
 
 @pytest.mark.parametrize(("name", "storage"), [case for case in BOTH if case[1] != "gram"])
-@settings(max_examples=10)
+@examples(10)
 @given(triplets=triplet_streams(), average=st.booleans(), data=st.data())
 def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, average, data, tmp_path_factory):
     learner, expected = CASES[name]
@@ -167,7 +166,7 @@ def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, a
             elif how == "file":
                 path = tmp_path_factory.mktemp("state") / "stream.safetensors"
                 stream.save(path)
-                stream = mahala.load_learner(path)
+                stream = mahala.load(path)
             elif how == "settle":
                 stream._model.settle()
     found = expected(spelled_out(triplets), np.eye(triplets.n_features), 0.125)
@@ -271,23 +270,6 @@ def test_sums_in_float32_lose_no_terms(learner, storage):
     np.testing.assert_allclose(*sums, rtol=0, atol=16.0)
 
 
-@pytest.mark.parametrize("storage", ["dense", "sparse"])
-def test_files_whose_float32_sums_have_no_rest_are_read(tmp_path, storage):
-    rng = np.random.default_rng(9)
-    triplets = Triplets(rng.normal(size=(9, 4)), *rng.integers(0, 9, (3, 50)))
-    learner = mahala.SORS(dtype="float32", average=True, storage=storage).partial_fit(triplets)
-    learner.save(tmp_path / "model.safetensors")
-    name = "planes" if storage == "dense" else "payload"
-    kept = read_model(tmp_path / "model.safetensors")[1][f"model.{name}"]
-    short = np.delete(kept.reshape(4, 4, 4), 2, axis=1) if storage == "dense" else kept.reshape(-1, 4)[:, [0, 1, 3]]
-    old = rewritten(
-        tmp_path / "model.safetensors", arrays={f"model.{name}": short if short.ndim == 3 else short.ravel()}
-    )
-    np.testing.assert_allclose(
-        dense(mahala.load_learner(old).metric_.matrix), dense(learner.metric_.matrix), rtol=0, atol=1e-6
-    )
-
-
 def test_the_clock_of_float32_starts_again_before_it_loses_steps(monkeypatch):
     """Whole numbers in float32 are exact up to 2^24; here, to be quick, a clock that must start again every 8 steps."""
     rng = np.random.default_rng(7)
@@ -298,15 +280,15 @@ def test_the_clock_of_float32_starts_again_before_it_loses_steps(monkeypatch):
         def __init__(self, dtype):
             self.nmant = 2
 
-    monkeypatch.setattr("mahala.online.storage.similarity_model.np.finfo", Short)
+    monkeypatch.setattr("mahala.online.state.similarity.np.finfo", Short)
     settled = []
-    monkeypatch.setattr(SimilarityModel, "settle", _counting(SimilarityModel.settle, settled))
+    monkeypatch.setattr(SimilarityState, "settle", _counting(SimilarityState.settle, settled))
     learners = [
         mahala.SORS(0.1, lam=0.05, storage=storage, average=a).fit(triplets)
         for storage in ("dense", "sparse")
         for a in (False, True)
     ]
-    monkeypatch.setattr("mahala.online.storage.similarity_model.np.finfo", finfo)
+    monkeypatch.setattr("mahala.online.state.similarity.np.finfo", finfo)
     assert len(settled) == 4 * (100 // 7)
     M, mean, _ = reference.sors(spelled_out(triplets), np.eye(6), 0.1, 0.05, False)
     for learner in learners:
@@ -353,8 +335,8 @@ def test_known_and_open_streams_are_the_same(name):
 
 
 def test_small_rooms_grow(monkeypatch):
-    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 4)
-    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_TABLE", 4)
+    monkeypatch.setattr("mahala.online.state.sparse.FIRST_PAYLOAD", 4)
+    monkeypatch.setattr("mahala.online.state.sparse.FIRST_TABLE", 4)
     X, y = sparse_text(seed=1)
     triplets = Triplets.from_labels(X, y, 150, random_state=0)
     opened = mahala.AdaSORS(0.1, lam=0.01, storage="sparse").partial_fit(triplets)
@@ -373,7 +355,7 @@ def test_memory_is_refused_in_words():
 
 
 def test_a_stream_that_runs_out_of_memory_stands_at_its_last_step(monkeypatch):
-    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.state.sparse.FIRST_PAYLOAD", 64)
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 3000, random_state=0)
     learner = mahala.OASIS(storage="sparse", max_memory=200_000)
@@ -390,12 +372,12 @@ def test_a_stream_that_runs_out_of_memory_stands_at_its_last_step(monkeypatch):
 
 
 def test_sors_forgets_zeros_rather_than_run_out_of_memory(monkeypatch):
-    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.state.sparse.FIRST_PAYLOAD", 64)
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 3000, random_state=0)
     dropped = []
-    drop = SparseModel._drop_zeros
-    monkeypatch.setattr(SparseModel, "_drop_zeros", lambda self: dropped.append(drop(self)) or dropped[-1])
+    drop = SparseState._drop_zeros
+    monkeypatch.setattr(SparseState, "_drop_zeros", lambda self: dropped.append(drop(self)) or dropped[-1])
     learner = mahala.SORS(0.1, lam=0.5, storage="sparse", max_memory=200_000).partial_fit(triplets)
     assert dropped
     assert all(dropped)
@@ -458,8 +440,8 @@ def test_sums_that_cancel_are_zero_through_inner_products_too():
 
 def test_what_was_fitted_within_max_memory_can_be_copied_and_loaded(tmp_path, monkeypatch):
     """Blocks of 33 columns leave room: a copy needs as much as the fit reserved, and no more."""
-    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
-    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_TABLE", 16)
+    monkeypatch.setattr("mahala.online.state.sparse.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.state.sparse.FIRST_TABLE", 16)
     rng = np.random.default_rng(0)
     columns = np.concatenate([np.arange(64 * block, 64 * block + 33) for block in range(20)])
     X = sp.csr_matrix((rng.random(30 * len(columns)), np.tile(columns, 30), np.arange(31) * len(columns)), (30, 1280))
@@ -469,7 +451,7 @@ def test_what_was_fitted_within_max_memory_can_be_copied_and_loaded(tmp_path, mo
     needed = model.store.payload.nbytes + model.store.table.nbytes
     limited = mahala.SORS(0.1, lam=2e-5, init="zero", storage="sparse", max_memory=needed).fit(triplets)
     limited.save(tmp_path / "model.safetensors")
-    for other in (mahala.load_learner(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(limited))):
+    for other in (mahala.load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(limited))):
         assert abs(other.metric_.matrix - learner.metric_.matrix).max() == 0.0
         assert other._model.clock == 50
     with pytest.raises(MemoryError, match="max_memory"):
@@ -488,7 +470,7 @@ def test_what_a_stream_holds_within_a_small_limit_is_loaded_and_the_limit_raised
     assert stream._model.store.payload.nbytes + stream._model.store.table.nbytes <= 2e5
     path = tmp_path / "model.safetensors"
     stream.save(path)
-    loaded = mahala.load_learner(path).set_params(max_memory=1e9).partial_fit(triplets[stream.n_steps_ :])
+    loaded = mahala.load(path).set_params(max_memory=1e9).partial_fit(triplets[stream.n_steps_ :])
     whole = clone(learner).set_params(storage="sparse").partial_fit(triplets)
     assert abs(loaded.metric_.matrix - whole.metric_.matrix).max() < 1e-12
 
@@ -497,12 +479,12 @@ def test_a_learner_whose_limit_was_lowered_is_loaded(tmp_path):
     X = np.random.default_rng(0).normal(size=(9, 30))
     learner = mahala.OASIS(storage="dense").partial_fit(Triplets(X, [0], [1], [2])).set_params(max_memory=1.0)
     learner.save(tmp_path / "model.safetensors")
-    assert mahala.load_learner(tmp_path / "model.safetensors").max_memory == 1.0
+    assert mahala.load(tmp_path / "model.safetensors").max_memory == 1.0
 
 
 def test_a_full_store_keeps_its_entries_when_memory_runs_out(monkeypatch):
-    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_PAYLOAD", 64)
-    monkeypatch.setattr("mahala.online.storage.sparse_model.FIRST_TABLE", 1024)
+    monkeypatch.setattr("mahala.online.state.sparse.FIRST_PAYLOAD", 64)
+    monkeypatch.setattr("mahala.online.state.sparse.FIRST_TABLE", 1024)
     X, y = sparse_text()
     triplets = Triplets.from_labels(X, y, 3000, random_state=0)
     learner = mahala.SORS(0.1, lam=1e-9, storage="sparse", max_memory=150_000).partial_fit(triplets[:1])
@@ -529,8 +511,8 @@ def test_wide_dense_rows_become_sparse_a_part_at_a_time(monkeypatch):
     X = rng.normal(size=(60, 40)) * (rng.random((60, 40)) < 0.2)
     triplets = mahala.Triplets(X, *rng.integers(0, 60, size=(3, 300)))
     whole = mahala.OASIS(storage="sparse", random_state=0).fit(triplets).metric_
-    monkeypatch.setattr("mahala.online.storage.similarity_model.BLOCK_BYTES", 8)
-    monkeypatch.setattr("mahala.online.storage.similarity_model.block_size", lambda width: 3 * 64)
+    monkeypatch.setattr("mahala.online.state.similarity.BLOCK_BYTES", 8)
+    monkeypatch.setattr("mahala.online.state.similarity.block_size", lambda width: 3 * 64)
     parts = mahala.OASIS(storage="sparse", random_state=0).fit(triplets).metric_
     np.testing.assert_allclose(parts.matrix.toarray(), whole.matrix.toarray(), rtol=1e-10, atol=1e-14)
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from conftest import DATA, needs
 from mahala.cli.main import app
-from mahala.data.datasets import Document, load_reuters
 from papers import pola2004_digits, pola2004_filtering, pola2004_settings
 from papers.filtering.perceptron import Perceptron
+from papers.filtering.reuters import Document, load_reuters
 from papers.pola2004 import COPIES, SIDE, noisy_images, prototypes, reconstruct
 from papers.pola2004_digits import PROBLEMS, WINS
 from papers.pola2004_figures import digits, filters

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import mahala
 from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
-from mahala.stream.lines import read_lines
+from mahala.stream.input import read_lines
 from mahala.stream.stream import Learned, Malformed, Stream
 
 D = 5
@@ -88,9 +88,9 @@ def test_predicts_and_learns_as_learn_one(name, path):
             assert result.right == (predicted == thing["similar"] == result.record["similar"])
         else:
             assert result.right == predicted == result.record["right"]
-    assert mahala.load_learner(path).n_steps_ == 40
+    assert mahala.load(path).n_steps_ == 40
     header, arrays = twin.to_parts()
-    found, found_arrays = mahala.load_learner(path).to_parts()
+    found, found_arrays = mahala.load(path).to_parts()
     assert found == header
     assert all(np.array_equal(array, found_arrays[key]) for key, array in arrays.items())
     assert "_note" not in vars(stream.learner)
@@ -163,7 +163,7 @@ def test_learns_what_is_new_of_a_log_that_grows(path):
         if not results and before is not None:
             assert path.read_bytes() == before
     assert stream.skipped == 250
-    assert mahala.load_learner(path).n_steps_ == 250
+    assert mahala.load(path).n_steps_ == 250
 
 
 @pytest.mark.parametrize("n", [1, 50, 150])
@@ -409,7 +409,7 @@ def test_goes_on_with_a_learner_that_was_saved(path):
     learner.save(path)
     assert learn_all(path, encode(things[4:]))[0].skipped == 0
     learn_all(path.with_name("whole"), encode(things), fresh("PA-"))
-    assert np.array_equal(mahala.load_learner(path)._model.M, mahala.load_learner(path.with_name("whole"))._model.M)
+    assert np.array_equal(mahala.load(path)._model.M, mahala.load(path.with_name("whole"))._model.M)
 
 
 @pytest.mark.parametrize("wrong", [3, {"lines": 2}, {"lines": 1, "digest": "", "head": [], "ended": True}])
@@ -495,7 +495,7 @@ def test_queries_and_items_may_have_other_features(path):
     wrong = encode([{"query": [1, 2], "positive": [1, 2], "negative": [0, 1]}])
     _, results = learn_all(path, lines * 2 + wrong, fresh("OASIS").set_params(init="zero"))
     assert [getattr(result, "problem", None) for result in results] == [None, None, "query must have 3 numbers, got 2"]
-    assert mahala.load_learner(path).metric_.matrix.shape == (3, 2)
+    assert mahala.load(path).metric_.matrix.shape == (3, 2)
 
 
 def objects_of(point):
@@ -590,7 +590,7 @@ def test_whatever_stands_in_a_line_is_read_or_refused(line, keys, widths):
 
 
 def test_long_lines_are_skipped_and_the_position_does_not_depend_on_the_limit(path, monkeypatch):
-    monkeypatch.setattr("mahala.stream.lines.LONGEST", 1000)
+    monkeypatch.setattr("mahala.stream.input.LONGEST", 1000)
     good = lines_of("PA-", 3)
     long = b'{"note": "' + b"x" * 5000 + b'", ' + good[1][1:]
     data = good[0] + long + good[2]

@@ -188,13 +188,10 @@ def test_missing_files_and_folders_keep_their_own_errors(tmp_path):
         read_model(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("written", "asked", "reader"),
-    [("metric", "learner", "mahala.Metric.load"), ("learner", "metric", "mahala.load_learner")],
-)
-def test_other_content_is_named_with_its_reader(tmp_path, written, asked, reader):
+@pytest.mark.parametrize(("written", "asked"), [("metric", "learner"), ("learner", "metric")])
+def test_other_content_is_named_with_its_reader(tmp_path, written, asked):
     write_model(tmp_path / "m", written, {}, {})
-    with pytest.raises(ModelFileError, match=f"holds a {written}, not a {asked}: read it with {reader}"):
+    with pytest.raises(ModelFileError, match=f"holds a {written}, not a {asked}: read it with mahala.load"):
         read_model(tmp_path / "m", asked)
 
 

@@ -154,7 +154,7 @@ def _from_judgments(
 def _from_clicks(
     adapter: QueryAdapter, clicks: Path, items: Path | None, features: int | None, max_errors: int | None, place: Path
 ) -> dict[str, Any]:
-    from mahala.stream.lines import read_lines
+    from mahala.stream.input import read_lines
     from mahala.stream.stream import Malformed, Stream
     from mahala.support.display import task_bar
 
@@ -199,7 +199,7 @@ def _page(adapter: QueryAdapter, names: Sequence[str], queries: Path, items: Pat
         f"mahala search {table} --queries new.npy --model {model}",
         f"mahala evaluate --queries new.npy --items {table} --qrels new.tsv --model {model}",
         f"mahala stream --model {model} --input impressions.jsonl",
-        f"import mahala\nadapter = mahala.load_learner({str(output)!r})\n"
+        f"import mahala\nadapter = mahala.load({str(output)!r})\n"
         "vector = adapter.embed(query)  # to be sent to the index instead of the query",
     ]
     measured = {

@@ -91,7 +91,7 @@ def fit(
     import numpy as np
     from sklearn.utils import get_tags
 
-    from mahala.data.dask_files import read_with_dask
+    from mahala.data.dask_files import read_in_chunks
     from mahala.data.scaling import divided, feature_scales
     from mahala.metric import MahalanobisMetric
     from mahala.support.contexts import stopped_by_ctrl_c
@@ -110,7 +110,7 @@ def fit(
     with computing(device, scheduler):
         if scheduler is not None:
             names = [name.strip() for text in drop or () for name in text.split(",")]
-            table = read_with_dask(data, label=label, drop=names)
+            table = read_in_chunks(data, label=label, drop=names)
             if required:
                 check_labels(table, data[0], str(purpose))
         else:
@@ -213,16 +213,16 @@ def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
     """Return the leave-one-out quality of the Euclidean distance and of the metric."""
     import numpy as np
 
+    from mahala.engine.inputs import computed
     from mahala.evaluation.knn import knn_error
     from mahala.evaluation.ranking import mean_average_precision
     from mahala.metric import MahalanobisMetric
-    from mahala.support.dask_rows import in_memory
 
     n_rows = X.shape[0]
     if n_rows > _MOST_MEASURED:
         chosen = np.sort(np.random.default_rng(0).permutation(n_rows)[:_MOST_MEASURED])
         X, y, n_rows = X[chosen], y[chosen], _MOST_MEASURED
-    X = in_memory(X)
+    X = computed(X)
     if isinstance(metric, MahalanobisMetric):
         k = min(3, n_rows - 1)
         measure = f"{k}-NN error"

@@ -59,15 +59,14 @@ def load_metric(path: Path) -> Metric:
 def load_model(path: Path) -> tuple[Metric, Learner | None]:
     """Return the metric of a model file, and the learner if the file holds one."""
     from mahala.metric import Metric
-    from mahala.saved_estimator import load_learner
-    from mahala.support.model_files import ModelFileError, read_model
+    from mahala.saved_estimator import load
+    from mahala.support.model_files import ModelFileError
 
-    header, _ = read_model(path)
-    if "learner" not in header:
-        return Metric.load(path), None
-    learner = load_learner(path)
+    model = load(path)
+    if isinstance(model, Metric):
+        return model, None
     try:
-        return learner.metric_, learner
+        return model.metric_, model
     except (ValueError, AttributeError) as error:
         raise ModelFileError(f"{path} holds a learner that is not fitted yet ({error})") from None
 

@@ -78,7 +78,7 @@ def stream(
 
         tail -n +1 -F clicks.jsonl | mahala stream --model clicks.safetensors --learner OASIS --items embeddings.npy
     """
-    from mahala.stream.lines import LONGEST, read_lines
+    from mahala.stream.input import LONGEST, read_lines
     from mahala.stream.stream import Malformed, Stream
     from mahala.support.files import only_writer
 

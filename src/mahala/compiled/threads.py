@@ -22,7 +22,6 @@ from numpy.typing import DTypeLike, NDArray
 from mahala.support.arrays import RealArray, slices
 from mahala.support.contexts import one_blas_thread
 from mahala.support.parameters import config_context, get_config
-from mahala.support.tensors import is_dask
 
 T = TypeVar("T")
 
@@ -212,8 +211,6 @@ def transposed_product(A: Any, B: Any) -> Any:
 
 
 def _threads_of_product(A: Any, B: Any) -> int:
-    if is_dask(A):  # which shares its rows itself
-        return 1
     # A product with a vector does little with each number that it reads.
     return n_threads(A.size * (B.shape[1] if B.ndim > 1 else PER_NUMBER))
 

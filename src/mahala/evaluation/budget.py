@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from mahala.evaluation.baselines import CLASSIFIERS
 from mahala.evaluation.cells import Cell, Key
 from mahala.learner import Learner
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 
 # Shares of the budget: of the learners' fits, of the baselines', and of the final fit.
 _SHARES = {"learners": 0.8, "baselines": 0.1, "final": 0.1}
@@ -33,7 +33,7 @@ class Budget:
         self, seconds: float | None, keys: Iterable[Key], learners: Mapping[str, Learner], n_jobs: int
     ) -> None:
         able = {
-            name for name, own in learners.items() if isinstance(own, OnlineMixin) or "max_iter" in own.get_params()
+            name for name, own in learners.items() if isinstance(own, OnlineLearner) or "max_iter" in own.get_params()
         }
         keys = list(keys)
         self._seconds = seconds

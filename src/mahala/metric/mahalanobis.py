@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.data.scaling import divided
+from mahala.engine.inputs import apply_to_rows
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in_dtype, map_rows, squared_lengths
 from mahala.metric.thresholds import Strategy, best_threshold
 from mahala.support.arrays import FloatArray, read_only
-from mahala.support.dask_rows import lazily_mapped
 from mahala.support.lazily import spatial_distance
 from mahala.support.model_files import array_value, header_value
-from mahala.support.tensors import is_dask
-from mahala.support.validation import as_floats
+from mahala.support.validation import as_floats, is_chunked
 
 # Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.
 _PSD_SLACK = 1e-10
@@ -132,13 +131,12 @@ class MahalanobisMetric(Metric):
     def transform(self, X: Any) -> FloatArray:
         """Map points to `n_components` dimensions in which this metric is the Euclidean distance.
 
-        Rows of float32 stay float32, but are computed in float64. Rows of Dask give a Dask array, not computed yet.
+        Rows of float32 stay float32, but are computed in float64. Rows of Dask give an array that is not computed yet.
         """
         self._require_psd("transform")
-        if is_dask(X):
+        if is_chunked(X):
             self._check_width(X, "X")
-            dtype = np.float32 if X.dtype == np.float32 else np.float64
-            return lazily_mapped(X, self.transform, self.n_components, dtype)  # type: ignore[no-any-return]
+            return apply_to_rows(self.transform, X, self.n_components)  # type: ignore[no-any-return]
         mapped = map_rows(self._rows(X, "X"), self.components)
         return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 
+from mahala.compiled.triplets import aroma as kernels
+from mahala.compiled.triplets.rows import CSR
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.online.storage.covariance_model import CovarianceModel
-from mahala.online.storage.similarity_model import SimilarityModel, SimilarityRule
+from mahala.online.state.base import Steps
+from mahala.online.state.dense import csr_rows
+from mahala.online.state.margin import SymmetricMatrix, Whole
+from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk
+from mahala.support.arrays import FloatArray, block_size, check_room, slices
+from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, between
+from mahala.support.states import Array
+from mahala.support.validation import is_sparse
 
 # What a step adds to an inverse variance, up to the fourth power of a feature over r, does not overflow.
 SMALLEST_R = 1e-50
+# How far a covariance, which only ever shrinks, can be from one by rounding.
+ROUNDING = 1e-6
 
 
 @dataclass(eq=False, repr=False)
@@ -56,11 +67,11 @@ class AROMA(SimilarityLearner):
         r = max(self.margin_ / self._length("auto"), SMALLEST_R) if isinstance(self.r, str) else float(self.r)
         return SimilarityRule(1.0, r, np.inf, r=r)
 
-    def _model_in(self, storage: str, rule: SimilarityRule) -> SimilarityModel:
+    def _model_in(self, storage: str, rule: SimilarityRule) -> SimilarityState:
         if self.covariance == "diagonal":
             return super()._model_in(storage, rule)
         self._check_shape(rule)
-        return CovarianceModel((self.n_features_in_, self.n_item_features_), float(self.init == "identity"), rule)
+        return CovarianceState((self.n_features_in_, self.n_item_features_), float(self.init == "identity"), rule)
 
     def _check_params(self) -> None:
         if self.covariance == "full" and (self.storage == "sparse" or self.dtype != "float64"):
@@ -68,3 +79,86 @@ class AROMA(SimilarityLearner):
                 "covariance='full' fills the whole matrix, in float64: use storage 'auto' or 'dense' and "
                 f"dtype='float64', or covariance='diagonal'; got storage={self.storage!r}, dtype={self.dtype!r}"
             )
+
+
+class CovarianceState(SimilarityState):
+    """M of shape (d, e), Λ of shape (d, d) and Γ of shape (e, e), all in full."""
+
+    FIELDS = (Array("M"), Array("late"), Array("Lambda"), Array("Gamma"))
+    _Lambda: SymmetricMatrix
+    _Gamma: SymmetricMatrix
+    Lambda, Gamma = Whole("_Lambda"), Whole("_Gamma")
+    storage = "dense"
+
+    def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule) -> None:
+        super().__init__(shape, start, rule, np.float64)
+        d, e = shape
+        check_room(
+            8.0 * (d * d + e * e + d * e * (2 if rule.average else 1)),
+            rule.max_memory,
+            f"a matrix of {d} × {e} features with its full covariances",
+            "raise max_memory, or use covariance='diagonal', whose memory grows with what is touched",
+        )
+        self.M = start * np.eye(d, e)
+        self.late = np.zeros((d, e)) if rule.average else np.empty((0, 0))
+        self.Lambda, self.Gamma = np.eye(d), np.eye(e)
+
+    def translate(self, X: Any) -> CSR:
+        return csr_rows(X)
+
+    def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
+        d, e = self.shape
+        X, Y = (
+            sp.csr_matrix((data[2], data[1], data[0]), shape=(len(data[0]) - 1, n))
+            for data, n in ((chunk.rows, d), (chunk.items, e))
+        )
+        anchor, positive, negative = chunk.numbers
+        for part in slices(len(chunk.y), block_size(2 * max(d, e), least=kernels.BLOCK)):
+            x = X[anchor[part]].toarray()
+            q = (Y[positive[part]] - Y[negative[part]]).toarray()
+            self._take(x, q, rule, self.clock + part.start, (steps[0][part], steps[1][part], steps[2][part]))
+        return len(chunk.y), 0
+
+    def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
+        self.own("M", "late")
+        covariances = *self._Lambda.arrays(whole=len(x) > 1), *self._Gamma.arrays(whole=len(x) > 1)
+        kernels.stream_full(x, q, self.M, self.late, *covariances, rule.r, rule.margin, clock, *steps)
+
+    def feed_one(
+        self, x: FloatArray, positive: FloatArray, negative: FloatArray, rule: SimilarityRule
+    ) -> tuple[float, float, int]:
+        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
+        self._take(x[np.newaxis], (positive - negative)[np.newaxis], rule, self.clock, steps)
+        self.clock += 1
+        self.n_steps += 1
+        return float(p[0]), float(tau[0]), int(predicted[0])
+
+    def cost(self, touched: float) -> float:
+        d, e = self.shape
+        return (d * d + d * e + e * e) / 4.0  # whatever is touched, but through matrix products
+
+    def settle(self) -> None:
+        """Do nothing: no entry is late here."""
+
+    def matrix(self) -> FloatArray:
+        return self.M - self.late / self.n_steps if self.n_averaged else self.M.copy()
+
+    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""
+        last = x @ self.M
+        return last, last - x @ self.late / self.n_steps if self.n_steps else last
+
+    def matrices(self) -> tuple[FloatArray, FloatArray]:
+        """Return M of the last model and of the mean of all models."""
+        return self.M.copy(), self.matrix()
+
+    def add(self, change: Any, total: Any) -> None:
+        self.M += change.toarray() if is_sparse(change) else change
+
+    def _check(self) -> None:
+        super()._check()
+        if self.clock != self.n_steps:
+            raise ModelFileError(f"header entry 'clock' should be the {self.n_steps} steps, found {self.clock}")
+        for name, covariance in (("Lambda", self.Lambda), ("Gamma", self.Gamma)):
+            if abs(covariance).max() > 1.0 + ROUNDING or abs(covariance - covariance.T).max() > ROUNDING:
+                raise ModelFileError(f"array {name!r} should be a symmetric matrix of numbers from -1 to 1")

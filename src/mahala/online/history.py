@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.support.arrays import BoolArray, FloatArray, IntArray, SignArray
+from mahala.support.arrays import Arrays, BoolArray, FloatArray, IntArray, SignArray
 from mahala.support.model_files import ModelFileError, array_value
 
 _COLUMNS = {"y": np.int8, "predicted": np.int8, "p": np.float64, "tau": np.float64}
@@ -22,7 +21,8 @@ class History:
     length τ, one entry per step.
 
     `rank_steps` and `ranks` hold the steps at which the effective dimension (the rank of M's positive part) was
-    recorded, and its values.
+    recorded, and its values. `n_dropped` is the number of steps that are not here, which are the first ones unless
+    `record` was changed on the way.
     """
 
     y: SignArray
@@ -31,30 +31,34 @@ class History:
     tau: FloatArray
     rank_steps: IntArray
     ranks: IntArray
+    n_dropped: int = 0
 
     @classmethod
-    def of(cls, records: NDArray[np.void], ranks: list[tuple[int, int]]) -> History:
-        """Build a history from an array of RECORD and from (step, rank) pairs."""
+    def of(cls, records: NDArray[np.void], ranks: list[tuple[int, int]], n_steps: int) -> History:
+        """Build a history from an array of RECORD, from (step, rank) pairs and from the number of steps taken."""
         columns = {name: records[name].copy() for name in _COLUMNS}
         columns["rank_steps"], columns["ranks"] = np.array(ranks, dtype=np.int64).reshape(-1, 2).T
         for array in columns.values():
             array.flags.writeable = False
-        return cls(**columns)
+        return cls(**columns, n_dropped=n_steps - len(records))
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> Arrays:
         """Return the history as arrays for a model file."""
         return {f"history.{name}": getattr(self, name) for name in (*_COLUMNS, *_RANKS)}
 
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> History:
-        """Restore what `to_arrays` returned."""
-        columns: dict[str, NDArray[Any]] = {}
+    @staticmethod
+    def read(arrays: Arrays) -> tuple[NDArray[np.void], list[tuple[int, int]]]:
+        """Return the records and the (step, rank) pairs of what `to_arrays` returned."""
+        columns: Arrays = {}
         for group in (_COLUMNS, _RANKS):
-            own = {name: array_value(arrays, f"history.{name}", dtype, (None,)) for name, dtype in group.items()}
-            if len({len(column) for column in own.values()}) != 1:
+            part = {name: array_value(arrays, f"history.{name}", dtype, (None,)) for name, dtype in group.items()}
+            if len({len(column) for column in part.values()}) != 1:
                 raise ModelFileError(f"the arrays of history {tuple(group)} should have the same length")
-            columns |= own
-        return cls(**columns)
+            columns |= part
+        records = np.empty(len(columns["y"]), dtype=RECORD)
+        for name in _COLUMNS:
+            records[name] = columns[name]
+        return records, list(zip(columns["rank_steps"].tolist(), columns["ranks"].tolist(), strict=True))
 
     def __len__(self) -> int:
         return len(self.y)

@@ -9,12 +9,12 @@ from mahala.comparisons import Pairs
 from mahala.comparisons.target_distances import TargetParam, check_targets, squared_distances, targets_for
 from mahala.compiled.pairs.rank_one import stream_lego
 from mahala.online.pair_learner import PairLearner
-from mahala.online.storage.definite_model import DefiniteModel
-from mahala.online.storage.model import Steps
-from mahala.online.storage.pair_model import PairChunk
-from mahala.support.arrays import Arrays
-from mahala.support.model_files import ModelFileError, number_value
+from mahala.online.state.base import Steps
+from mahala.online.state.definite import DefiniteState
+from mahala.online.state.margin import PairChunk
+from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Count, Positive
+from mahala.support.states import Group, Number
 
 
 @dataclass(eq=False, repr=False)
@@ -80,14 +80,14 @@ class LEGO(PairLearner):
     def _rule(self) -> float:
         return float(self.eta)
 
-    def _first_model(self, comparisons: Pairs, known: bool) -> LEGOModel:
+    def _first_state(self, comparisons: Pairs, known: bool) -> LEGOState:
         low, high = self.similar_target, self.dissimilar_target
         if isinstance(low, str) or isinstance(high, str):
             low, high = targets_for(squared_distances(comparisons), low, high)
-        return LEGOModel(self.n_features_in_, (float(low), float(high)))
+        return LEGOState(self.n_features_in_, (float(low), float(high)))
 
-    def _stored_model(self, header: dict[str, Any]) -> LEGOModel:
-        return LEGOModel(self.n_features_in_, (1.0, 2.0))
+    def _stored_state(self, header: dict[str, Any]) -> LEGOState:
+        return LEGOState(self.n_features_in_, (1.0, 2.0))
 
     @property
     def similar_target_(self) -> float:
@@ -102,9 +102,13 @@ class LEGO(PairLearner):
         return float(self._model.targets[1])
 
 
-class LEGOModel(DefiniteModel):
+class LEGOState(DefiniteState):
     """M, the trace of its inverse, and the two targets, with the threshold midway."""
 
+    FIELDS = (
+        Group("targets", Number("similar_target"), Number("dissimilar_target")),
+        Number("inverse_trace", least=0.0),
+    )
     n_matrices = 2
 
     def __init__(self, d: int, targets: tuple[float, float]) -> None:
@@ -118,15 +122,9 @@ class LEGOModel(DefiniteModel):
         self.inverse_trace = stream_lego(V, y, *arguments)
         self.n_steps += len(y)
 
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        header, arrays = super().get_state()
+    def _check(self) -> None:
+        super()._check()
         low, high = self.targets
-        return header | {"similar_target": low, "dissimilar_target": high, "inverse_trace": self.inverse_trace}, arrays
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
-        super().set_state(header, arrays, n_steps)
-        low, high = (number_value(header, name) for name in ("similar_target", "dissimilar_target"))
         if not 0.0 < low < high:
             raise ModelFileError(f"the targets should be positive, the first below the second, found {low} and {high}")
-        self.targets, self.b = (low, high), 0.5 * (low + high)
-        self.inverse_trace = number_value(header, "inverse_trace", least=0.0)
+        self.b = 0.5 * (low + high)

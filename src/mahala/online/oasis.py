@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.online.storage.similarity_model import SimilarityRule
+from mahala.online.state.similarity import SimilarityRule
 from mahala.support.parameters import Positive
 
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from mahala.comparisons import Pairs
-from mahala.learner import DistanceMixin, Learner
+from mahala.learner import DistanceMixin
 from mahala.metric import MahalanobisMetric
-from mahala.online.online_mixin import OnlineMixin
+from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import FloatArray
 from mahala.support.contexts import one_at_a_time, uninterrupted
 from mahala.support.parameters import Count, Share
@@ -18,7 +18,7 @@ from mahala.support.validation import check_row, check_sign
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PairLearner(OnlineMixin, DistanceMixin, Learner):
+class PairLearner(DistanceMixin, OnlineLearner):
     """An online learner of a Mahalanobis metric and a threshold from pairs, or from labels by way of pairs."""
 
     n_pairs: Literal["auto"] | Count = "auto"
@@ -39,7 +39,7 @@ class PairLearner(OnlineMixin, DistanceMixin, Learner):
         if x.shape != x_other.shape:
             raise ValueError(f"x has {x.size} features and x_other {x_other.size}; they must have the same number")
         y = 1 if check_sign(similar) else -1
-        if not self.__sklearn_is_fitted__() or x.size != self.n_features_in_ or self._model.kernel_map is not None:
+        if "_model" not in vars(self) or x.size != self.n_features_in_ or self._model.kernel_map is not None:
             self.partial_fit(Pairs._build(np.stack([x, x_other]), np.array([0]), np.array([1]), np.array([y == 1])))
             return self._last_step[2] == 1
         self._check_stream("learn_one")

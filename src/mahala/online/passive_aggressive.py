@@ -12,11 +12,12 @@ from mahala.comparisons import Pairs
 from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
-from mahala.online.storage.margin_model import MOST_SLACK, MarginModel, MarginRule, check_memory, first_model
+from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, check_memory, first_state
 from mahala.support.arrays import IndexArray
 from mahala.support.contexts import one_at_a_time
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Count, NonNegative, Where, between
+from mahala.support.states import Number
 
 # The paper's range for the aggressiveness, a value for each power of ten.
 C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))
@@ -50,7 +51,7 @@ class PA(PairLearner):
     psd : "every", "end" or int
         When M ⪰ 0 and b ≥ 1 are enforced by projection: after every update (the paper's "+"), only in `metric_`
         (its "-": the stream's own M stays indefinite), or after every k-th step.
-    tol : float
+    min_step : float
         Steps with |τ| below it are skipped.
     init : "zero", "identity", "random" or MahalanobisMetric
         The model before the first step. With a kernel only "zero" has a meaning.
@@ -68,8 +69,8 @@ class PA(PairLearner):
     tune_by : {"knn", "loss"}
         What C="auto" minimises: the leave-one-out error of the best k-NN rule, k = 1..25, on the labelled rows, or
         the cumulated hinge loss of the pass. Where only comparisons are given it is always the loss.
-    record : bool
-        Keep `history_`. It grows by 18 bytes per step: turn it off for an endless stream.
+    record : int or bool
+        The number of last steps that `history_` holds, at 18 bytes each; True is all of them, and False none.
     rank_every : int or None
         Record the effective dimension of M in `history_` every so many steps.
     random_state : int, RandomState, Generator or None
@@ -102,7 +103,7 @@ class PA(PairLearner):
     _: KW_ONLY
     C: Literal["auto"] | Aggressiveness = 1.0
     psd: Literal["every", "end"] | Count = "every"
-    tol: NonNegative = 0.0
+    min_step: NonNegative = 0.0
     init: Literal["zero", "identity", "random"] | MahalanobisMetric = "zero"
     n_steps: Literal["auto"] | Count = "auto"
     kernel: Any = None
@@ -111,7 +112,8 @@ class PA(PairLearner):
     rank_every: Count | None = None
 
     _fixed: ClassVar = ("kernel", "kernel_params", "psd")
-    _saved: ClassVar = ("_tuned_C",)
+    FIELDS: ClassVar = (Number("_tuned_C", optional=True),)
+    _tuned_C: ClassVar[float | None] = None  # what C="auto" found
 
     def _check_params(self) -> None:
         if self.kernel_params is not None and self.kernel is None:
@@ -121,16 +123,16 @@ class PA(PairLearner):
 
     def _rule(self) -> MarginRule:
         if self.variant == "hard":
-            return MarginRule(0.0, 0.0, np.inf, float(self.tol))
+            return MarginRule(0.0, 0.0, np.inf, float(self.min_step))
         C = self._aggressiveness()
         if self.variant == "I":
-            return MarginRule(0.0, 0.0, C, float(self.tol))
-        return MarginRule(0.5 / C, 0.0 if self.variant == "II" else -np.inf, np.inf, float(self.tol))
+            return MarginRule(0.0, 0.0, C, float(self.min_step))
+        return MarginRule(0.5 / C, 0.0 if self.variant == "II" else -np.inf, np.inf, float(self.min_step))
 
     def _aggressiveness(self) -> float:
         if not isinstance(self.C, str):
             return float(self.C)
-        if not hasattr(self, "_tuned_C"):
+        if self._tuned_C is None:
             raise NotFittedError("C='auto' needs the whole set of pairs: call fit first, or give a number")
         return float(self._tuned_C)
 
@@ -140,11 +142,11 @@ class PA(PairLearner):
         self._check_fitted()
         return self._aggressiveness()
 
-    def _first_model(self, comparisons: Any, known: bool) -> MarginModel:
+    def _first_state(self, comparisons: Any, known: bool) -> MarginState:
         d = self.n_features_in_
         psd = {"every": 1, "end": 0}[self.psd] if isinstance(self.psd, str) else int(self.psd)
         if isinstance(self.init, str) and self.init == "zero":
-            return first_model(d, psd, self.kernel, self.kernel_params)
+            return first_state(d, psd, self.kernel, self.kernel_params)
         check_memory(d, psd)
         if isinstance(self.init, MahalanobisMetric):
             if self.init.kernel_map is not None:
@@ -152,16 +154,16 @@ class PA(PairLearner):
             if self.init.n_features_in != d:
                 raise ValueError(f"init has {self.init.n_features_in} features, the data have {d}")
             metric = self.init if psd == 0 else self.init.projected()
-            return MarginModel(metric.matrix, metric.threshold or 0.0, psd)
+            return MarginState(metric.matrix, metric.threshold or 0.0, psd)
         if self.init == "identity":
-            return MarginModel(np.eye(d), 0.0, psd)
+            return MarginState(np.eye(d), 0.0, psd)
         A = np.random.default_rng([self._seed, d]).standard_normal((d, d))
-        return MarginModel(A @ A.T / max(d, 1), 0.0, psd)
+        return MarginState(A @ A.T / max(d, 1), 0.0, psd)
 
-    def _stored_model(self, header: dict[str, Any]) -> MarginModel:
-        if getattr(self, "_tuned_C", C_GRID[0]) not in C_GRID:
+    def _stored_state(self, header: dict[str, Any]) -> MarginState:
+        if self._tuned_C not in (None, *C_GRID):
             raise ModelFileError(f"header entry 'tuned_C' should be one of {C_GRID}, found {self._tuned_C}")
-        return self._first_model(None, known=False)
+        return self._first_state(None, known=False)
 
     def _n_steps(self, comparisons: Any, codes: IndexArray | None) -> int:
         n_pairs = len(comparisons)
@@ -175,14 +177,14 @@ class PA(PairLearner):
         prepared = self._model.prepare(pairs, n_steps, known=True)
         if isinstance(self.C, str):
             self._tuned_C = self._best_C(pairs, prepared, codes)
-        self._feed_prepared(prepared, n_steps)
+        self._feed(prepared, n_steps, self._rule())
 
     def _best_C(self, pairs: Pairs, prepared: Pairs, codes: IndexArray | None) -> float:
         """Return the value of C_GRID with the lowest cost after one pass over the pairs; ties go to the smallest."""
         costs = []
         first = self._model
         for self._tuned_C in C_GRID:
-            model = MarginModel(first.M, first.b, first.psd, first.kernel_map, first.n_features)
+            model = MarginState(first.M, first.b, first.psd, first.kernel_map, first.n_features)
             loss, rule = 0.0, self._rule()
             for chunk in model.chunks(prepared, len(prepared), rule, None):
                 n = len(chunk.y)

@@ -12,10 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
-from mahala.online.storage.margin_model import MOST_SLACK, MarginModel, MarginRule, first_model
+from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, first_state
 from mahala.support.arrays import IndexArray
 from mahala.support.contexts import one_at_a_time
 from mahala.support.parameters import Count, Positive, Where, between
+from mahala.support.states import Flag, Integer
 
 Gamma = Annotated[float, Where(between(0.0, MOST_SLACK), f"a number from 0 to {MOST_SLACK:g}")]
 
@@ -32,8 +33,8 @@ class POLA(PairLearner):
     ----------
     gamma : float
         0 for separable data; larger values make smaller steps where no metric separates all pairs.
-    tol : float or None
-        Batch conversion: `fit` cycles through the pairs until none has a hinge loss above tol (`converged_`), at most
+    max_loss : float or None
+        Batch conversion: `fit` cycles through the pairs until none has a hinge loss above it (`converged_`), at most
         `max_passes` times. None is a single pass.
     max_passes : int
     kernel, kernel_params, n_pairs, balance, record, rank_every, random_state
@@ -41,7 +42,7 @@ class POLA(PairLearner):
 
     Attributes
     ----------
-    n_passes_, converged_ : passes of the last `fit`, and whether no pair was left with a loss above tol
+    n_passes_, converged_ : passes of the last `fit`, and whether no pair was left with a loss above `max_loss`
     metric_, raw_metric_, threshold_, radius_, history_, n_steps_, n_updates_, n_mistakes_, loss_, squared_loss_
         See :class:`mahala.PA`.
 
@@ -52,7 +53,7 @@ class POLA(PairLearner):
     >>> y = np.repeat([0, 1], 30)
     >>> X = np.column_stack([y + 0.1 * rng.normal(size=60), rng.normal(size=60)])  # the second column is noise
     >>> pairs = mahala.Pairs.from_labels(X, y, 500, random_state=0)
-    >>> pola = mahala.POLA(tol=0.1, max_passes=1000).fit(pairs)
+    >>> pola = mahala.POLA(max_loss=0.1, max_passes=1000).fit(pairs)
     >>> pola.converged_, pola.score(pairs)
     (True, 1.0)
     >>> float(pola.squared_loss_) <= pola.loss_bound(pola.metric_)
@@ -63,12 +64,12 @@ class POLA(PairLearner):
     _: KW_ONLY
     kernel: Any = None
     kernel_params: dict[str, Any] | None = None
-    tol: Positive | None = None
+    max_loss: Positive | None = None
     max_passes: Count = 100
     rank_every: Count | None = None
 
     _fixed: ClassVar = ("kernel", "kernel_params")
-    _saved: ClassVar = ("n_passes_", "converged_")
+    FIELDS: ClassVar = (Integer("n_passes_", optional=True), Flag("converged_", optional=True))
 
     def _check_params(self) -> None:
         if self.kernel_params is not None and self.kernel is None:
@@ -77,20 +78,20 @@ class POLA(PairLearner):
     def _rule(self) -> MarginRule:
         return MarginRule(float(self.gamma), 0.0, np.inf)
 
-    def _first_model(self, comparisons: Any, known: bool) -> MarginModel:
-        return first_model(self.n_features_in_, 1, self.kernel, self.kernel_params)
+    def _first_state(self, comparisons: Any, known: bool) -> MarginState:
+        return first_state(self.n_features_in_, 1, self.kernel, self.kernel_params)
 
     def _learn(self, pairs: Pairs, codes: IndexArray | None) -> None:
         prepared = self._model.prepare(pairs, len(pairs), known=True)
         self.n_passes_ = 0
         self.converged_ = False
-        while self.n_passes_ < (1 if self.tol is None else self.max_passes) and not self.converged_:
-            self._feed_prepared(prepared, len(prepared))
+        while self.n_passes_ < (1 if self.max_loss is None else self.max_passes) and not self.converged_:
+            self._feed(prepared, len(prepared), self._rule())
             self.n_passes_ += 1
-            self.converged_ = self.tol is not None and bool(self._largest_loss(prepared) <= self.tol)
-        if self.tol is not None and not self.converged_:
+            self.converged_ = self.max_loss is not None and bool(self._largest_loss(prepared) <= self.max_loss)
+        if self.max_loss is not None and not self.converged_:
             warnings.warn(
-                f"POLA left pairs with a loss above tol={self.tol} after max_passes={self.max_passes}; raise "
+                f"POLA left pairs with a loss above max_loss={self.max_loss} after max_passes={self.max_passes}; raise "
                 "max_passes, or give a gamma above 0 where no metric separates the pairs",
                 ConvergenceWarning,
                 stacklevel=3,

@@ -10,14 +10,13 @@ from scipy.linalg import lapack
 
 from mahala.compiled.pairs.rank_one import stream_rdml
 from mahala.online.pair_learner import PairLearner
-from mahala.online.storage.definite_model import DefiniteModel
-from mahala.online.storage.model import Steps
-from mahala.online.storage.pair_model import PairChunk, symmetric
-from mahala.online.storage.symmetric_matrix import SymmetricMatrix
-from mahala.support.arrays import Arrays, FloatArray
+from mahala.online.state.base import Steps
+from mahala.online.state.definite import DefiniteState
+from mahala.online.state.margin import PairChunk, SymmetricMatrix, Whole, symmetric
+from mahala.support.arrays import FloatArray
 from mahala.support.contexts import one_blas_thread
-from mahala.support.model_files import count_value, finite_array
 from mahala.support.parameters import Count, Positive
+from mahala.support.states import Array, Integer
 
 
 @dataclass(eq=False, repr=False)
@@ -76,25 +75,21 @@ class RDML(PairLearner):
     def _rule(self) -> float:
         return float(self.eta)
 
-    def _first_model(self, comparisons: Any, known: bool) -> RDMLModel:
-        return RDMLModel(self.n_features_in_, 1.0)
+    def _first_state(self, comparisons: Any, known: bool) -> RDMLState:
+        return RDMLState(self.n_features_in_, 1.0)
 
 
-class RDMLModel(DefiniteModel):
+class RDMLState(DefiniteState):
     """M and its inverse R, which follows M by corrections of rank one."""
 
+    FIELDS = (Integer("n_corrections"), Array("R", optional=True, dtype=np.float64, shape=lambda state: state.M.shape))
+    R = Whole("_R")  # M⁻¹; None until it is computed from M
     n_matrices = 4  # M and R, each read and written
 
     def become(self, M: FloatArray, is_identity: bool = False) -> None:
         super().become(M, is_identity)
-        # None until the inverse is computed from M
         self._R = SymmetricMatrix(np.eye(len(M))) if is_identity else None
         self.n_corrections = 0  # of R, since it was made
-
-    @property
-    def R(self) -> FloatArray | None:
-        """M⁻¹ after all steps, once it is known."""
-        return None if self._R is None else self._R.whole()
 
     def feed(self, chunk: PairChunk, rule: float, steps: Steps) -> None:
         V, y = chunk
@@ -125,15 +120,3 @@ class RDMLModel(DefiniteModel):
         inverse: FloatArray = np.tril(lower)
         inverse += np.tril(lower, -1).T
         return SymmetricMatrix(inverse)
-
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        header, arrays = super().get_state()
-        return header | {"n_corrections": self.n_corrections}, arrays | (
-            {} if self._R is None else {"R": self._R.whole()}
-        )
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
-        super().set_state(header, arrays, n_steps)
-        self.n_corrections = count_value(header, "n_corrections")
-        if "R" in arrays:
-            self._R = SymmetricMatrix(finite_array(arrays, "R", self.M.shape))

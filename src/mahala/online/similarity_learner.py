@@ -11,18 +11,17 @@ import scipy.sparse as sp
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.triplets.rows import LARGEST_CHANGE
-from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.metric.matrices import row_dots
-from mahala.online.online_mixin import OnlineMixin
-from mahala.online.storage.dense_model import DenseModel, dense_bytes
-from mahala.online.storage.gram import fit_gram, gram_is_cheaper
-from mahala.online.storage.similarity_model import LONGEST_STEP, SimilarityModel, SimilarityRule, StepLength, touches
-from mahala.online.storage.sparse_model import SparseModel
+from mahala.online.online_learner import OnlineLearner
+from mahala.online.state.dense import DenseState, dense_bytes, fit_gram, gram_is_cheaper
+from mahala.online.state.similarity import LONGEST_STEP, SimilarityRule, SimilarityState, StepLength, items_of, touches
+from mahala.online.state.sparse import SparseState
 from mahala.support.arrays import IndexArray, memory_limit
 from mahala.support.contexts import one_at_a_time, uninterrupted
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Positive
+from mahala.support.states import Number
 from mahala.support.validation import check_row, check_rows, is_sparse
 
 # Up to this many bytes a full matrix is held if nothing is known of the stream; beyond them touched entries only.
@@ -33,7 +32,7 @@ SCALE_SAMPLE = 1000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SimilarityLearner(OnlineMixin, Learner):
+class SimilarityLearner(OnlineLearner):
     """An online learner of M in S(x, x') = xᵀ M x' from triplets, or from labels by way of triplets."""
 
     margin: Literal["auto"] | StepLength = 1.0
@@ -46,7 +45,7 @@ class SimilarityLearner(OnlineMixin, Learner):
 
     _learns_from: ClassVar = Triplets
     _fixed: ClassVar = ("margin", "init", "average", "storage", "dtype", "penalty", "covariance")
-    _saved: ClassVar = ("_gap", "_size")
+    FIELDS: ClassVar = (Number("_gap", most=LONGEST_STEP), Number("_size", most=LONGEST_STEP))
 
     _gap = 1.0  # how much the similarities of an x to two items differ under the identity
     _size = 1.0  # the largest similarity that an x and an item of their lengths can have
@@ -66,8 +65,8 @@ class SimilarityLearner(OnlineMixin, Learner):
             raise ValueError(
                 f"positive has {positive.shape[-1]} features and negative {negative.shape[-1]}; they must have the same"
             )
-        known = self.__sklearn_is_fitted__()
-        if sparse or not known or (x.size, positive.size) != (self.n_features_in_, self.n_item_features_):
+        sizes = x.size, positive.size
+        if sparse or "_model" not in vars(self) or sizes != (self.n_features_in_, self.n_item_features_):
             self.partial_fit(_one_triplet(*(row if sparse else row[np.newaxis] for row in (x, positive, negative))))
             return self._last_step[2] == 1
         self._check_stream("learn_one")
@@ -97,8 +96,9 @@ class SimilarityLearner(OnlineMixin, Learner):
         """Return what the algorithm does in a step."""
 
     def _rule(self) -> SimilarityRule:
-        own: SimilarityRule = self._step_rule()
-        return own._replace(margin=float(self.margin_), average=bool(self.average), max_memory=self.max_memory)
+        return self._step_rule()._replace(
+            margin=float(self.margin_), average=bool(self.average), max_memory=self.max_memory
+        )
 
     def _length(self, step: float | Literal["auto"]) -> float:
         """Return the length of a step; "auto" is on the scale of the similarities."""
@@ -115,7 +115,7 @@ class SimilarityLearner(OnlineMixin, Learner):
     def _check_features(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
         super()._check_features(comparisons, reset=reset)
         if not reset and isinstance(comparisons, Triplets):
-            self._check_items(comparisons.n_item_features)
+            self._check_items(items_of(comparisons).shape[1])
 
     def _check_items(self, n_features: int) -> None:
         if n_features != self.n_item_features_:
@@ -146,20 +146,20 @@ class SimilarityLearner(OnlineMixin, Learner):
                 raise ValueError("storage='gram' needs anchors and items from one X; use storage 'dense' or 'sparse'")
             return True
         may = self.storage == "auto" and triplets.items is None and self._can_be_gram()
-        return may and isinstance(self._model, DenseModel) and gram_is_cheaper(triplets, self.max_memory)
+        return may and isinstance(self._model, DenseState) and gram_is_cheaper(triplets, self.max_memory)
 
     def _learn(self, triplets: Triplets, codes: IndexArray | None) -> None:
         if not self._learns_by_gram(triplets):
             super()._learn(triplets, codes)
             return
         model, rule = self._model, self._rule()
-        change, total, steps = fit_gram(triplets, model.virgin[0], rule, isinstance(model, SparseModel))
+        change, total, steps = fit_gram(triplets, model.initial[0], rule, isinstance(model, SparseState))
         model.clock = model.n_steps = len(triplets)
         model.settle()
         model.add(change, total)
         self._note(np.ones(len(triplets), dtype=np.int8), *steps)
 
-    def _first_model(self, triplets: Triplets, known: bool) -> SimilarityModel:
+    def _first_state(self, triplets: Triplets, known: bool) -> SimilarityState:
         self.n_item_features_ = triplets.n_item_features
         self._set_scales(triplets)
         shape = self.n_features_in_, self.n_item_features_
@@ -187,7 +187,7 @@ class SimilarityLearner(OnlineMixin, Learner):
                 "margin='auto' compares inner products of queries and items, which need the same features, got "
                 f"{self.n_features_in_} and {self.n_item_features_}; give a number"
             )
-        items = triplets.X if triplets.items is None else triplets.items
+        items = items_of(triplets)
         first = slice(0, SCALE_SAMPLE)
         x, positive, negative = (
             rows[numbers[first]].astype(np.float64)
@@ -200,24 +200,24 @@ class SimilarityLearner(OnlineMixin, Learner):
             gap = float(np.median(abs(_dots(x, positive) - _dots(x, negative))))
             self._gap = min(gap, LONGEST_STEP) or 1.0
 
-    def _stored_model(self, header: dict[str, Any]) -> SimilarityModel:
-        own = header_value(header, "model", dict)
-        self.n_item_features_ = header_value(own, "n_item_features", int)
+    def _stored_state(self, header: dict[str, Any]) -> SimilarityState:
+        model = header_value(header, "model", dict)
+        self.n_item_features_ = header_value(model, "n_item_features", int)
         if min(self.n_features_in_, self.n_item_features_) < 1:
             raise ModelFileError("header entries 'n_features_in' and 'n_item_features' should be at least 1")
-        if not (0.0 < self._gap <= LONGEST_STEP and 0.0 < self._size <= LONGEST_STEP):
+        if not (self._gap > 0.0 and self._size > 0.0):
             raise ModelFileError("header entries 'gap' and 'size' should be positive scales of similarities")
-        storage = header_value(own, "storage", str)
+        storage = header_value(model, "storage", str)
         if storage not in ("dense", "sparse"):
             raise ModelFileError(f"header entry 'storage' should be 'dense' or 'sparse', found {storage[:40]!r}")
         # What was held before is held again: max_memory, which cannot be changed in a file, is for what comes after.
         return self._model_in(storage, self._rule()._replace(max_memory=None))
 
-    def _model_in(self, storage: str, rule: SimilarityRule) -> SimilarityModel:
+    def _model_in(self, storage: str, rule: SimilarityRule) -> SimilarityState:
         """Return the model before the first step, unless a metric is given, in a storage."""
         shape = self.n_features_in_, self.n_item_features_
         self._check_shape(rule)
-        kind = DenseModel if storage == "dense" else SparseModel
+        kind = DenseState if storage == "dense" else SparseState
         return kind(shape, float(self.init == "identity"), rule, self.dtype)
 
     def _check_shape(self, rule: SimilarityRule) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.online.storage.similarity_model import SimilarityRule, StepLength
+from mahala.online.state.similarity import SimilarityRule, StepLength
 from mahala.support.parameters import NonNegative, Positive
 
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 _METADATA_KEY = "mahala"
 _CHECKSUMS_KEY = "crc32"
 _TYPES = {"f": "F", "i": "I", "u": "U"}  # the letters of NumPy and of safetensors, which the number of bits follows
-_READERS = {"metric": "mahala.Metric.load", "learner": "mahala.load_learner"}
+_CONTENTS = ("metric", "learner")
 # JSON has neither infinities nor NaN: such a float is written as an object with this one key.
 _FLOAT_KEY = "$float"
 _NON_FINITE = ("inf", "-inf", "nan")
@@ -70,8 +70,8 @@ def _parts(
     content: str, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, object]
 ) -> Iterator[bytes | memoryview]:
     """Yield a file in parts, because the functions of safetensors copy all arrays first."""
-    if content not in _READERS:
-        raise ValueError(f"content must be one of {sorted(_READERS)}, got {content!r}")
+    if content not in _CONTENTS:
+        raise ValueError(f"content must be one of {sorted(_CONTENTS)}, got {content!r}")
     document = {"version": FORMAT_VERSION, "content": content, "header": _encode(header, "header")}
     text = json.dumps(document, allow_nan=False)
     stored = {name: _storable(array, name) for name, array in arrays.items()}
@@ -229,10 +229,10 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
         header: dict[str, object] = header_value(document, "header", dict)
     except ModelFileError as error:
         raise ModelFileError(f"{path} cannot be read: {error}") from None
-    if found not in _READERS:
+    if found not in _CONTENTS:
         raise ModelFileError(f"{path} holds {found[:40]!r}, which is neither a metric nor a learner")
     if content not in (None, found):
-        raise ModelFileError(f"{path} holds a {found}, not a {content}: read it with {_READERS[found]}")
+        raise ModelFileError(f"{path} holds a {found}, not a {content}: read it with mahala.load")
     return header
 
 

@@ -120,12 +120,15 @@ def _one_of(word: Any) -> Where:
     return Where(lambda value: isinstance(value, str) and value == word, repr(word))
 
 
+# The engine for rows in chunks is this, followed by the name of the workers' engine, or nothing for their own setting.
+WORKERS = "workers:"
+
 _settings: dict[str, Any] = {"engine": None, "n_threads": None, "tf32": False}
 
 
 def _is_engine(value: Any) -> bool:
-    if isinstance(value, str):  # "dask:" is what rows of Dask are given, with the engine of its workers
-        return bool(re.fullmatch(r"(dask:)?(cpu|cuda(:\d+)?|torch-cpu)|dask:", value))
+    if isinstance(value, str):
+        return bool(re.fullmatch(rf"({WORKERS})?(cpu|cuda(:\d+)?|torch-cpu)|{WORKERS}", value))
     return hasattr(value, "scheduler_info")
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -12,6 +12,7 @@ from papers.filtering.nearest import NearestFilter
 from reference import filtering as reference
 from reference.documents import streams
 from reference.online_pairs import passive_aggressive
+from strategies import examples
 
 LEARNERS = [
     mahala.POLA(),
@@ -61,7 +62,7 @@ def test_near_duplicates_far_from_the_origin_are_told_apart():
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(stream=streams(max_n=30, max_d=5))
 def test_with_a_learner_it_is_the_papers_filter(learner, stream):
     X, relevant = stream

@@ -7,13 +7,14 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from papers.filtering.perceptron import Perceptron
 from reference.documents import FILTERS, streams
+from strategies import examples
 
 every_filter = pytest.mark.parametrize("learner", FILTERS, ids=repr)
 
@@ -28,7 +29,7 @@ def same(one, other, X):
 
 
 @every_filter
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(stream=streams(max_n=25), data=st.data())
 def test_all_at_once_in_chunks_and_one_by_one_are_the_same(learner, stream, data):
     X, relevant = stream

@@ -1,0 +1,322 @@
+"""The base of the online learners: one `fit`, `partial_fit`, record and state, whatever they learn from."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mahala.comparisons import Pairs, Triplets
+from mahala.engine.inputs import computed, labelled_parts
+from mahala.learner import LabelledRows, Learner
+from mahala.metric import Metric
+from mahala.online.history import RECORD, History
+from mahala.online.state.base import State
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
+from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, out_of_time, uninterrupted
+from mahala.support.display import SHOWN, tell_stream
+from mahala.support.model_files import check_matrix_shape, header_value
+from mahala.support.parameters import Count, Seed, WholeNumber, check_params, check_value
+from mahala.support.states import Integer, Number, prefixed, restore, to_parts, without_prefix
+from mahala.support.validation import is_chunked
+
+Comparisons = Pairs | Triplets
+_COUNTED = ("n_steps_", "n_updates_", "n_mistakes_", "n_skipped_", "loss_", "squared_loss_")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OnlineLearner(Learner):
+    """Learns from comparisons one at a time, in chunks or all at once, with the same result.
+
+    It has a state, which `_first_state` returns as it is before the first step, and `_rule`, the parameters of a step.
+    """
+
+    record: bool | WholeNumber = 100_000
+    random_state: Seed = None
+
+    _fixed: ClassVar[tuple[str, ...]] = ()  # parameters that cannot change while a stream runs
+    FIELDS: ClassVar = (
+        *(Integer(name) for name in _COUNTED[:4]),
+        *(Number(name, least=0.0) for name in _COUNTED[4:]),
+        Integer("_seed"),
+    )
+
+    @abstractmethod
+    def _first_state(self, comparisons: Any, known: bool) -> State:
+        """Return the state before the first step.
+
+        `comparisons` are the first that it will see; they are `known` to be all that `fit` takes.
+        """
+
+    def _stored_state(self, header: dict[str, Any]) -> State:
+        """Return a state that can take what is in a model file with this header."""
+        return self._first_state(None, known=False)
+
+    @abstractmethod
+    def _rule(self) -> Any:
+        """Return the parameters of a step."""
+
+    def _check_open(self, method: str) -> None:
+        """Raise ValueError for parameters with which a stream cannot continue after `fit`."""
+
+    def _n_steps(self, comparisons: Comparisons, codes: IndexArray | None) -> int:
+        """Return the number of steps that `fit` takes."""
+        n_steps = getattr(self, "n_steps", "auto")
+        return len(comparisons) if isinstance(n_steps, str) else int(n_steps)
+
+    @one_at_a_time
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from rows X with class labels y, or from comparisons.
+
+        Parameters
+        ----------
+        X : Pairs or Triplets, an array of shape (n, 2 or 3, n_features) of comparisons, or rows
+        y : class labels of rows, +1 / -1 for an array of pairs, else None
+
+        From rows or a bag of Dask, this is `partial_fit` from the start.
+        """
+        if is_chunked(X):
+            with all_or_nothing(self):
+                vars(self).pop("_model", None)
+                return self.partial_fit(X, y)
+        check_params(self)
+        self._check_params()
+        with all_or_nothing(self), one_blas_thread():
+            comparisons, codes = self._comparisons(X, y, reset=True, at_most=False)
+            self._begin(comparisons, known=True)
+            self._learn(comparisons, codes)
+        return self
+
+    @one_at_a_time
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from more comparisons, once each and in their order; X and y as for `fit`.
+
+        Chunks of rows, or of an array of comparisons, of Dask are learned from one after another, and so are the
+        partitions of a bag of pairs (x, x2, similar) or triplets (query, positive, negative) of vectors.
+        """
+        if is_chunked(X):
+            for part, labels in (computed(*own) for own in labelled_parts(X, y)):
+                if len(part):
+                    self.partial_fit(part, labels)
+            return self
+        self._check_stream("partial_fit")
+        is_new = "_model" not in vars(self)
+        with all_or_nothing(self) if is_new else nullcontext():
+            comparisons, _ = self._comparisons(X, y, reset=is_new, at_most=True)
+            if is_new:
+                self._begin(comparisons, known=False)
+            with one_blas_thread():
+                prepared = self._model.prepare(comparisons, len(comparisons), known=False)
+                self._feed(prepared, len(comparisons), self._rule() if is_new else self._rule_in_force)
+        return self
+
+    @one_at_a_time
+    def parallel_fit(self, partitions: Any, y: Any = None, *, rounds: int = 1) -> Self:
+        """Learn from partitions at the same time: a copy for each of them, whose models are averaged after each round.
+
+        This is iterative parameter mixing. It is not the model of the stream of all comparisons, which `partial_fit`
+        learns one after another.
+
+        Parameters
+        ----------
+        partitions : rows of Dask, whose chunks are learned from where they are, or a list of comparisons or (X, y)
+        y : class labels of rows in chunks
+        rounds : how often each partition is gone through
+
+        McDonald, Hall and Mann: Distributed Training Strategies for the Structured Perceptron, NAACL 2010.
+        """
+        from mahala.online.parallel import partitions_of, run_round
+
+        check_value(rounds, "rounds", Count)
+        check_params(self)
+        self._check_params()
+        self._check_open("parallel_fit")
+        with all_or_nothing(self):
+            given = partitions_of(partitions, y)
+            first, labels = computed(*given[0])
+            comparisons, _ = self._comparisons(first, labels, reset=True, at_most=True)
+            self._begin(comparisons, known=False)
+            for number in range(rounds):
+                run_round(self, given, number)
+        return self
+
+    def _take_mean(self, copies: Sequence[Any]) -> None:
+        """Take the mean of the states of copies, and add up what they counted."""
+        self._model.mix([other._model for other in copies])
+        for other in copies:
+            for name in _COUNTED:
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+            self._room_for(other._n_recorded)[:] = other._records[: other._n_recorded]
+        self._model.n_steps = self.n_steps_
+        self._metrics.clear()
+
+    def _comparisons(self, X: Any, y: Any, *, reset: bool, at_most: bool) -> tuple[Comparisons, IndexArray | None]:
+        """Return the comparisons given or drawn, and the class codes of rows.
+
+        With `at_most` fewer are drawn than the parameters ask for if the rows have no more.
+        """
+        if reset:
+            self._reset_seed()
+        given = self._given(X, y, reset=reset)
+        if not isinstance(given, LabelledRows):
+            return given, None
+        kind: Any = self._learns_from
+        return kind._drawn(given.X, given.codes, self, self._rng, at_most), given.codes
+
+    def _begin(self, comparisons: Comparisons, known: bool) -> None:
+        """Start over: the state before the first step and an empty record."""
+        self._model = self._first_state(comparisons, known)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._records = np.empty(64, dtype=RECORD)  # grows by doubling, so that a step costs O(1)
+        self._n_recorded = 0
+        self._ranks: list[tuple[int, int]] = []  # of the positive part of M, with the steps
+        self._metrics: dict[int, Metric] = {}  # the last one asked for, by the number of steps it had seen
+        self._fixed_values = {name: getattr(self, name) for name in self._fixed if hasattr(self, name)}
+        self._checked: dict[str, Any] | None = None  # the parameters when they were last checked
+        self.n_steps_ = self.n_updates_ = self.n_mistakes_ = self.n_skipped_ = 0
+        self.loss_ = self.squared_loss_ = 0.0
+
+    def _check_stream(self, method: str) -> None:
+        """Check the parameters, unless none has changed since they were last checked."""
+        values = vars(self)
+        checked = values.get("_checked")
+        if checked is not None:
+            for name, value in checked.items():
+                if values[name] is not value:
+                    break
+            else:
+                return
+        check_params(self)
+        self._check_params()
+        self._check_open(method)
+        if "_model" in values:
+            self._check_fixed()
+        self._rule_in_force = self._rule()
+        self._checked = self.get_params(deep=False)
+
+    def _learn(self, comparisons: Any, codes: IndexArray | None) -> None:
+        """Learn from all the comparisons of a fit."""
+        n_steps = self._n_steps(comparisons, codes)
+        self._feed(self._model.prepare(comparisons, n_steps, known=True), n_steps, self._rule())
+        self._model.finish()
+
+    def _feed(self, prepared: Any, n_steps: int, rule: Any) -> None:
+        """Take n_steps steps through comparisons in the coordinates of the state, in cycles."""
+        model = self._model
+        for chunk in model.chunks(prepared, n_steps, rule, getattr(self, "rank_every", None)):
+            n = len(chunk.y)
+            steps = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
+            with uninterrupted():
+                before = model.n_steps
+                try:
+                    model.feed(chunk, rule, steps)
+                finally:  # the steps before memory ran out have been taken, too
+                    done = model.n_steps - before
+                    self._note(chunk.y[:done], steps[0][:done], steps[1][:done], steps[2][:done])
+            if out_of_time():
+                break
+
+    def _note(self, y: SignArray, p: FloatArray, tau: FloatArray, predicted: SignArray) -> None:
+        """Record what each step saw and did."""
+        self.n_steps_ += len(y)
+        self.n_updates_ += int(np.count_nonzero(tau))
+        self.n_mistakes_ += int(np.count_nonzero(predicted != y))
+        self.n_skipped_ += int(np.count_nonzero(np.signbit(tau) & (tau == 0.0)))  # see compiled.jit.SKIPPED
+        hinge = np.maximum(p, 0.0)
+        self.loss_ += float(hinge.sum())
+        self.squared_loss_ += float(hinge @ hinge)
+        if len(y):
+            self._last_step = int(y[-1]), float(p[-1]), int(predicted[-1])
+        if self.record:
+            rows = self._room_for(len(y))
+            rows["y"], rows["predicted"], rows["p"], rows["tau"] = y, predicted, p, tau
+        self._note_progress()
+
+    def _note_one(self, y: int, p: float, tau: float, predicted: int) -> None:
+        """Record one step, as `_note` does at a greater cost."""
+        self.n_steps_ += 1
+        self.n_updates_ += tau != 0.0
+        self.n_mistakes_ += predicted != y
+        self.n_skipped_ += tau == 0.0 and math.copysign(1.0, tau) < 0.0
+        hinge = max(p, 0.0)
+        self.loss_ += hinge
+        self.squared_loss_ += hinge * hinge
+        self._last_step = y, p, predicted
+        if self.record:
+            self._room_for(1)[0] = y, predicted, p, tau
+        self._note_progress()
+
+    def _room_for(self, n: int) -> Any:
+        """Return the next n records, to be written; if there is no room, the oldest beyond the limit are dropped."""
+        start = self._n_recorded
+        if start + n > len(self._records) or not self._records.flags.writeable:
+            kept = min(start, self._most_recorded)
+            grown = np.empty(max(kept + n, 2 * kept), dtype=RECORD)
+            grown[:kept] = self._records[start - kept : start]
+            self._records, start = grown, kept
+        self._n_recorded = start + n
+        return self._records[start : start + n]
+
+    @property
+    def _most_recorded(self) -> int:
+        return self.n_steps_ if isinstance(self.record, bool | np.bool_) else int(self.record)
+
+    def _note_progress(self) -> None:
+        rank_every = getattr(self, "rank_every", None)
+        if rank_every and self.n_steps_ % rank_every == 0:
+            self._ranks.append((self.n_steps_, self._model.effective_dimension()))
+        if SHOWN.get() is not None:
+            tell_stream(self, self.n_steps_, self.n_mistakes_)
+
+    @property
+    @one_at_a_time
+    def metric_(self) -> Any:
+        """What has been learned so far."""
+        self._check_fitted()
+        if self.n_steps_ not in self._metrics:
+            self._metrics.clear()
+            self._metrics[self.n_steps_] = self._model.metric(**self._about())
+        return self._metrics[self.n_steps_]
+
+    @property
+    @one_at_a_time
+    def history_(self) -> History:
+        """What happened at each step so far, or at the last `record` steps."""
+        self._check_fitted()
+        if not self.record:
+            raise AttributeError("history_ is not kept with record=False; set record=True before fitting")
+        return self._history()
+
+    def _history(self) -> History:
+        stop = self._n_recorded
+        return History.of(self._records[max(0, stop - self._most_recorded) : stop], self._ranks, self.n_steps_)
+
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        self._check_fixed()  # what is written must fit the parameters that are written with it
+        header, arrays = to_parts(self)
+        header["random_state"] = self._rng.bit_generator.state
+        header["model"], model_arrays = self._model.get_state()
+        return header, arrays | prefixed("model", model_arrays) | self._history().to_arrays()
+
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        check_params(self)
+        self._check_params()
+        self._clear()
+        restore(self, header, arrays)
+        self._rng = np.random.default_rng()
+        self._rng.bit_generator.state = header_value(header, "random_state", dict)
+        model = header_value(header, "model", dict)
+        if model.get("storage") != "sparse" and getattr(self, "kernel", None) is None:
+            n_columns = header_value(model, "n_item_features", int) if "storage" in model else self.n_features_in_
+            check_matrix_shape(arrays, (self.n_features_in_, n_columns))
+        self._model = self._stored_state(header)
+        self._model.set_state(model, without_prefix("model", arrays), self.n_steps_)
+        self._records, self._ranks = History.read(arrays)
+        self._n_recorded = len(self._records)

@@ -1,0 +1,1 @@
+"""The states of the online learners: a matrix and what is kept beside it."""

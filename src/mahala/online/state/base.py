@@ -1,0 +1,76 @@
+"""What the online learners ask of a state, whatever matrix it holds and however it holds it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from mahala.metric import Metric
+from mahala.support.arrays import Arrays, FloatArray, SignArray
+from mahala.support.states import Field, restore, to_parts
+
+# What each step saw and did: its signed loss p, its length τ and the label predicted before it.
+Steps = tuple[FloatArray, FloatArray, SignArray]
+
+
+class State(ABC):
+    """A matrix that moves step by step.
+
+    Comparisons pass through `prepare` and `chunks` once, then each chunk through `feed`. A chunk has an attribute `y`
+    with the label of each of its steps. A rule holds the parameters of a step that may change between two steps.
+    """
+
+    FIELDS: ClassVar[tuple[Field, ...]] = ()  # what a model file holds of it
+    n_steps: int
+
+    def prepare(self, comparisons: Any, n_steps: int, known: bool) -> Any:
+        """Return the comparisons in the coordinates of the state; they are `known` to be all that `fit` takes."""
+        return comparisons
+
+    @abstractmethod
+    def chunks(self, comparisons: Any, n_steps: int, rule: Any, stop_every: int | None) -> Iterator[Any]:
+        """Yield the input of n_steps steps, through the comparisons in cycles, in chunks of bounded size.
+
+        With `stop_every`, chunks end where the number of steps is a multiple of it.
+        """
+
+    @abstractmethod
+    def feed(self, chunk: Any, rule: Any, steps: Steps) -> None:
+        """Take the steps of a chunk and write what they did to `steps`."""
+
+    def finish(self) -> None:  # noqa: B027  (most states have nothing to do)
+        """Leave the coordinates that `prepare` chose for known comparisons."""
+
+    @abstractmethod
+    def metric(self, **about: Any) -> Metric:
+        """Return the state as a metric, with the feature names and the origin given in `about`."""
+
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return a header and arrays for a model file."""
+        return to_parts(self)
+
+    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+        """Restore what `get_state` returned; whatever a file holds, compiled code sees valid arrays only.
+
+        Arrays that are read-only views of a file are copied before they are changed.
+        """
+        self.n_steps = n_steps
+        restore(self, header, arrays)
+        self._check()
+
+    def _check(self) -> None:  # noqa: B027  (most fields are independent of each other)
+        """Raise ModelFileError for fields that do not fit together."""
+
+    def mix(self, states: Sequence[Any]) -> None:
+        """Become the mean of states that went on from this one, each with comparisons of its own."""
+        raise ValueError(
+            "parallel_fit takes the mean of full matrices: it needs storage='dense', average=False, kernel=None and no "
+            "covariances; use partial_fit otherwise"
+        )
+
+    def own(self, *names: str) -> None:
+        """Copy arrays that are read-only because the state was loaded as a memory map."""
+        for name in names:
+            if not getattr(self, name).flags.writeable:
+                setattr(self, name, getattr(self, name).copy())

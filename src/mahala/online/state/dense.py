@@ -1,0 +1,311 @@
+"""A bilinear form held as a full matrix: single steps, steps in blocks, and steps through the rows' inner products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike
+
+from mahala.comparisons import Triplets
+from mahala.compiled.threads import in_threads, n_threads, product
+from mahala.compiled.triplets import dense_blocks, gram
+from mahala.compiled.triplets import lazy_dense as kernels
+from mahala.compiled.triplets.rows import CSR, Layout, lay_out, rows_as_csr
+from mahala.metric.matrices import row_dots
+from mahala.online.state.base import Steps
+from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_room, slices
+from mahala.support.states import Array
+from mahala.support.validation import is_sparse
+
+BLOCK = 128  # steps
+FEWEST = 16  # steps for which a block pays
+# Triplets that touch so large a part of M are dense: whole rows in a block cost less than their entries one by one.
+DENSE = 1 / 32
+# Bytes of M from which blocks pay: those that do not stay near the processor or, where each entry has a threshold of
+# the same size, whose stamps need not be read, those of a few hundred features.
+FAR = 2**25
+FEW = 2**20
+# AdaGrad's sums are estimated from one in so many rows and columns.
+SAMPLED = 16
+# In float32, larger numbers could overflow when they are squared.
+LARGEST = 1e6
+LARGEST_SUM = 1e15
+# Of the rows' inner products: K, L and P take 512 MiB each at this number of rows.
+MOST_GRAM_ROWS = 8192
+GRAM_ROOM = 24.0  # bytes for each two rows
+# Bytes of a matrix that stays near the processor.
+NEAR = 2**22
+# Triplets whose differences are held at a time.
+GRAM_BLOCK = 4096
+
+
+def dense_bytes(shape: tuple[int, int], rule: SimilarityRule, dtype: DTypeLike) -> float:
+    """Return the bytes that a full matrix takes."""
+    return float(shape[0]) * shape[1] * rule.layout(dtype)[0] * np.dtype(dtype).itemsize
+
+
+class DenseState(SimilarityState):
+    """Every entry is stored, in planes of one number each."""
+
+    FIELDS = (Array("planes"),)
+    storage = "dense"
+
+    def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule, dtype: DTypeLike) -> None:
+        super().__init__(shape, start, rule, dtype)
+        check_room(
+            dense_bytes(shape, rule, dtype),
+            rule.max_memory,
+            f"a full matrix of {shape[0]} × {shape[1]} features",
+            "raise max_memory, use storage='sparse', dtype='float32' or fewer features",
+        )
+        self.planes = np.zeros((shape[0], self.layout[0], shape[1]), dtype=self.dtype)
+        diagonal = np.arange(min(shape))
+        self.planes[diagonal, 0, diagonal] = self.initial[0]
+        if rule.average:
+            self.planes[diagonal, -1, diagonal] = self.initial[1]
+        if rule.r:
+            self.left, self.right = np.ones(shape[0]), np.ones(shape[1])
+
+    def translate(self, X: Any) -> CSR:
+        return csr_rows(X)
+
+    def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
+        if not (self.planes.flags.writeable and self.left.flags.writeable and self.right.flags.writeable):
+            self.own("planes", "left", "right")
+        if takes_blocks(self.planes, self.layout, chunk):
+            stream_blocks(
+                self.planes, self.layout, self.clock, self.settings(rule), self.left, self.right, chunk, steps
+            )
+            return len(chunk.y), 0
+        *rule_numbers, shrinkage = self.settings(rule)
+        state: Any = self.planes, self.layout, self.clock, *rule_numbers, self.left, self.right, shrinkage, *steps
+        kernels.stream(*chunk[:2], *chunk.numbers, *state)
+        return len(chunk.y), 0
+
+    def cost(self, touched: float) -> float:
+        """Steps in blocks take less: many of them make a chunk."""
+        return touched / 16.0 if may_take_blocks(touched, self.planes, self.layout) else touched
+
+    def feed_query(
+        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
+    ) -> None:
+        n = len(pairs[0])
+        if not rule.plain or not rule.average:
+            super().feed_query(x, items, pairs, rule)
+            return
+        if self.clock + n > self.longest_clock:
+            self.settle()
+        self.own("planes")
+        steps = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
+        kernels.stream_query(self.planes, self.clock, x, items, *pairs, rule.step(self.dtype), *steps)
+        self.clock += n
+        self.n_steps += n
+
+    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""
+        if self.n_steps == 0:
+            product = x @ self.planes[:, 0]
+            return product, product
+        last, mean = np.empty(self.shape[1]), np.empty(self.shape[1])
+        kernels.products(self.planes, self.layout, self.penalty, self.clock, self.n_steps, x, last, mean)
+        return last, mean
+
+    def _settle(self) -> None:
+        self.own("planes")
+        kernels.settle(self.planes, self.layout, self.penalty, self.clock)
+
+    def matrix(self) -> FloatArray:
+        return self._matrix(self.n_averaged)
+
+    def matrices(self) -> tuple[FloatArray, FloatArray]:
+        """Return M of the last model and of the mean of all models."""
+        return self._matrix(0), self.matrix()
+
+    def _matrix(self, n_averaged: int) -> FloatArray:
+        M = np.empty(self.shape)
+        kernels.export(self.planes, self.layout, self.penalty, self.clock, n_averaged, M)
+        return M
+
+    def add(self, change: Any, total: Any) -> None:
+        self.planes[:, 0] += change.toarray() if is_sparse(change) else change
+        if self.layout[2]:
+            self.planes[:, -1] += total.toarray() if is_sparse(total) else total
+
+    def mix(self, models: Sequence[DenseState]) -> None:
+        if self.layout[2]:
+            super().mix(models)
+        for model in models:
+            model.settle()
+        self.clock, self.initial = 0, models[0].initial
+        self.planes = np.mean([model.planes for model in models], axis=0, dtype=self.planes.dtype)
+
+    def _check(self) -> None:
+        super()._check()
+        self._check_entries(self.planes.swapaxes(0, 1))
+
+
+def csr_rows(X: Any) -> CSR:
+    """Return rows as compiled code takes them."""
+    if not hasattr(X, "indptr"):
+        return rows_as_csr(np.ascontiguousarray(X, dtype=np.float64))
+    rows = tidy(X)
+    return rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data
+
+
+def may_take_blocks(touched: float, planes: RealArray, layout: Layout) -> bool:
+    """Whether blocks are faster for steps that touch so many entries of M; sums over all models are not kept there."""
+    width, adaptive, average = layout
+    if average or touched < DENSE * len(planes) * planes.shape[2]:
+        return False
+    if adaptive and planes.itemsize == 8:
+        return False  # the roots and quotients of whole rows take longer than what is saved
+    return planes.nbytes >= (FAR if adaptive or width == 1 else FEW)
+
+
+def takes_blocks(planes: RealArray, layout: Layout, chunk: TripletChunk) -> bool:
+    """Whether the steps of a chunk are taken in blocks."""
+    if len(chunk.y) < FEWEST:
+        return False
+    rows, items, (anchor, positive, negative), _ = chunk
+    x, q = np.diff(rows[0]), np.diff(items[0])
+    touched = float(x[anchor].mean() * (q[positive] + q[negative]).mean())
+    if not may_take_blocks(touched, planes, layout):
+        return False
+    if planes.dtype == np.float64:
+        return True
+    largest = max(abs(side[2]).max(initial=0.0) for side in (rows, items))
+    return bool(largest <= LARGEST and (not layout[1] or planes[:, 2].max() <= LARGEST_SUM))
+
+
+def stream_blocks(
+    planes: RealArray,
+    layout: Layout,
+    clock: int,
+    settings: Any,
+    left: FloatArray,
+    right: FloatArray,
+    chunk: TripletChunk,
+    steps: Steps,
+) -> None:
+    """Take one step for each triplet, as `lazy_dense.stream` does."""
+    rule, penalty, eta, shrinkage = settings
+    rows, items, numbers, _ = chunk
+    d, width, e = planes.shape
+    dtype = planes.dtype
+    late = width > 1  # then a step is taken in full or not
+    starts = np.empty(d + 1, dtype=np.int64)
+    stamps = np.full(d, -1, dtype=np.int64)
+    Q, W, X = (np.empty((BLOCK, n), dtype=dtype) for n in (e, e, d))
+    lengths = np.diff(rows[0])
+    for own in slices(len(chunk.y), BLOCK):
+        anchor, positive, negative = (column[own] for column in numbers)
+        p, tau, predicted = steps[0][own], steps[1][own], steps[2][own]
+        n = int(lengths[anchor].sum())
+        at, places = np.empty((2, n), dtype=np.int64)
+        x = np.empty(n, dtype=dtype)
+        lay_out(rows, items, anchor, positive, negative, starts, at, x, places, Q)
+        row_of = np.repeat(np.arange(d), np.diff(starts))
+        products = np.empty((0, 0))
+        if not len(left):
+            x_full, q_full = np.zeros((len(tau), d)), Q[: len(tau)].astype(np.float64)
+            x_full[at, row_of] = x
+            products = product(x_full, x_full.T) * product(q_full, q_full.T)
+        tau[:] = 0.0
+        weights = np.zeros_like(x)
+        # With AdaGrad the factor of a term differs between entries.
+        unit = eta / (penalty[2] + float(planes[::SAMPLED, 2, ::SAMPLED].mean())) if layout[1] else 1.0
+        threads = n_threads(n * e)
+        share = dense_blocks.STRIP * -(-d // (dense_blocks.STRIP * threads))
+        bounds = [*range(0, d, share), d]
+        scores = np.empty((-(-d // dense_blocks.STRIP), len(tau)))
+        given = planes, layout, penalty, eta, clock + own.start, stamps, (starts, at, x), weights
+        # Each thread has its rows of M, and its strips of the scores.
+        read = partial(dense_blocks.sweep, *given, Q, writes=False, scores=scores)
+        write = partial(dense_blocks.sweep, *given, W, writes=True, scores=scores)
+        decide = partial(
+            dense_blocks.decide, rows, anchor, Q, unit=unit, rule=rule, left=left, right=right, shrinkage=shrinkage,
+            places=places, products=products, X=X, W=W, weights=weights, p=p, tau=tau, predicted=predicted,
+        )  # fmt: skip
+        if late:
+            # A first guess, from M as it is before the block, which costs less than to read it step by step.
+            images = product(planes[:, 0], Q[: len(tau)].T)
+            guessed = np.zeros(len(tau))
+            np.add.at(guessed, at, x * images[row_of, at])
+            decide(scores=guessed)
+        wrong = True
+        while wrong:
+            in_threads(read, bounds[:-1], bounds[1:], threads=threads)
+            wrong = decide(scores=scores.sum(axis=0)) > 0 and late
+        if tau.any():
+            in_threads(write, bounds[:-1], bounds[1:], threads=threads)
+    if late:
+        written = np.flatnonzero(stamps >= 0)
+        planes[written, 1] = stamps[written, np.newaxis]
+
+
+def fit_gram(triplets: Triplets, start: float, rule: SimilarityRule, sparse: bool) -> tuple[Any, Any, Steps]:
+    """Take a step for each triplet, from M₀ = start · I; return XᵀΘX, its sum over all models, and the steps.
+
+    Both matrices are CSR if `sparse`.
+    """
+    T = len(triplets)
+    used, numbers = np.unique(np.stack([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True)
+    a, b, c = numbers.reshape(3, -1)
+    check_room(
+        GRAM_ROOM * len(used) ** 2,
+        rule.max_memory,
+        f"all inner products of {len(used)} rows",
+        "raise max_memory, or use another storage",
+    )
+    X = triplets.X[used].astype(np.float64)
+    K = _inner_products(X)
+    # Around one of the rows: whole numbers stay whole, and with them ties.
+    L = K
+    if not is_sparse(X):
+        centred = X - X.mean(axis=0)
+        L = _inner_products(X - X[row_dots(centred, centred).argmin()])
+    firsts, q_norms = np.empty(T), np.empty(T)
+    for own in slices(T, GRAM_BLOCK):
+        q = X[b[own]] - X[c[own]]
+        firsts[own], q_norms[own] = start * row_dots(q, X[a[own]]), row_dots(q, q)
+    steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
+    gram.stream(K, L, np.zeros_like(K), a, b, c, firsts, q_norms, rule.step(np.float64), *steps)
+    tau = steps[1]
+    weights = (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,)
+    matrices = [_outer(X, a, b, c, weight, sparse) for weight in weights]
+    return matrices[0], matrices[-1], steps
+
+
+def _outer(X: Any, a: Any, b: Any, c: Any, weights: Any, sparse: bool) -> Any:
+    """Return Σ_t weight_t x_a (x_b - x_c)ᵀ, from differences: what is zero in all of them stays exactly zero."""
+    X = sp.csr_matrix(X) if sparse else X
+    right: Any = 0
+    for own in slices(len(a), GRAM_BLOCK):
+        q = X[b[own]] - X[c[own]]
+        by_anchor = sp.csr_matrix((weights[own], (a[own], np.arange(len(a[own])))), shape=(X.shape[0], len(a[own])))
+        product = by_anchor @ q
+        right = right + (product.toarray() if is_sparse(product) and not sparse else product)
+    return sp.csr_matrix(X.T @ right) if sparse else np.asarray(X.T @ right)
+
+
+def _inner_products(X: Any) -> Any:
+    products = X @ X.T
+    return products.toarray() if is_sparse(products) else products
+
+
+def gram_is_cheaper(triplets: Triplets, max_memory: float | None) -> bool:
+    """Whether the triplets cost less through inner products, by nanoseconds measured for each kind of work."""
+    X, T = triplets.X, len(triplets)
+    n = min(X.shape[0], 3 * T)
+    if n > MOST_GRAM_ROWS or (max_memory is not None and GRAM_ROOM * n * n > max_memory):
+        return False
+    nnz = X.nnz / X.shape[0] if is_sparse(X) else float(X.shape[1])
+    d = float(X.shape[1])
+    entry = 1.5 if 8.0 * d * d <= NEAR else 6.0
+    direct = entry * T * nnz * min(2.0 * nnz, d)
+    return bool(20.0 * T * n + n * nnz * (n + d) < direct)

@@ -1,0 +1,428 @@
+"""What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from mahala.comparisons import Pairs
+from mahala.compiled.pairs import psd as kernels
+from mahala.compiled.pairs.steps import add_terms, stream_dual, stream_indefinite, stream_sparse
+from mahala.compiled.pairs.symmetric import largest_diagonal, settle
+from mahala.metric import MahalanobisMetric
+from mahala.metric.kernel_map import KernelMap
+from mahala.online.state.base import State, Steps
+from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, check_room
+from mahala.support.contexts import one_blas_thread
+from mahala.support.model_files import ModelFileError, header_value
+from mahala.support.states import Array, Number, prefixed, without_prefix
+
+# Smaller matrices take less than 64 MiB, which needs no check.
+LARGE_DIMENSION = 2048
+# The dual form holds r × d differences and their r × r squared inner products; beyond this size they would take over
+# 512 MiB each.
+LARGEST_DUAL = 8192
+# The most that may be added to ‖v‖⁴ in a step, and thus the least C of PA: shorter steps are lost in rounding.
+MOST_SLACK = 1e50
+# Products of one row with a matrix of this size stay on one thread anyway.
+SMALL_DIMENSION = 512
+
+_LABELS = {label: np.array([label], dtype=np.int8) for label in (-1, 1)}
+
+
+class SymmetricMatrix:
+    """A symmetric matrix in which a single step costs one sweep over half of it.
+
+    Between single steps only the lower triangle of A counts, and it lacks what is pending. When that is added does not
+    change a single bit of any step.
+    """
+
+    def __init__(self, A: FloatArray) -> None:
+        self.lower = A  # the upper triangle counts only where the matrix is whole
+        self._pending = np.zeros((2, 2, len(A)))
+        self._is_whole = True
+
+    def whole(self) -> FloatArray:
+        """Return the matrix after all its steps."""
+        if not self._is_whole:
+            settle(*self.arrays(whole=False))
+            self._is_whole = True
+        return self.lower
+
+    def arrays(self, whole: bool) -> tuple[FloatArray, FloatArray]:
+        """Return the matrix and what is pending, for compiled steps on the whole of it or on its lower triangle."""
+        if whole:
+            self.whole()
+        if not self.lower.flags.writeable:  # it was loaded as a memory map
+            self.lower, self._pending = self.lower.copy(), self._pending.copy()
+        self._is_whole = whole
+        return self.lower, self._pending
+
+
+class Whole:
+    """An attribute that is a matrix after all its steps; a `SymmetricMatrix` or None is kept under another name."""
+
+    def __init__(self, kept_as: str) -> None:
+        self._name = kept_as
+
+    def __get__(self, state: Any, kind: type) -> Any:
+        matrix = getattr(state, self._name)
+        return None if matrix is None else matrix.whole()
+
+    def __set__(self, state: Any, matrix: FloatArray | None) -> None:
+        setattr(state, self._name, None if matrix is None else SymmetricMatrix(matrix))
+
+
+class PairChunk(NamedTuple):
+    """Differences, dense or CSR, and a label for each; with more steps than differences they are fed in cycles."""
+
+    V: Any
+    y: Any
+
+
+class PairState(State):
+    """A matrix M and a threshold b that learn from the differences of pairs."""
+
+    FIELDS = (Array("M"),)
+    M = Whole("_M")
+    _M: SymmetricMatrix
+    b: float
+    kernel_map: KernelMap | None = None
+
+    @property
+    def threshold(self) -> float:
+        """The squared distance up to which `metric` counts a pair as similar."""
+        return self.b
+
+    def feed_one(self, v: FloatArray, y: int, rule: Any) -> tuple[float, float, int]:
+        """Take a step for one difference of full length; return its p, τ and predicted label."""
+        p, tau, predicted = steps = np.empty(1), np.empty(1), np.empty(1, dtype=np.int8)
+        chunk = PairChunk(v[np.newaxis], _LABELS[y])
+        if len(v) <= SMALL_DIMENSION:
+            self.feed(chunk, rule, steps)
+        else:
+            with one_blas_thread():
+                self.feed(chunk, rule, steps)
+        return float(p[0]), float(tau[0]), int(predicted[0])
+
+
+class MarginRule(NamedTuple):
+    """The step length τ = clip(p / (‖v‖⁴ + 1 + slack), lower, upper); steps with |τ| < min_step are skipped."""
+
+    slack: float
+    lower: float
+    upper: float
+    min_step: float = 0.0
+
+    @property
+    def step(self) -> tuple[float, float, float]:
+        """The three numbers that compiled code takes."""
+        return self[:3]
+
+
+class MarginState(PairState):
+    """M, the threshold b, and what "+" keeps beside them: R = (M + σI)⁻¹ and its tuning.
+
+    `psd` is 1 (project after every update), 0 (never: "-") or k (after every k-th step). With a `kernel_map` M acts on
+    coordinates of the span of the points compared, and grows with it.
+    """
+
+    FIELDS = (
+        Number("b"),
+        Number("mass", least=0.0),
+        Number("radius", least=1.0),
+        Array("tuning"),
+        Array("R", optional=True, dtype=np.float64, shape=lambda state: padded_shape(len(state.M))),
+    )
+    R = Whole("_R")
+
+    def __init__(
+        self, M: FloatArray, b: float, psd: int, kernel_map: KernelMap | None = None, n_features: int | None = None
+    ) -> None:
+        self.M = np.array(M, dtype=np.float64, order="C")
+        self.b = float(b)
+        self.psd = psd
+        self.kernel_map = kernel_map
+        self.n_features = n_features  # of the points, where M acts on kernel coordinates
+        self.n_steps = 0
+        self._R: SymmetricMatrix | None = None
+        self.tuning = np.zeros(kernels.STATE_SIZE)
+        # The largest entry that M or a term added to it ever had: what M's rounding errors are relative to.
+        self.mass = float(np.abs(self.M).max(initial=0.0))
+        self.radius = 1.0  # the largest ‖v‖⁴ + 1 seen
+
+    def prepare(self, pairs: Pairs, n_steps: int, known: bool) -> Pairs:
+        """Return the pairs in coordinates of the kernel's span, if there is a kernel; the span grows over them."""
+        if self.kernel_map is None:
+            return pairs
+        rows, places = _in_order(np.stack([pairs.left, pairs.right], axis=1).ravel())
+        self.kernel_map.grow(pairs.X, rows)
+        if self.kernel_map.dimension > len(self.M):
+            self._grow(self.kernel_map.dimension)
+        return Pairs._build(self.kernel_map.coordinates(pairs.X[rows]), places[::2], places[1::2], pairs.similar)
+
+    def chunks(self, pairs: Pairs, n_steps: int, rule: MarginRule, stop_every: int | None) -> Iterator[PairChunk]:
+        n = len(pairs)
+        sparse = self.psd != 1 and hasattr(pairs.X, "indptr") and sparse_is_cheaper(pairs.X)
+        may_be_dual = self.psd == 0 and n_steps > n and not stop_every and not sparse
+        if may_be_dual and dual_is_cheaper(n, pairs.n_features, n_steps, 1.0 if rule.lower < 0.0 else 0.5):
+            yield PairChunk(pairs.differences(), np.resize(np.asarray(pairs.y), n_steps))
+            return
+        # Ctrl-C waits for the end of a chunk, and steps with a projection take longer.
+        most_bytes = BLOCK_BYTES // 8 if self.psd == 1 else BLOCK_BYTES
+        for part in pairs.cycles(n_steps, most_bytes=most_bytes, stop_every=stop_every, done=self.n_steps):
+            yield PairChunk(part.differences(sparse=sparse), part.y)
+
+    @property
+    def threshold(self) -> float:
+        return max(self.b, 1.0)
+
+    def feed(self, chunk: PairChunk, rule: MarginRule, steps: Steps) -> None:
+        if not self.tuning.flags.writeable:
+            self.own("tuning")
+        V, y = chunk
+        n = len(y)
+        norms2 = squared_norms(V)
+        if n > len(norms2):
+            self._feed_dual(chunk, norms2, rule, steps)
+            return
+        start = 0
+        while start < n:
+            stop = n if self.psd < 2 else min(n, start + self.psd - self.n_steps % self.psd)
+            part = slice(start, stop)
+            own = steps if stop - start == n else (steps[0][part], steps[1][part], steps[2][part])
+            if self.psd == 1:
+                self._feed_psd(chunk, norms2, rule, own)
+            elif hasattr(V, "indptr"):
+                rows = V[part]
+                arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+                M, _ = self._M.arrays(whole=True)
+                self.b = stream_sparse(*arrays, y[part], M, self.b, rule.step, rule.min_step, *own)
+            else:
+                M, pending = self._M.arrays(whole=stop > start + 1)
+                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, rule.min_step, *own)
+            self._count(norms2[part], own[1])
+            start = stop
+            if self.psd > 1 and self.n_steps % self.psd == 0:
+                self.M, self.b = self.constrained()
+
+    def _feed_dual(self, chunk: PairChunk, norms2: FloatArray, rule: MarginRule, steps: Steps) -> None:
+        """Feed the pairs in cycles through their distances; for "-" only."""
+        V, n = chunk.V, len(chunk.V)
+        gram2 = V @ V.T
+        np.square(gram2, out=gram2)
+        distances = np.einsum("ij,ij->i", V @ self.M, V)
+        weights = np.zeros(n)
+        order = np.arange(len(chunk.y)) % n
+        self.b = stream_dual(gram2, distances, weights, order, chunk.y[:n], self.b, rule.step, rule.min_step, *steps)
+        add_terms(self.M, V, weights, n)
+        self._count(norms2[order], steps[1])
+
+    def _count(self, norms2: FloatArray, tau: FloatArray) -> None:
+        self.n_steps += len(tau)
+        if len(tau) == 1:  # the same as below at a fraction of its cost
+            norm2 = float(norms2[0])
+            largest, term, entry = norm2, abs(float(tau[0])) * norm2, largest_diagonal(self._M.lower)
+        else:
+            largest, term = float(norms2.max()), float(np.max(np.abs(tau) * norms2))
+            entry = np.abs(self._M.lower.diagonal()).max(initial=0.0)
+        self.radius = max(self.radius, largest**2 + 1.0)
+        self.mass = max(self.mass, term, float(entry))
+
+    def losses(self, V: FloatArray, y: SignArray) -> FloatArray:
+        """Return the signed loss p of each pair under the model as it is."""
+        result: FloatArray = 1.0 - y * (self.b - np.einsum("ij,ij->i", V @ self.M, V))
+        return result
+
+    @one_blas_thread()
+    def constrained(self) -> tuple[FloatArray, float]:
+        """Return the nearest model with M ⪰ 0 and b ≥ 1; eigenvalues that are rounding errors count as zero."""
+        values, vectors = np.linalg.eigh(0.5 * (self.M + self.M.T))
+        positive = values > self._rounding()
+        kept = vectors[:, positive]
+        return (kept * values[positive]) @ kept.T, max(self.b, 1.0)
+
+    def effective_dimension(self) -> int:
+        """Return the rank of the positive part of M."""
+        return int(np.count_nonzero(np.linalg.eigvalsh(0.5 * (self.M + self.M.T)) > self._rounding()))
+
+    def _rounding(self) -> float:
+        """Return the size of errors in eigenvalues: of the projections under "+", else of sums of n_steps terms."""
+        return self.mass * (
+            kernels.RTOL if self.psd == 1 else (len(self.M) + np.sqrt(self.n_steps)) * np.finfo(float).eps
+        )
+
+    def _grow(self, d: int) -> None:
+        """Add directions in which nothing was learned yet: M is zero there, R is 1/σ."""
+        check_memory(d, self.psd)
+        old = len(self.M)
+        M = np.zeros((d, d))
+        M[:old, :old] = self.M
+        self.M = M
+        if self.R is not None:
+            R = np.zeros(padded_shape(d))
+            R[:old, :old] = self.R[:, :old]
+            R[np.arange(old, d), np.arange(old, d)] = 1.0 / self.tuning[kernels.SIGMA]
+            self.R = R
+
+    def metric(self, **about: Any) -> MahalanobisMetric:
+        """Return the nearest model with M ⪰ 0 and b ≥ 1 as a metric."""
+        M, b = self.constrained()
+        return MahalanobisMetric(M, b, kernel_map=self.kernel_map, **about)
+
+    def raw_metric(self) -> MahalanobisMetric:
+        """Return the model as it is; M may be indefinite and b below 1."""
+        return MahalanobisMetric(symmetric(self.M.copy()), self.b, kernel_map=self.kernel_map)
+
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        header, arrays = super().get_state()
+        if self.kernel_map is not None:
+            header["kernel"], kernel_arrays = self.kernel_map.to_arrays()
+            arrays |= prefixed("kernel", kernel_arrays)
+        return header, arrays
+
+    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+        if self.kernel_map is not None:
+            loaded = KernelMap.from_arrays(header_value(header, "kernel", dict), without_prefix("kernel", arrays))
+            if (loaded.kernel, loaded.n_features_in) != (self.kernel_map.kernel, self.n_features):
+                raise ModelFileError("its kernel is not the one that its parameters name")
+            self.kernel_map = loaded
+            self.M = np.zeros((loaded.dimension, loaded.dimension))
+        super().set_state(header, arrays, n_steps)
+
+    def _check(self) -> None:
+        if self._R is not None and not self.tuning[kernels.SIGMA] > 0.0:
+            raise ModelFileError("the shift of R should be positive")
+
+    def mix(self, states: Sequence[MarginState]) -> None:
+        if self.kernel_map is not None:
+            super().mix(states)
+        self.M = np.mean([state.M for state in states], axis=0)
+        self.b = float(np.mean([state.b for state in states]))
+        self.mass = max(state.mass for state in states)
+        self.radius = max(state.radius for state in states)
+        self._R = None  # computed again when it is needed
+
+    def _feed_psd(self, chunk: PairChunk, norms2: FloatArray, rule: MarginRule, steps: Steps) -> None:
+        V, y = chunk
+        if self._R is None:
+            first = np.flatnonzero(norms2 >= kernels.COINCIDING)[:1]
+            if first.size:
+                # The first subtraction of about this size; later ones retune σ.
+                norm2 = float(norms2[first[0]])
+                self.tuning[kernels.SIGMA] = max(norm2 / (1.0 + rule.slack + norm2 * norm2), 1e-6 * self.mass)
+                self.tuning[kernels.LOG_MU] = np.log(self.tuning[kernels.SIGMA])
+                self._refactor()
+        # Coinciding points move b alone: R is not read before the first pair that differs.
+        R = self._R or SymmetricMatrix(np.zeros(padded_shape(V.shape[1])))
+        while True:
+            matrices = *self._M.arrays(whole=len(y) > 1), *R.arrays(whole=False)
+            self.b, done, why = kernels.stream_psd(
+                V, y, *matrices, self.tuning, self.b, rule.step, rule.min_step, *steps
+            )
+            if why == kernels.PROJECT:
+                self.M, self.b = self.constrained()
+            if why:
+                R = self._refactor()
+            if done == len(y):
+                return
+            V, y, steps = V[done:], y[done:], (steps[0][done:], steps[1][done:], steps[2][done:])
+
+    @one_blas_thread()
+    def _refactor(self) -> SymmetricMatrix:
+        """Compute R = (M + σI)⁻¹ by Cholesky."""
+        d = len(self.M)
+        diagonal = np.arange(d)
+        for _ in range(100):
+            shifted = np.array(self.M, order="F")
+            shifted[diagonal, diagonal] += self.tuning[kernels.SIGMA]
+            factor, failed = lapack.dpotrf(shifted, lower=1, overwrite_a=1)
+            if not failed:
+                break
+            # Rounding left M less positive than σ can make up for.
+            self.M, self.b = self.constrained()
+            self.tuning[kernels.SIGMA] = max(2.0 * self.tuning[kernels.SIGMA], 1e-12 * np.trace(self.M))
+        else:
+            raise FloatingPointError("the metric can no longer be kept positive semi-definite; scale the features")
+        inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+        R = np.zeros(padded_shape(d))
+        R[:, :d] = inverse
+        self._R = SymmetricMatrix(R)
+        self.tuning[kernels.CORRECTIONS] = self.tuning[kernels.WASTE] = 0.0
+        self.tuning[kernels.NORM] = (
+            blas.dnrm2(self.M.ravel()) if d else 0.0
+        )  # whose squares neither overflow nor vanish
+        return self._R
+
+
+def first_state(d: int, psd: int, kernel: Any, kernel_params: dict[str, Any] | None) -> MarginState:
+    """Return M = 0 and b = 0 for points of d features, or for the span of a kernel, which is empty at first."""
+    if kernel is not None:
+        return MarginState(np.zeros((0, 0)), 0.0, psd, KernelMap(kernel, kernel_params), d)
+    check_memory(d, psd)
+    return MarginState(np.zeros((d, d)), 0.0, psd)
+
+
+def check_memory(d: int, psd: int) -> None:
+    """Raise MemoryError if this machine cannot hold the model."""
+    if d > LARGE_DIMENSION:
+        check_room(
+            8.0 * d * d * (2 if psd == 1 else 1),
+            None,
+            f"a model of {d} features",
+            "reduce the features, for instance with TruncatedSVD, or use kernel='linear', whose model grows with the "
+            "points compared",
+        )
+
+
+def padded_shape(d: int) -> tuple[int, int]:
+    """Return the shape of R: its rows are not a power of two apart, as such rows would share cache lines."""
+    return d, d + 8 if d % 64 == 0 else d
+
+
+def symmetric(M: FloatArray) -> FloatArray:
+    """Average M with its transpose in place, which removes the rounding errors that tell them apart."""
+    M += M.T
+    M *= 0.5
+    return M
+
+
+def squared_norms(V: Any) -> FloatArray:
+    """Return ‖v‖² of each row, dense or CSR."""
+    if hasattr(V, "indptr"):
+        return np.asarray(V.multiply(V).sum(axis=1), dtype=np.float64).ravel()
+    if len(V) == 1:  # einsum takes longer than a step
+        return np.array([V[0] @ V[0]])
+    norms2: FloatArray = np.einsum("ij,ij->i", V, V)
+    return norms2
+
+
+def sparse_is_cheaper(X: Any) -> bool:
+    """Whether steps over nnz(v)² scattered entries cost less than matrix products over d², for pairs of rows of X."""
+    if not hasattr(X, "indptr"):
+        return False
+    nnz = 2.0 * X.nnz / X.shape[0]
+    return bool(32.0 * nnz * nnz < float(X.shape[1]) ** 2)  # a scattered entry costs about 32 of a product's
+
+
+def dual_is_cheaper(r: int, d: int, n_steps: int, share: float) -> bool:
+    """Whether n_steps over r fixed pairs cost less through their r × r inner products.
+
+    `share` is the expected share of steps that update. Costs in units of one multiply-add inside a matrix
+    product; a row of inner products comes from main memory and costs about 16 of them an entry.
+    """
+    primal = 2.0 * n_steps * d * d
+    dual = float(r) * r * (d + 16) + 16.0 * n_steps * share * r
+    return r <= LARGEST_DUAL and r * d <= LARGEST_DUAL**2 and dual < primal
+
+
+def _in_order(rows: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Return the distinct rows in order of appearance, and the place of each entry among them."""
+    distinct, first, places = np.unique(rows, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[places]

@@ -1,1 +1,0 @@
-"""How the online learners hold their matrix."""

@@ -1,0 +1,162 @@
+"""States in model files: a class declares its fields once, and one codec writes, reads and checks them.
+
+A class lists what it keeps in `FIELDS`, each class its own: those of its bases come first.
+
+>>> class Running:
+...     FIELDS = (Integer("n"), Number("total", least=0.0), Array("means"))
+...     n, total, means = 2, 0.5, np.zeros(3)
+>>> header, arrays = to_parts(Running())
+>>> header, list(arrays)
+({'n': 2, 'total': 0.5}, ['means'])
+>>> restore(Running(), header | {"total": -1.0}, arrays)
+Traceback (most recent call last):
+mahala.support.model_files.ModelFileError: header entry 'total' should be a finite number of at least 0, found -1.0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import DTypeLike
+
+from mahala.support.arrays import Arrays
+from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value, number_value
+
+Header = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Field:
+    """An attribute, and its name in a file: the same without underscores at its ends.
+
+    If it is `optional`, it may be missing or None, and then it is not written.
+    """
+
+    name: str
+    optional: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.name.strip("_")
+
+    def write(self, value: Any, header: dict[str, object], arrays: Arrays) -> None:
+        """Put the value into the header or among the arrays."""
+        header[self.key] = value
+
+    def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
+        """Return the value for a state; raise ModelFileError if a file cannot hold it."""
+        raise NotImplementedError
+
+
+class Integer(Field):
+    """An integer from 0 up."""
+
+    def read(self, state: Any, header: Header, arrays: Arrays) -> int:
+        return count_value(header, self.key)
+
+
+class Flag(Field):
+    """True or False."""
+
+    def read(self, state: Any, header: Header, arrays: Arrays) -> bool:
+        return header_value(header, self.key, bool)
+
+
+@dataclass(frozen=True)
+class Number(Field):
+    """A finite number in a range."""
+
+    least: float = -math.inf
+    most: float = math.inf
+
+    def read(self, state: Any, header: Header, arrays: Arrays) -> float:
+        value = number_value(header, self.key, self.least)
+        if value > self.most:
+            raise ModelFileError(f"header entry {self.key!r} should be at most {self.most:g}, found {value}")
+        return value
+
+
+@dataclass(frozen=True)
+class Array(Field):
+    """An array of finite numbers in a range; dtype and shape are those of what the state holds, unless given.
+
+    Where the state has no such attribute, its `dtype` counts. A length of None is any length; a function returns the
+    shape for a state.
+    """
+
+    dtype: DTypeLike | None = None
+    shape: tuple[int | None, ...] | Callable[[Any], tuple[int | None, ...]] | None = None
+    least: float = -math.inf
+    most: float = math.inf
+
+    def write(self, value: Any, header: dict[str, object], arrays: Arrays) -> None:
+        arrays[self.key] = value
+
+    def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
+        dtype, shape = self.dtype, self.shape(state) if callable(self.shape) else self.shape
+        if dtype is None:
+            dtype = getattr(state, self.name, state).dtype
+        if shape is None:
+            shape = getattr(state, self.name).shape
+        array = finite(array_value(arrays, self.key, dtype, shape), self.key)
+        if array.size and not self.least <= array.min() <= array.max() <= self.most:
+            raise ModelFileError(f"array {self.key!r} should hold numbers from {self.least:g} to {self.most:g}")
+        return array
+
+
+class Group(Field):
+    """A tuple, of which each entry is written under a name of its own."""
+
+    def __init__(self, name: str, *fields: Field) -> None:
+        super().__init__(name)
+        object.__setattr__(self, "fields", fields)
+
+    fields: tuple[Field, ...]
+
+    def write(self, value: Any, header: dict[str, object], arrays: Arrays) -> None:
+        for field, part in zip(self.fields, value, strict=True):
+            field.write(part, header, arrays)
+
+    def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
+        return tuple(field.read(state, header, arrays) for field in self.fields)
+
+
+def to_parts(state: Any) -> tuple[dict[str, object], Arrays]:
+    """Return the fields of a state as a header and arrays for a model file."""
+    header: dict[str, object] = {}
+    arrays: Arrays = {}
+    for field in _fields(state):
+        value = getattr(state, field.name, None) if field.optional else getattr(state, field.name)
+        if not (field.optional and value is None):
+            field.write(value, header, arrays)
+    return header, arrays
+
+
+def restore(state: Any, header: Header, arrays: Arrays) -> None:
+    """Set the fields of a state to what `to_parts` returned; raise ModelFileError for what it cannot have returned.
+
+    The arrays become the state's own.
+    """
+    for field in _fields(state):
+        if not field.optional or field.key in header or field.key in arrays:
+            setattr(state, field.name, field.read(state, header, arrays))
+        elif hasattr(state, field.name):
+            setattr(state, field.name, None)
+
+
+def prefixed(prefix: str, arrays: Arrays) -> Arrays:
+    """Return arrays under names that begin with a prefix and a dot."""
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def without_prefix(prefix: str, arrays: Arrays) -> Arrays:
+    """Return those of the arrays that `prefixed` named, under their former names."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+
+def _fields(state: Any) -> list[Field]:
+    return [field for kind in reversed(type(state).__mro__) for field in vars(kind).get("FIELDS", ())]

@@ -1,0 +1,82 @@
+"""Single steps leave a term pending: nothing that a user does in between may show it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import mahala
+from contract.learners import case, draw, models_agree, same_model, single_comparisons
+from mahala import AROMA, LEGO, PA, POLA, RDML
+
+LEARNERS = [
+    PA("I", C=0.1),
+    PA("LS", psd="end"),
+    PA("II", psd=4),
+    POLA(),
+    LEGO(eta=0.5, similar_target=0.5, dissimilar_target=4.0),
+    RDML(),
+    AROMA(),
+    AROMA(average=True),
+]
+every_learner = pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+
+
+def saved(learner, path):
+    learner.save(path)
+    return mahala.load(path)
+
+
+def mapped(learner, path):
+    joblib.dump(learner, path)
+    return joblib.load(path, mmap_mode="r")
+
+
+LOOKS = {
+    "metric": lambda learner, path: (learner.metric_, learner)[1],
+    "saved": saved,
+    "read-only map": mapped,
+    "pickled": lambda learner, path: pickle.loads(pickle.dumps(learner)),
+    "copied": lambda learner, path: copy.deepcopy(learner),
+}
+
+
+@every_learner
+def test_no_look_changes_a_bit_of_a_stream(learner, labelled, tmp_path):
+    comparisons = draw(learner, *labelled)
+    plain = clone(learner)
+    looked_at = {name: clone(learner) for name in LOOKS}
+    for number, one in enumerate(single_comparisons(comparisons)):
+        plain.learn_one(*one)
+        for name, look in LOOKS.items():
+            looked_at[name].learn_one(*one)
+            if number % 7 == 0:
+                looked_at[name] = look(looked_at[name], tmp_path / f"{number}.model")
+    assert plain.n_updates_ > 10
+    for name, other in looked_at.items():
+        with case(name):
+            same_model(other, plain)
+            np.testing.assert_array_equal(other.history_.p, plain.history_.p)
+            np.testing.assert_array_equal(other.history_.tau, plain.history_.tau)
+
+
+@every_learner
+def test_single_steps_among_chunks(learner, labelled):
+    comparisons = draw(learner, *labelled)
+    whole, mixed = clone(learner).partial_fit(comparisons), clone(learner)
+    singles = list(single_comparisons(comparisons))
+    for start in range(0, 150, 15):
+        for one in singles[start : start + 6]:
+            mixed.learn_one(*one)
+        mixed.partial_fit(comparisons[start + 6 : start + 15])
+        np.testing.assert_array_equal(
+            mixed.predict_comparisons(comparisons),
+            clone(learner).partial_fit(comparisons[: start + 15]).predict_comparisons(comparisons),
+        )
+    models_agree(mixed, whole, comparisons)
+    assert mixed.n_updates_ == whole.n_updates_
