@@ -10,6 +10,7 @@ import numpy as np
 from mahala.feedback.gains import Gain, RunningGain
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
+from mahala.support.states import prefixed, without_prefix
 
 # An expert scores an item by raw + α (learned - raw); these are the α.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
@@ -190,12 +191,11 @@ def packed(parts: Mapping[str, Part]) -> tuple[dict[str, object], Arrays]:
     arrays: Arrays = {}
     for name, part in parts.items():
         header[name], entries = part.get_state()
-        arrays |= {f"{name}.{key}": array for key, array in entries.items()}
+        arrays |= prefixed(name, entries)
     return header, arrays
 
 
 def unpack(parts: Mapping[str, Part], header: Mapping[str, object], arrays: Arrays) -> None:
     """Restore the states of parts from what `packed` returned."""
     for name, part in parts.items():
-        entries = {key.removeprefix(f"{name}."): a for key, a in arrays.items() if key.startswith(f"{name}.")}
-        part.set_state(header_value(header, name, dict), entries)
+        part.set_state(header_value(header, name, dict), without_prefix(name, arrays))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mahala.engine.inputs import computed, for_each, labelled_parts
-from mahala.online.online_learner import OnlineLearner
 from mahala.support.validation import is_chunked
+
+if TYPE_CHECKING:
+    from mahala.online.online_learner import OnlineLearner
 
 Partition = tuple[Any, Any]  # rows and labels, or comparisons and None
 
