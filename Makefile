@@ -14,7 +14,7 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)
 # Two test processes on two cores: more BLAS threads would only slow each other down.
 PYTEST := -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-oldest coverage lint bench campaign docs clean
+.PHONY: demo test test-oldest coverage lint bench campaign reproduce docs clean
 
 demo: $(VENV)/.ready
 	$(BIN)/mahala compare balance --output demo-output
@@ -50,12 +50,16 @@ bench: $(VENV)/.ready
 
 # Hostile input, damaged files, kills, threads, long streams, odd places: hours. Stopped, it goes on where it was.
 campaign: $(VENV)/.ready
-	$(BIN)/python -m campaign --jobs 2 --state campaign.json
+	$(BIN)/python -m campaign --jobs 2 --state campaign.jsonl
+
+# The tables and figures of a paper: `make reproduce PAPER=pa2013`; without PAPER it lists them.
+reproduce: $(VENV)/.ready
+	$(BIN)/python -m papers $(PAPER)
 
 # The site, in site/: open site/index.html, or to use its search run `python -m http.server --directory site`.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.ready
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
 from mahala.support.lazily import sp
-from mahala.support.parameters import is_count
+from mahala.support.parameters import ParameterError, is_count
 from mahala.support.validation import is_sparse
 
 # How many unknown ids a message names.
@@ -251,7 +251,7 @@ def _rows_of(found: list[Any], ids: Sequence[Any], kind: str) -> list[int]:
     unknown = list(dict.fromkeys(name for name in found if name not in rows))
     if unknown:
         rest = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        raise ValueError(
-            f"records must name ids in {kind}_ids, got unknown ones: {', '.join(map(repr, unknown[:_NAMED]))}{rest}"
-        )
+        names = ", ".join(map(repr, unknown[:_NAMED])) + rest
+        message = f"records must name ids in {kind}_ids, got unknown ones: {names}"
+        raise ParameterError(message, "records", f"{kind}_ids")
     return [rows[name] for name in found]

@@ -20,6 +20,7 @@ from mahala.data.cells import Decimal
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.data.tables import Table, read_table
 from mahala.support.arrays import IndexArray
+from mahala.support.parameters import ParameterError
 from mahala.support.validation import class_codes
 
 # CSV files of this package, and the column of their labels.
@@ -131,7 +132,8 @@ def read_data(
         with as_file(files("mahala") / "data" / f"{name}.csv") as path:
             return read(path, label=label or _BUNDLED[name])
     if label is not None or drop or keep:
-        raise ValueError(f"label and drop name columns of a file, but {name!r} is the name of a data set")
+        message = f"label and drop name columns of a file, but {name!r} is the name of a data set"
+        raise ParameterError(message, "label", "drop")
     X, y, _ = load(name)
     n_features = n_features if features is None else len(features)
     if n_features not in (None, X.shape[1]):

@@ -34,10 +34,10 @@ class PrecisionAtK:
 
     def at(self, k: int) -> float:
         """Return the precision among the first ``k`` items."""
-        found = np.flatnonzero(self.k == k)
-        if not len(found):
+        places = np.flatnonzero(self.k == k)
+        if not len(places):
             raise ValueError(f"k must be one of the evaluated {self.k.tolist()}, got {k}")
-        return float(self.precision[found[0]])
+        return float(self.precision[places[0]])
 
 
 def mean_average_precision(metric: Metric | None, X: Any, y: Any, X_items: Any = None, y_items: Any = None) -> float:
@@ -85,8 +85,8 @@ def precision_at_k(
     leave_one_out = X_items is None
     X, codes, X_items, item_codes = _check(X, y, X_items, y_items)
     ks = check_counts(k, DEFAULT_K, len(item_codes) - leave_one_out, "k", "the number of items of a query")
-    average, found = _retrieval(metric, X, codes, X_items, item_codes, int(ks[-1]))
-    return PrecisionAtK(ks, found[ks - 1] / ks / _answerable(average).sum())
+    average, hits = _retrieval(metric, X, codes, X_items, item_codes, int(ks[-1]))
+    return PrecisionAtK(ks, hits[ks - 1] / ks / _answerable(average).sum())
 
 
 def _check(X: Any, y: Any, X_items: Any, y_items: Any) -> tuple[Any, IndexArray, Any, IndexArray]:
@@ -124,16 +124,16 @@ def _retrieval(
     images = kept([part for _, part in parts(items)]) if is_dask(items) else [items]
     rank = dask.delayed(_retrieval_of_part, pure=False)
     shares = computed([rank(part, rows, images, codes, item_codes, n_top, exclude_self) for rows, part in queries])
-    return np.concatenate([average for average, _ in shares]), np.sum([found for _, found in shares], axis=0)
+    return np.concatenate([average for average, _ in shares]), np.sum([hits for _, hits in shares], axis=0)
 
 
 def _retrieval_of_part(
     queries: Any, rows: slice, images: list[Any], codes: IndexArray, item_codes: IndexArray, n_top: int, alone: bool
 ) -> tuple[FloatArray, FloatArray]:
     scores = score_blocks(queries, np.concatenate(images), None, distances=True)
-    blocks = ((slice(rows.start + block.start, rows.start + block.stop), own) for block, own in scores)
-    average, found = retrieval(blocks, codes, item_codes, n_top, exclude_self=alone)
-    return average[rows], found
+    blocks = ((slice(rows.start + block.start, rows.start + block.stop), values) for block, values in scores)
+    average, hits = retrieval(blocks, codes, item_codes, n_top, exclude_self=alone)
+    return average[rows], hits
 
 
 def _answerable(average: FloatArray) -> BoolArray:

@@ -9,6 +9,7 @@ from mahala.saved_estimator import load_learner
 from mahala.stream.position import Position, digest_of_rows
 from mahala.support.files import previous_of
 from mahala.support.model_files import ModelFileError, count_value, header_value, is_model_file, read_model
+from mahala.support.parameters import ParameterError
 
 # Parameters in which a learner may differ from the saved one.
 _FREE = ("record", "random_state")
@@ -63,9 +64,11 @@ def check_items(path: str, known: KnownItems, items: Any) -> dict[str, Any]:
     if known is not None:
         n_rows = count_value(known, "rows")
         if n_rows > items.shape[0] or digest_of_rows(items, n_rows) != known.get("digest"):
-            raise ValueError(
+            raise ParameterError(
                 f"items are not those from which {path} has learned, to which rows may only be appended; give "
-                "these, or pass new_items=True if row numbers are to mean the rows of another file"
+                "these, or pass new_items=True if row numbers are to mean the rows of another file",
+                "items",
+                "new_items",
             )
     return {"rows": items.shape[0], "digest": digest_of_rows(items, items.shape[0])}
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mahala.stream.position import HEAD, Position, Progress, mark
+from mahala.support.parameters import ParameterError
 
 # Lines of another input, after one that was read to its end, that are not saved before more are read.
 UNSAVED = 8
@@ -28,7 +29,7 @@ class Input:
         self.skipped = 0
         self.is_known = self.began_anew = self.is_undecided = False
         self._known = known
-        self._refusal = f"or pass new_input=True to learn from its first line as a new input: {path}"
+        self._path = path
 
     def unread(self, lines: Iterator[bytes]) -> Iterator[bytes]:
         """Return the new lines; raise ValueError if the input is neither the known one nor another one."""
@@ -42,34 +43,39 @@ class Input:
                 first.append(line)
                 if progress.head[-1] != known.head[progress.lines - 1]:
                     if not known.ended:
-                        raise ValueError(
+                        raise self._refused(
                             f"the input differs in line {progress.lines} from the one that was read up to line "
-                            f"{known.lines}, but not to its end; continue with that one, {self._refusal}"
+                            f"{known.lines}, but not to its end; continue with that one"
                         )
                     return self._other(first, lines)
             if progress.lines == known.lines:
                 if progress.position().digest != known.digest:
-                    raise ValueError(
+                    raise self._refused(
                         f"the input was changed before line {known.lines}, up to which it has been read; give the "
-                        f"original, {self._refusal}"
+                        "original"
                     )
                 self.progress, self.skipped, self.is_known = progress, known.lines, True
                 return lines
         if progress.lines or not known.ended:
-            raise ValueError(
+            raise self._refused(
                 f"the input ends after {progress.lines} lines, but it had been read up to line {known.lines}; "
-                f"give all of it, {self._refusal}"
+                "give all of it"
             )
         return lines
+
+    def _refused(self, reason: str) -> ParameterError:
+        """Return the error for an input that is neither the known one nor another one."""
+        way_out = f"or pass new_input=True to learn from its first line as a new input: {self._path}"
+        return ParameterError(f"{reason}, {way_out}", "new_input")
 
     def _other(self, first: list[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
         """Return the lines of another input; raise ValueError once most of them are known, so that it was edited.
 
         Nothing is saved before that has shown itself. A line that the known input has twice says nothing.
         """
-        error = ValueError(
-            f"most of the first lines of the input are those of the one that was read to its end, but not all: give "
-            f"the original, {self._refusal}"
+        error = self._refused(
+            "most of the first lines of the input are those of the one that was read to its end, but not all: give "
+            "the original"
         )
         known = {mark for mark, count in Counter(self._known.marks).items() if count == 1}
         shared = known & {mark(line) for line in first}
