@@ -18,7 +18,7 @@ PYTEST := -m pytest -n 2 --dist worksteal
 PIP := -m pip install --quiet --no-compile --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-oldest coverage lint kernels mutants bench campaign docs clean
+.PHONY: demo test test-oldest coverage lint kernels mutants bench campaign reproduce docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/mahala compare balance --output demo-output
@@ -57,7 +57,11 @@ bench: $(VENV)/.ready
 
 # Hostile input, damaged files, kills, threads, long streams, odd places: hours. Stopped, it goes on where it was.
 campaign: $(VENV)/.ready
-	$(BIN)/python -m campaign --jobs 2 --state campaign.json
+	$(BIN)/python -m campaign --jobs 2 --state campaign.jsonl
+
+# The tables and figures of a paper: `make reproduce PAPER=pa2013`; without PAPER it lists them.
+reproduce: $(VENV)/.ready
+	$(BIN)/python -m papers $(PAPER)
 
 # How many of 80 random changes of src/ the tests find: about an hour.
 mutants: $(VENV)/.ready
@@ -66,7 +70,7 @@ mutants: $(VENV)/.ready
 # The site, in site/: open site/index.html, or to use its search run `python -m http.server --directory site`.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.ready
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -41,10 +41,10 @@ from mahala.batch.mdm import MDM as MDM
 from mahala.batch.run import Iteration as Iteration
 
 # Evaluation
-from mahala.evaluation.cross_validation import compare as compare
+from mahala.evaluation.compare import compare as compare
 from mahala.evaluation.fitting import refit as refit
 from mahala.evaluation.leaderboard import Leaderboard as Leaderboard
-from mahala.evaluation.panel import default_panel as default_panel
+from mahala.evaluation.plan import default_panel as default_panel
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision

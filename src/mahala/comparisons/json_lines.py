@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.impressions import Impression, check_reactions
 from mahala.support.arrays import FloatArray, IntArray
+from mahala.support.parameters import ParameterError
 from mahala.support.validation import LARGEST_VALUE, check_sparse, is_sparse
 
 PAIR = ("x", "x2", "similar")
@@ -25,7 +26,7 @@ _NUMBERS = np.arange(3)[:, np.newaxis]
 _ABBREVIATION = 40
 
 
-class LineError(ValueError):
+class LineError(ParameterError):
     """A line does not hold a comparison; the message says what is wrong and what would be right."""
 
 
@@ -147,7 +148,7 @@ class LineReader:
         else:
             row = "a row number" if self.items is not None else "(if items are given) a row number"
             kind = MissingItems if type(value) is int else LineError
-            raise kind(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}")
+            raise kind(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}", "items")
         if point.width == 0 or width not in (None, point.width):
             raise LineError(f"{name} must have {width or 'at least 1'} numbers, got {point.width}")
         largest = float(np.abs(point.values).max(initial=0.0))
@@ -157,7 +158,9 @@ class LineReader:
 
     def _sparse_point(self, value: dict[str, Any], name: str, width: int | None) -> _Point:
         if width is None:
-            raise LineError(f"{name} is an object, so the number of features must be known: give n_features")
+            raise LineError(
+                f"{name} is an object, so the number of features must be known: give n_features", "n_features"
+            )
         columns = np.array([self._column(key, name, width) for key in value], dtype=np.int64)
         values = _numbers(list(value.values()), list(value), name)
         order = np.argsort(columns)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from mahala.support.arrays import FloatArray, IndexArray, IntArray, read_only
 from mahala.support.lazily import sp
-from mahala.support.parameters import WholeNumber, check_value
+from mahala.support.parameters import ParameterError, WholeNumber, check_value
 from mahala.support.validation import as_floats, check_indices, is_sparse
 
 # How many unknown ids a message names.
@@ -226,7 +226,7 @@ def _rows_of(names: list[Any], ids: Sequence[Any], kind: str) -> list[int]:
     unknown = list(dict.fromkeys(name for name in names if name not in rows))
     if unknown:
         rest = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        raise ValueError(
-            f"records must name ids in {kind}_ids, got unknown ones: {', '.join(map(repr, unknown[:_NAMED]))}{rest}"
-        )
+        listed = ", ".join(map(repr, unknown[:_NAMED])) + rest
+        message = f"records must name ids in {kind}_ids, got unknown ones: {listed}"
+        raise ParameterError(message, "records", f"{kind}_ids")
     return [rows[name] for name in names]

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mahala.support.arrays import check_room
+from mahala.support.parameters import ParameterError
 from mahala.support.validation import check_sparse, csr_from_arrays, is_sparse
 
 # The most rows or columns of a sparse matrix, in another form than CSR, for each of its numbers.
@@ -220,8 +221,8 @@ def _read_svmlight(path: str, n_features: int | None, first_index: int) -> tuple
         if str(error).startswith(path):
             raise
         if str(error).startswith("Invalid index 0 "):
-            raise ValueError(
-                f"{path}: line {lines.number} has index 0, but indices count from 1 unless first_index=0"
+            raise ParameterError(
+                f"{path}: line {lines.number} has index 0, but indices count from 1 unless first_index=0", "first_index"
             ) from None
         raise ValueError(f"{path} is not a readable svmlight file: line {lines.number}: {error}") from None
     finally:

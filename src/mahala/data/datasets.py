@@ -14,6 +14,7 @@ import numpy as np
 from mahala.data.array_files import read_npz
 from mahala.data.tables import Table, read_table
 from mahala.support.arrays import IndexArray
+from mahala.support.parameters import ParameterError
 from mahala.support.validation import class_codes
 
 # CSV files of this package, and the column of their labels.
@@ -102,7 +103,8 @@ def read_data(source: str | os.PathLike[str], *, label: str | None = None, **opt
         with as_file(files("mahala") / "data" / f"{name}.csv") as path:
             return read_table(path, label=label or _BUNDLED[name], **options)
     if label is not None or options.get("drop") or options.get("keep"):
-        raise ValueError(f"label and drop name columns of a file, but {name!r} is the name of a data set")
+        message = f"label and drop name columns of a file, but {name!r} is the name of a data set"
+        raise ParameterError(message, "label", "drop")
     X, y, _ = load(name)
     features = options.get("features")
     n_features = options.get("n_features") if features is None else len(features)

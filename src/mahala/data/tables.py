@@ -16,6 +16,7 @@ from mahala.data.columns import distinct
 from mahala.data.frames import CSV, FRAMES, Frame, read_frame
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import IndexArray
+from mahala.support.parameters import ParameterError
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
 _READ = (
@@ -107,7 +108,8 @@ def read_table(
         table = _from_frame(frame, path, label, drop, keep, identifiers, decimal, preprocessor, features)
     else:
         if drop or keep:
-            raise ValueError(f"drop and keep name columns of CSV and Parquet files, but {path} has no column names")
+            message = f"drop and keep name columns of CSV and Parquet files, but {path} has no column names"
+            raise ParameterError(message, "drop", "keep")
         n_features = n_features if features is None else len(features)
         table = Table(*read_arrays(path, suffix, label, n_features, first_index), None)
     if n_features not in (None, table.X.shape[1]):

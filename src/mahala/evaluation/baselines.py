@@ -53,10 +53,9 @@ def class_scores(name: str, train: Any, codes: IndexArray, test: Any, random_sta
         train, test = train - middle, test - middle
     with threadpool_limits(1):
         if name == "logistic regression":
-            found = LogisticRegression(max_iter=200).fit(train, codes).predict_proba(test)
+            scores: FloatArray = LogisticRegression(max_iter=200).fit(train, codes).predict_proba(test)
         else:
-            found = _boosted(_dense(train), codes, random_state).predict_proba(_dense(test))
-    scores: FloatArray = found
+            scores = _boosted(_dense(train), codes, random_state).predict_proba(_dense(test))
     return scores
 
 

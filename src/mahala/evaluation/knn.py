@@ -40,11 +40,11 @@ class KNNErrors:
 
     def at(self, n_neighbors: int) -> float:
         """Return the error with ``n_neighbors`` neighbours."""
-        found = np.flatnonzero(self.n_neighbors == n_neighbors)
-        if not len(found):
+        places = np.flatnonzero(self.n_neighbors == n_neighbors)
+        if not len(places):
             evaluated = self.n_neighbors.tolist()
             raise ValueError(f"n_neighbors must be one of the evaluated {evaluated}, got {n_neighbors}")
-        return float(self.error[found[0]])
+        return float(self.error[places[0]])
 
 
 def knn_error(

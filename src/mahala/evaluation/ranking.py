@@ -33,10 +33,10 @@ class PrecisionAtK:
 
     def at(self, k: int) -> float:
         """Return the precision among the first ``k`` items."""
-        found = np.flatnonzero(self.k == k)
-        if not len(found):
+        places = np.flatnonzero(self.k == k)
+        if not len(places):
             raise ValueError(f"k must be one of the evaluated {self.k.tolist()}, got {k}")
-        return float(self.precision[found[0]])
+        return float(self.precision[places[0]])
 
 
 def mean_average_precision(metric: Metric | None, X: Any, y: Any, X_items: Any = None, y_items: Any = None) -> float:
@@ -84,8 +84,8 @@ def precision_at_k(
     leave_one_out = X_items is None
     X, codes, X_items, item_codes = _check(X, y, X_items, y_items)
     ks = check_counts(k, DEFAULT_K, len(item_codes) - leave_one_out, "k", "the number of items of a query")
-    average, found = _retrieval(metric, X, codes, X_items, item_codes, int(ks[-1]))
-    return PrecisionAtK(ks, found[ks - 1] / ks / _answerable(average).sum())
+    average, hits = _retrieval(metric, X, codes, X_items, item_codes, int(ks[-1]))
+    return PrecisionAtK(ks, hits[ks - 1] / ks / _answerable(average).sum())
 
 
 def _check(X: Any, y: Any, X_items: Any, y_items: Any) -> tuple[Any, IndexArray, Any, IndexArray]:
@@ -126,9 +126,9 @@ def _retrieval_of_part(
     images: list[Any], codes: IndexArray, item_codes: IndexArray, n_top: int, alone: bool, rows: slice, queries: Any
 ) -> tuple[FloatArray, FloatArray]:
     scores = score_blocks(queries, np.concatenate(images), None, distances=True)
-    blocks = ((slice(rows.start + block.start, rows.start + block.stop), own) for block, own in scores)
-    average, found = retrieval(blocks, codes, item_codes, n_top, exclude_self=alone)
-    return average[rows], found
+    blocks = ((slice(rows.start + block.start, rows.start + block.stop), values) for block, values in scores)
+    average, hits = retrieval(blocks, codes, item_codes, n_top, exclude_self=alone)
+    return average[rows], hits
 
 
 def _answerable(average: FloatArray) -> BoolArray:

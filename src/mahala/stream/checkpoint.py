@@ -12,6 +12,7 @@ from mahala.saved_estimator import SavedEstimator
 from mahala.stream.input import Position
 from mahala.support.files import previous_of
 from mahala.support.model_files import ModelFileError, count_value, header_value, is_model_file, read_model
+from mahala.support.parameters import ParameterError
 from mahala.support.validation import is_sparse
 
 # Parameters in which a learner may differ from the saved one.
@@ -67,9 +68,11 @@ def check_items(path: str, saved: dict[str, Any] | None, items: Any) -> dict[str
     if saved is not None:
         n_rows = count_value(saved, "rows")
         if n_rows > items.shape[0] or _digest(items, n_rows) != saved.get("digest"):
-            raise ValueError(
+            raise ParameterError(
                 f"items are not those from which {path} has learned, to which rows may only be appended; give "
-                "these, or pass new_items=True if row numbers are to mean the rows of another file"
+                "these, or pass new_items=True if row numbers are to mean the rows of another file",
+                "items",
+                "new_items",
             )
     return {"rows": items.shape[0], "digest": _digest(items, items.shape[0])}
 

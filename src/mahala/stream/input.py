@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mahala.support.model_files import ModelFileError, count_value, header_value
+from mahala.support.parameters import ParameterError
 
 # Bytes read at a time: enough to empty a pipe, and few enough to react to a signal soon.
 BLOCK = 2**16
@@ -148,7 +149,7 @@ class Input:
         self.skipped = 0
         self.is_known = self.began_anew = self.is_undecided = False
         self._saved = saved
-        self._advice = f"or pass new_input=True to learn from its first line as a new input: {path}"
+        self._path = path
 
     def unread(self, lines: Iterator[bytes]) -> Iterator[bytes]:
         """Return the new lines; raise ValueError if the input is neither the saved one nor another one."""
@@ -162,34 +163,39 @@ class Input:
                 first.append(line)
                 if progress.head[-1] != saved.head[progress.lines - 1]:
                     if not saved.ended:
-                        raise ValueError(
+                        raise self._refused(
                             f"the input differs in line {progress.lines} from the one that was read up to line "
-                            f"{saved.lines}, but not to its end; continue with that one, {self._advice}"
+                            f"{saved.lines}, but not to its end; continue with that one"
                         )
                     return self._other(first, lines)
             if progress.lines == saved.lines:
                 if progress.position().digest != saved.digest:
-                    raise ValueError(
+                    raise self._refused(
                         f"the input was changed before line {saved.lines}, up to which it has been read; give the "
-                        f"original, {self._advice}"
+                        "original"
                     )
                 self.progress, self.skipped, self.is_known = progress, saved.lines, True
                 return lines
         if progress.lines or not saved.ended:
-            raise ValueError(
+            raise self._refused(
                 f"the input ends after {progress.lines} lines, but it had been read up to line {saved.lines}; "
-                f"give all of it, {self._advice}"
+                "give all of it"
             )
         return lines
+
+    def _refused(self, reason: str) -> ParameterError:
+        """Return the error for an input that is neither the known one nor another one."""
+        way_out = f"or pass new_input=True to learn from its first line as a new input: {self._path}"
+        return ParameterError(f"{reason}, {way_out}", "new_input")
 
     def _other(self, first: list[bytes], lines: Iterator[bytes]) -> Iterator[bytes]:
         """Return the lines of another input; raise ValueError once most are lines of the saved one, which was edited.
 
         Nothing is saved before that is decided. A line that the saved input has twice says nothing.
         """
-        error = ValueError(
-            f"most of the first lines of the input are those of the one that was read to its end, but not all: give "
-            f"the original, {self._advice}"
+        error = self._refused(
+            "most of the first lines of the input are those of the one that was read to its end, but not all: give "
+            "the original"
         )
         marks = {mark for mark, count in Counter(self._saved.marks).items() if count == 1}
         shared = marks & {_mark(line) for line in first}

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mahala.comparisons import Impression, Pairs, Triplets
@@ -18,7 +18,7 @@ from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
 from mahala.stream.checkpoint import check_items, open_checkpoint
 from mahala.stream.input import LONGEST, Input, LongLine, Position
-from mahala.support.parameters import Count, NonNegative, check_value
+from mahala.support.parameters import Count, NonNegative, ParameterError, check_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class Malformed:
 
     line: int
     problem: str
+    parameters: tuple[str, ...] = field(default=(), repr=False)
+    """Parameters that `problem` names."""
 
 
 class Stream:
@@ -180,8 +182,8 @@ class Stream:
                 comparison, others = self._reader.read(line)
             except LineError as error:
                 if isinstance(error, MissingItems) and needs_items:
-                    raise ValueError(f"line {progress.lines + 1}: {error}") from None
-                yield Malformed(progress.lines + 1, str(error))
+                    raise ParameterError(f"line {progress.lines + 1}: {error}", *error.parameters) from None
+                yield Malformed(progress.lines + 1, str(error), error.parameters)
                 if whole:
                     progress.add(line)
                 continue

@@ -15,6 +15,19 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import numpy as np
 
 
+class ParameterError(ValueError):
+    """A ValueError whose message names parameters; a command shows the options that set them instead.
+
+    Attributes
+    ----------
+    parameters : names of the parameters, as they stand in the message
+    """
+
+    def __init__(self, message: str, *parameters: str) -> None:
+        super().__init__(message)
+        self.parameters = parameters
+
+
 class Where(NamedTuple):
     """A condition on a parameter, to annotate its type with: which values are right, and that in words."""
 
