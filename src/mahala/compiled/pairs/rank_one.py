@@ -134,7 +134,18 @@ def stream_lego(
         traces[0] = trace_of(M, outside)
         steps = y[t:], p[t:], tau[t:], predicted[t:]
         done, n_terms = _lego_steps(
-            block, product, product @ block.T, d + outside, traces, eta, *targets, *steps, terms, weights, column, places
+            block,
+            product,
+            product @ block.T,
+            d + outside,
+            traces,
+            eta,
+            *targets,
+            *steps,
+            terms,
+            weights,
+            column,
+            places,
         )
         t += done
         if n == 1:
