@@ -109,7 +109,8 @@ def test_lines_that_need_items_fail_once(run, tmp_path):
     result = run("--learner", "OASIS", text=lines, code=2)
     assert printed(result) == []
     assert result.stderr.splitlines() == [
-        "error: line 1: query must be a list of numbers, an object of them or (if --items are given) a row number, got 0"
+        "error: line 1: query must be a list of numbers, an object of them or (if --items are given) a row number, "
+        "got 0"
     ]
     np.save(tmp_path / "items.npy", np.eye(3))
     run("--learner", "OASIS", "--items", str(tmp_path / "items.npy"), text=lines)
