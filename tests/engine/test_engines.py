@@ -209,21 +209,21 @@ def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
     engine = TorchDevice("torch-cpu")
     X, y = load_digits(return_X_y=True)
     whole = engine.softmax(engine.place(X), y)
-    tried = []
-    compute = TorchDevice._softmax
+    tried, never = [], []
+    rows_per_block = TorchDevice.rows_per_block
 
-    def failing(self, Z, codes):
+    def failing(self, n, Z):
         tried.append(self.block_bytes)
-        if len(tried) < 4:
+        if len(tried) < 4 or never:
             raise torch.OutOfMemoryError("of the test")
-        return compute(self, Z, codes)
+        return rows_per_block(self, n, Z)
 
-    monkeypatch.setattr(TorchDevice, "_softmax", failing)
+    monkeypatch.setattr(TorchDevice, "rows_per_block", failing)
     again = engine.softmax(engine.place(X), y)
     assert len(tried) == 4
     assert tried == sorted(tried, reverse=True)
     assert again[0] == pytest.approx(whole[0], rel=1e-12)
-    monkeypatch.setattr(TorchDevice, "_softmax", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("always")))
+    never.append(True)
     with pytest.raises(MemoryError, match="do not fit into the memory of the device cpu"):
         engine.softmax(engine.place(X), y)
 
@@ -231,7 +231,7 @@ def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
 @without_torch
 def test_a_search_that_runs_out_of_memory_leaves_no_old_pairs(monkeypatch):
     from mahala.engine.torch.device import TorchDevice
-    from mahala.engine.torch.hinges import TorchHinges
+    from mahala.engine.torch.edges import TorchHinges
 
     X, y = load_digits(return_X_y=True)
     X, y = X[:200] * 0.05, y[:200]

@@ -269,12 +269,8 @@ def _dense(X: Any) -> RealArray:
     Features too small to learn from are zero in it.
     """
     if is_sparse(X):
-        check_room(
-            8.0 * X.shape[0] * X.shape[1],
-            None,
-            f"X of shape {X.shape} as a dense array",
-            "reduce its columns first, for instance with TruncatedSVD",
-        )
+        advice = "reduce its columns first, for instance with TruncatedSVD"
+        check_room(8.0 * X.shape[0] * X.shape[1], None, f"X of shape {X.shape} as a dense array", advice)
         X = X.toarray()
     X = kept(X)
     low, high = extremes(X)

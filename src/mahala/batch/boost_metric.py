@@ -36,16 +36,8 @@ class BoostMetric(IterationParams, BatchLearner):
         log Σ_r exp(-ρ_r) + lam·s·tr M,   ρ_r = (x_i - x_k)ᵀM(x_i - x_k) - (x_i - x_j)ᵀM(x_i - x_j)
 
     An iteration adds the leading eigenvector ξ of Σ u_r A_r, where ρ_r = ⟨A_r, M⟩ and u_r ∝ exp(-ρ_r), with the best w
-    for it. s is the mean squared distance between two rows: the paper's weight v is in squared units of X, whereas
-    `lam` has no units, so that the units of X do not affect the distances.
-
-    As in the paper, weights are never reduced: the fit ends at an M to which no matrix can be added with profit, and
-    the objective there may be above its minimum.
-
-    Shen, Kim, Wang and van den Hengel: Positive Semidefinite Metric Learning with Boosting, NIPS 2009.
-
-    An iteration costs 30 to 100 passes over the rows of the triplets, or the product of two n × d matrices if that is
-    cheaper, and hardly more if the same rows are in more triplets.
+    for it. s is the mean squared distance between two rows, so that `lam` has no units. As in the paper, weights are
+    never reduced: the objective at the end may be above its minimum.
 
     Parameters
     ----------
@@ -117,9 +109,9 @@ class BoostMetric(IterationParams, BatchLearner):
             margins += edges.gains(row * unit)
         trace = float(np.square(L * unit).sum())
         objective = log_loss(margins[:n_train]) + self.lam * trace
-        start, n_start = objective, len(L)
+        start = objective
         # Without a metric all triplets are wrong, so the first iteration is an improvement.
-        best_error, best_length = _share_wrong(margins[n_train:]) if n_start else np.inf, n_start
+        best_error, best_length = _share_wrong(margins[n_train:]) if len(L) else np.inf, len(L)
 
         def model() -> Model:
             return {"L": L} | ({} if self.validation_fraction is None else {"validation_errors": errors})
@@ -188,8 +180,7 @@ class BoostMetric(IterationParams, BatchLearner):
     @property
     def weights_(self) -> FloatArray:
         """The weight w_j of each rank-one matrix, in the order in which they were found."""
-        weights: FloatArray = np.square(self._learned("L")).sum(axis=1)
-        return weights
+        return np.asarray(np.square(self._learned("L")).sum(axis=1))
 
     @property
     def validation_errors_(self) -> FloatArray:
@@ -204,18 +195,14 @@ class BoostMetric(IterationParams, BatchLearner):
         L = self._learned("L")
         if not (is_count(n_iter) and n_iter <= len(L)):
             raise ValueError(f"n_iter must be an integer from 1 to {len(L)}, the number of iterations, got {n_iter!r}")
-        return self._staged(L[:n_iter].T @ L[:n_iter])
+        return MahalanobisMetric(L[:n_iter].T @ L[:n_iter], **self._about())
 
     def staged_metrics(self) -> Iterator[MahalanobisMetric]:
         """Yield the metrics after 1, 2, ... iterations."""
-        L = self._learned("L")
         M = np.zeros((self.n_features_in_, self.n_features_in_))
-        for row in L:
+        for row in self._learned("L"):
             M += np.outer(row, row)
-            yield self._staged(M)
-
-    def _staged(self, M: FloatArray) -> MahalanobisMetric:
-        return MahalanobisMetric(M, **self._about())
+            yield MahalanobisMetric(M, **self._about())
 
 
 def _share_wrong(margins: FloatArray) -> float:

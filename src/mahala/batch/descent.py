@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.random import Generator
 from scipy.optimize import OptimizeResult, minimize
 
 from mahala.batch.batch_learner import BatchLearner
@@ -28,7 +29,7 @@ def descend(
     *,
     max_iter: int,
     tol: float,
-    to_model: Callable[[RealArray], Model],
+    to_model: Callable[[RealArray], Model] = lambda L: {"L": L},
     report: Callable[[float], float] = float,
 ) -> str:
     """Lower the objective until it has converged; return the stop reason.
@@ -40,39 +41,36 @@ def descend(
     stopped = False
     unit = 0.0  # the first objective: SciPy measures gains relative to the objective or 1, whichever is larger
 
+    def in_shape(vector: RealArray) -> RealArray:
+        return vector.reshape(start.shape).astype(start.dtype)
+
     def value(vector: RealArray) -> tuple[float, RealArray]:
         nonlocal unit
-        result, gradient = objective(vector.reshape(start.shape).astype(start.dtype))
+        result, gradient = objective(in_shape(vector))
         unit = unit or abs(float(result)) or 1.0
         return float(result) / unit, gradient.astype(np.float64).ravel() / unit
 
     def after_iteration(intermediate_result: OptimizeResult) -> None:
         nonlocal stopped
-        found = intermediate_result.x.reshape(start.shape).astype(start.dtype)
-        if run.step(report(unit * intermediate_result.fun), to_model(found)):
-            stopped = True
+        stopped = run.step(report(unit * intermediate_result.fun), to_model(in_shape(intermediate_result.x)))
+        if stopped:
             raise StopIteration
 
-    result = minimize(
-        value,
-        start.astype(np.float64).ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        callback=after_iteration,
-        options={"maxiter": max_iter, "maxfun": 10 * max_iter + 20, "ftol": min(float(tol), _LARGEST_TOL), "gtol": 0.0},
-    )
+    options: Any = {
+        "maxiter": max_iter,
+        "maxfun": 10 * max_iter + 20,
+        "ftol": min(float(tol), _LARGEST_TOL),
+        "gtol": 0.0,
+    }
+    first = start.astype(np.float64).ravel()
+    result = minimize(value, first, jac=True, method="L-BFGS-B", callback=after_iteration, options=options)
     if not run.model:  # no step lowers the objective
-        run.step(report(unit * result.fun), to_model(result.x.reshape(start.shape).astype(start.dtype)))
+        run.step(report(unit * result.fun), to_model(in_shape(result.x)))
     return "callback" if stopped else {0: "converged", 1: "max_iter"}.get(int(result.status), "precision")
 
 
 def first_components(
-    init: Init,
-    n_components: int | None,
-    X: RealArray,
-    codes: IndexArray | None,
-    rng: np.random.Generator,
-    warm: Model | None = None,
+    init: Init, n_components: int | None, X: Any, codes: IndexArray | None, rng: Generator, warm: Model | None = None
 ) -> RealArray:
     """Return L with n_components rows, or as many as features if that is None, in the dtype of X.
 
@@ -91,17 +89,15 @@ def first_components(
                 f"n_components must be {len(warm['L'])}, as in the last fit, because warm_start=True, got {m}"
             )
         return warm["L"].astype(X.dtype)
-    n_separating = 0 if codes is None else int(codes.max())
     if isinstance(init, str) and init == "auto":
-        init = "identity" if m == d else "lda" if m <= n_separating else "pca"
+        init = "identity" if m == d else "lda" if codes is not None and m <= codes.max() else "pca"
     if isinstance(init, MahalanobisMetric):
         if init.kernel_map is not None or init.matrix.shape != (d, d):
             raise ValueError(f"init must be a MahalanobisMetric of {d} features without a kernel, got {init!r}")
         L = init.components[:m]
         # A row of zeros would never change, because the gradient of a row is a multiple of it.
-        missing = m - len(L)
-        filler = rng.normal(size=(missing, d)) * 1e-3 * np.sqrt(np.square(L).mean() if L.size else 1.0 / d)
-        L = np.vstack([L, filler])
+        size = 1e-3 * np.sqrt(np.square(L).mean() if L.size else 1.0 / d)
+        L = np.vstack([L, size * rng.normal(size=(m - len(L), d))])
     elif init == "identity":
         L = np.eye(m, d)
     elif init == "random":
@@ -118,30 +114,24 @@ def first_components(
 
 
 def first_variables(
-    coordinates: Coordinates,
-    init: Init,
-    n_components: int | None,
-    codes: IndexArray | None,
-    rng: np.random.Generator,
-    warm: Model | None,
+    coordinates: Coordinates, init: Init, n_components: int | None, codes: Any, rng: Generator, warm: Model | None
 ) -> tuple[RealArray, bool]:
     """Return the first L' or a' of the coordinates, and whether its scale is that of a model rather than arbitrary."""
     X, inverse = coordinates.X, coordinates.inverse
+    scaled = isinstance(init, MahalanobisMetric) or warm is not None
     if not coordinates.diagonal:
         L = first_components(init, n_components, X, codes, rng, warm)
-        scaled = isinstance(init, MahalanobisMetric) or warm is not None
         return (L @ inverse if scaled else L), scaled
     if warm is not None:
         return np.sqrt(warm["w"]).astype(X.dtype) * inverse, True
     if isinstance(init, MahalanobisMetric):
         first_components(init, None, X, codes, rng)  # raises if the metric does not fit
         return (np.maximum(init.matrix.diagonal(), 0.0) ** 0.5).astype(X.dtype) * inverse, True
-    if init == "random":
-        return np.array(rng.uniform(0.5, 1.5, size=X.shape[1]), dtype=X.dtype), False
-    return np.ones(X.shape[1], dtype=X.dtype), False
+    first = rng.uniform(0.5, 1.5, size=X.shape[1]) if init == "random" else np.ones(X.shape[1])
+    return first.astype(X.dtype), False
 
 
-def _directions(learner: BatchLearner, X: RealArray, codes: IndexArray | None) -> FloatArray:
+def _directions(learner: BatchLearner, X: Any, codes: IndexArray | None) -> FloatArray:
     """Return the learner's directions, scaled to unit length; none if it cannot learn from the rows."""
     try:
         L = learner.fit(X, codes).components_

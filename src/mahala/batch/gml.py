@@ -32,11 +32,8 @@ class GML(IterationParams, BatchLearner):
     """Global metric learning: pull all similar pairs together and push dissimilar ones apart up to the distance 1.
 
     GML minimises E(L) = α Σ_dissimilar (1 - min(d, 1))² + (1 - α) Σ_similar d² over the linear map L, with
-    d = ‖Lx - Lx'‖ and sums over *all* unordered pairs of labelled rows, or over the given pairs. There are no
-    constraints and no neighbourhoods. E is convex in M = LᵀL, so for a square L every local minimum is global. The
-    minimum does not depend on the scale of the features. `diagonal=True` learns feature weights.
-
-    An evaluation takes at most n² m + n m d multiply-adds and O(n (d + m) + d²) memory.
+    d = ‖Lx - Lx'‖ and sums over *all* unordered pairs of labelled rows, or over the given pairs. E is convex in
+    M = LᵀL, so for a square L every local minimum is global. It does not depend on the scale of the features.
 
     Parameters
     ----------

@@ -52,20 +52,9 @@ class ITML(IterationParams, BatchLearner):
         D(M, M₀) + γ Σ D(ξ, ξ₀)   subject to   vᵀMv ≤ ξ for similar pairs, vᵀMv ≥ ξ for dissimilar ones,
 
     with v = x - x', the LogDet divergence D(A, B) = tr(AB⁻¹) - log|AB⁻¹| - d, and ξ₀ one target for all similar and one
-    for all dissimilar pairs. The best ξ for an M is ξ₀, or vᵀMv where that is on the wrong side of ξ₀, so this is a
-    smooth convex problem in M alone, and M stays positive definite, because log|M| is part of the objective. L-BFGS
-    descends over L with M = LᵀL, instead of the paper's projections onto one constraint after the other, which come to
-    the same minimum in more passes. It ends by the duality gap: at 1/ξ = 1/ξ₀ ∓ λ/γ, the multipliers λ of the
-    constraints give the lower bound log|M₀M_λ⁻¹| - γ Σ log(ξ/ξ₀) with M_λ⁻¹ = M₀⁻¹ ± Σ λ v vᵀ.
-
-    No eigenvalue of M relative to M₀ is below 1e-12 times the largest; if the targets require that, `stop_reason_` is
-    "precision". Pairs of equal rows are left out.
-
-    An evaluation takes two products of the rows with a d × d matrix and O(d³), and memory is that of X and of a few
-    such matrices. If there are fewer rows than features, their number takes the place of d, because M is M₀ outside
-    their span. M is kept in float64, whatever the dtype of X.
-
-    Reference: J. V. Davis, B. Kulis, P. Jain, S. Sra, I. S. Dhillon, Information-theoretic metric learning, ICML 2007.
+    for all dissimilar pairs. L-BFGS descends over L with M = LᵀL, instead of the paper's projections onto one
+    constraint after the other. No eigenvalue of M relative to M₀ is below 1e-12 times the largest; if the targets
+    require that, `stop_reason_` is "precision". Pairs of equal rows are left out. M is of float64.
 
     Parameters
     ----------
@@ -98,7 +87,6 @@ class ITML(IterationParams, BatchLearner):
     Examples
     --------
     >>> from sklearn.datasets import load_wine
-    >>> from mahala import ITML
     >>> X, y = load_wine(return_X_y=True)
     >>> itml = ITML(prior="covariance", random_state=0).fit(X[::2], y[::2])
     >>> itml.score(X[1::2], y[1::2]) > 0.9
@@ -133,15 +121,11 @@ class ITML(IterationParams, BatchLearner):
         return float(self._learned("targets")[1])
 
     def _learn(self, data: TrainingData, run: Run) -> str:
-        if not isinstance(data, Pairs):
-            assert isinstance(data, LabelledRows)
-            X, drawn = data.X, draw_pairs(data.codes, self.n_pairs, None, self._rng, name="n_pairs")
-            data = pairs_of(X, *drawn)
-        else:
-            X = data.X
-        problem = _Problem(
-            data, self._prior_components(X), (self.similar_target, self.dissimilar_target), float(self.gamma)
-        )
+        prior = self._prior_components(data.X)
+        if isinstance(data, LabelledRows):
+            data = pairs_of(data.X, *draw_pairs(data.codes, self.n_pairs, None, self._rng, name="n_pairs"))
+        assert isinstance(data, Pairs)
+        problem = _Problem(data, prior, (self.similar_target, self.dissimilar_target), float(self.gamma))
         warm, solved = self._warm_model(), False
 
         def after(iteration: Iteration) -> bool:
@@ -234,8 +218,7 @@ class _Problem:
             given = MahalanobisMetric(0.5 * (M + M.T)).components
             if given.shape == L.shape and np.linalg.cond(given) < 1.0 / SHORTEST:
                 L = given
-        start: FloatArray = L / self._basis
-        return start
+        return np.asarray(L / self._basis)
 
     def __call__(self, variables: FloatArray) -> tuple[float, FloatArray]:
         """Return the objective and its gradient."""

@@ -30,11 +30,6 @@ class LDA(BatchLearner):
     Directions without any variance within the classes, for which the criterion would be infinite, are left out, as by
     scikit-learn's solver "svd". Shrinkage includes them. Constant features get weight 0.
 
-    A fit takes O(n d²) time, and memory for a copy of X in float64 and for a few d × d matrices. Without shrinkage the
-    result is that of :class:`mahala.RCA` with as many components, if S_w is well-conditioned and no class has one row.
-
-    R. A. Fisher, "The use of multiple measurements in taxonomic problems", Annals of Eugenics 7, 1936.
-
     Parameters
     ----------
     n_components : int or None

@@ -39,19 +39,10 @@ class LMNN(IterationParams, BatchLearner):
 
         (1 - mu) Σ_{i,j} d_M(xᵢ, xⱼ) + mu Σ_{i,j,l} [1 + d_M(xᵢ, xⱼ) - d_M(xᵢ, x_l)]₊
 
-    where j runs over the targets of i, its `n_neighbors` nearest rows of the same class in Euclidean distance, and l
-    over all rows of other classes. In a class with fewer rows all others are targets; a row alone in its class has no
-    targets, but is an l for other rows. For Triplets (i, j, l), the first sum is over their distinct (i, j) and the
-    second over the triplets.
-
-    Without `n_components` the problem is convex in M, and the minimum does not depend on the start. L-BFGS descends, in
-    coordinates in which the rows are nearly white, on hinges that are smoothed around their kink, first within ±0.005
-    and then within ±0.0005; `objectives_` holds the objective with plain hinges. An evaluation takes O(n d²) for two
-    products of n × d with d × d, O(n² p) to search for the relevant pairs of rows by p leading coordinates, usually
-    few, and O(d) for each of these pairs, which can be most of the n² for a start that mixes the classes. Memory is
-    O(n d + d²).
-
-    Weinberger, Blitzer and Saul, NIPS 2005; Weinberger and Saul, JMLR 10, 2009.
+    where j runs over the targets of i, its `n_neighbors` nearest rows of the same class in Euclidean distance (all, if
+    there are fewer), and l over all rows of other classes. For Triplets (i, j, l), the first sum is over their distinct
+    (i, j) and the second over the triplets. Without `n_components` the problem is convex in M. L-BFGS descends on
+    hinges that are smoothed within ±0.005, then ±0.0005, of their kink; `objectives_` holds that with plain hinges.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -35,18 +36,9 @@ class MDM(IterationParams, BatchLearner):
 
         min t over w ≥ 0 and t, such that Σ_j w_j v_j² ≤ t for similar pairs and Σ_j w_j v_j² ≥ 1 for dissimilar ones
 
-    where v is the difference of a pair, for all pairs of labelled rows or for data :class:`~mahala.Pairs`. The weights
-    do not depend on the units of the features, and most of them are 0.
-
-    The program is solved for a few pairs, and the pairs that violate its solution the most are added until none does,
-    so that no iteration holds more than blocks of the pairs' distances. After scaling, the weights of any iteration
-    satisfy all constraints with a t that is an upper bound of the optimum, whereas the t of the program is a lower
-    bound. The fit ends when the two meet.
-
-    Dissimilar pairs of rows that are equal, or differ by less than 1e-6 of the features' ranges, are left out, because
-    no weights can separate them; `n_dropped_` is their number.
-
-    J. Hocke, T. Martinetz, "Feature weighting by maximum distance minimization", ICANN 2013.
+    where v is the difference of a pair, for all pairs of labelled rows or for given :class:`~mahala.Pairs`. It is
+    solved for a few pairs, and the pairs that violate its solution the most are added until none does. Dissimilar
+    pairs that differ by less than 1e-6 of the features' ranges are left out; `n_dropped_` is their number.
 
     Parameters
     ----------
@@ -177,28 +169,21 @@ class _Program:
 
     def __init__(self, features: RealArray) -> None:
         self._features = features
-        self._known: set[tuple[int, int, bool]] = set()
+        self._pairs: set[tuple[int, int, bool]] = set()
         self._squares: list[RealArray] = []  # the squared differences of its pairs
         self._similar: list[BoolArray] = []
 
     def add(self, similar: Extremes, dissimilar: Extremes, most: float, least: float) -> bool:
         """Add similar pairs farther than `most` and dissimilar ones nearer than `least`; return whether any is new."""
-        n_known = len(self._known)
-        self._add(similar, True, similar[2] > most)
-        self._add(dissimilar, False, dissimilar[2] < least)
-        return len(self._known) > n_known
-
-    def _add(self, pairs: Extremes, similar: bool, violated: BoolArray) -> None:
-        chosen = []
-        for k in np.flatnonzero(violated):
-            key = (int(pairs[0][k]), int(pairs[1][k]), similar)
-            if key not in self._known:
-                self._known.add(key)
-                chosen.append(k)
-                if len(chosen) == NEW_PAIRS:
-                    break
-        self._squares.append(_squares(self._features, pairs[0][chosen], pairs[1][chosen]))
-        self._similar.append(np.full(len(chosen), similar))
+        n_before = len(self._pairs)
+        for pairs, kind, violated in ((similar, True, similar[2] > most), (dissimilar, False, dissimilar[2] < least)):
+            keys = dict.fromkeys(zip(*(end[violated].tolist() for end in pairs[:2]), repeat(kind)))
+            chosen = list(islice((key for key in keys if key not in self._pairs), NEW_PAIRS))
+            self._pairs.update(chosen)
+            ends = np.array([key[:2] for key in chosen], dtype=np.intp).reshape(-1, 2).T
+            self._squares.append(_squares(self._features, *ends))
+            self._similar.append(np.full(len(chosen), kind))
+        return len(self._pairs) > n_before
 
     def solve(self, highest: float) -> tuple[RealArray, float] | None:
         """Return the optimal u and t, which is at most `highest`; None if the solver fails because of rounding."""
@@ -222,5 +207,4 @@ class _Program:
 
 def _squares(features: RealArray, left: IndexArray, right: IndexArray) -> RealArray:
     """Return the squared differences of rows in float64."""
-    result: RealArray = np.square(np.subtract(features[left], features[right], dtype=np.float64))
-    return result
+    return np.asarray(np.square(np.subtract(features[left], features[right], dtype=np.float64)))

@@ -25,13 +25,7 @@ class MLKR(IterationParams, BatchLearner):
 
     Kernel regression predicts the target of a row from those of the others, ŷ_i = Σ_{j≠i} p_ij y_j with
     p_ij ∝ exp(-‖Lx_i - Lx_j‖²). MLKR minimises its leave-one-out error Σ_i (y_i - ŷ_i)² over the linear map L by
-    L-BFGS: it is to regression what :class:`mahala.NCA` is to classification. The objective is not convex, and if all
-    p_ij are 0 or 1 at the start, as for rows of large scale, its gradient vanishes. Scale the rows first.
-
-    An evaluation takes 3 n² m + 2 n m d multiply-adds and O(n (d + m)) memory. It runs on one core, also where
-    `mahala.set_config` names a device.
-
-    K. Q. Weinberger, G. Tesauro, "Metric learning for kernel regression", AISTATS 2007.
+    L-BFGS, on one core. As for :class:`mahala.NCA`, the objective is not convex: scale the rows first.
 
     Parameters
     ----------
@@ -79,15 +73,8 @@ class MLKR(IterationParams, BatchLearner):
             return error, 2.0 * pull.T @ X
 
         start = first_components(self.init, self.n_components, X, None, self._rng, self._warm_model())
-        return descend(
-            objective,
-            start,
-            run,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            to_model=lambda L: {"L": L},
-            report=lambda error: unit**2 * error,
-        )
+        unit **= 2
+        return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, report=lambda error: unit * error)
 
     def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Pairs | Triplets:
         if isinstance(X, Pairs | Triplets):

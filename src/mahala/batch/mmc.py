@@ -22,13 +22,9 @@ class MMC(IterationParams, BatchLearner):
     """Metric for clustering with side information, also called PGDM: similar pairs near, dissimilar ones apart.
 
     MMC minimises Σ_similar d_M(x, x') subject to Σ_dissimilar √d_M(x, x') ≥ 1 over M ⪰ 0, where d_M is a squared
-    distance. Both sums are homogeneous in M, so this is equivalent to minimising the ratio of the first to the square
-    of the second, which is `objective_`; M is scaled so that the second is 1. With M = LᵀL there are no constraints and
-    every local minimum is global. L-BFGS replaces the paper's projections, which need an eigendecomposition per step.
-    `diagonal=True` learns feature weights.
-
-    If similar pairs do not differ at all in a direction in which dissimilar ones do, the infimum is 0 and is not
-    attained; `regularization` keeps M finite in this case.
+    distance. This is equivalent to minimising the ratio of the first sum to the square of the second, which is
+    `objective_`; M is scaled so that the second is 1. L-BFGS replaces the paper's projections. If similar pairs do not
+    differ in a direction in which dissimilar ones do, no M attains the minimum without `regularization`.
 
     Parameters
     ----------
@@ -97,16 +93,13 @@ class MMC(IterationParams, BatchLearner):
             evaluated[:] = [(variables, far)]
             if not near > 0.0 or not far > 0.0:
                 return np.inf, np.zeros_like(variables)
-            return (
-                float(np.log(coordinates.unit * near) - 2.0 * np.log(far)),
-                2.0 * variables / near - 2.0 * coordinates.gradient(pull) / far,
-            )
+            gradient = 2.0 * variables / near - 2.0 * coordinates.gradient(pull) / far
+            return float(np.log(coordinates.unit * near) - 2.0 * np.log(far)), gradient
 
         def to_model(variables: RealArray) -> Model:
             if not np.array_equal(evaluated[0][0], variables):
                 objective(variables)
-            far = evaluated[0][1]
-            return coordinates.to_model(variables / far)
+            return coordinates.to_model(variables / evaluated[0][1])
 
         codes = None if isinstance(data, Pairs) else data.codes
         start, _ = first_variables(coordinates, self.init, None, codes, self._rng, self._warm_model())

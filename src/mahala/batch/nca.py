@@ -23,9 +23,6 @@ class NCA(IterationParams, BatchLearner):
     L-BFGS. The objective is not convex, and if all p_ij are 0 or 1 at the start, as for rows of large scale, its
     gradient vanishes and L does not change. Scale the rows first.
 
-    An evaluation takes n² m + n m d multiply-adds and O(n (d + m) + m d) memory; for pairs whose p_ij is below rounding
-    only the distance is computed.
-
     Parameters
     ----------
     n_components : int or None
@@ -87,4 +84,4 @@ class NCA(IterationParams, BatchLearner):
             return len(X) - hits, -2.0 * engine.gradient(pull, rows)
 
         start = first_components(self.init, self.n_components, X, data.codes, self._rng, self._warm_model())
-        return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, to_model=lambda L: {"L": L})
+        return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol)

@@ -21,8 +21,6 @@ class PCA(BatchLearner):
     Σ is the covariance of the rows; labels are not needed. This is a wrapper of :class:`sklearn.decomposition.PCA`.
     With `whiten`, each direction is divided by its standard deviation, and directions without variance are left out.
 
-    K. Pearson, "On lines and planes of closest fit to systems of points in space", Philosophical Magazine 2, 1901.
-
     Parameters
     ----------
     n_components : int, float or None

@@ -34,14 +34,8 @@ class PSDBoost(IterationParams, BatchLearner):
         C Σ_r [ρ - ρ_r]₊ - ρ,   ρ_r = (x_i - x_k)ᵀM(x_i - x_k) - (x_i - x_j)ᵀM(x_i - x_j),   C = 1 / (nu·n)
 
     The minimum over ρ is the negative mean of the smallest share `nu` of the margins ρ_r. A linear program gives the
-    best weights of the matrices so far, and its dual the weights u_r of the triplets, 0 ≤ u_r ≤ C; the next ξ is the
-    leading eigenvector of Σ u_r A_r, where ρ_r = ⟨A_r, M⟩. Its eigenvalue is an upper bound of the margin of any M.
-
-    Shen, Welsh and Wang: PSDBoost: Matrix-Generation Linear Programming for Positive Semidefinite Matrices Learning,
-    NIPS 2008.
-
-    Memory grows with (triplets) × (iterations). The linear program contains only triplets near the margin; the others,
-    for which u_r is 0 or C, are added if the solution violates their constraints.
+    best weights of the matrices so far, and its dual the weights u_r of the triplets; the next ξ is the leading
+    eigenvector of Σ u_r A_r, where ρ_r = ⟨A_r, M⟩. Memory grows with (triplets) × (iterations).
 
     Parameters
     ----------
@@ -99,11 +93,8 @@ class PSDBoost(IterationParams, BatchLearner):
         bound = np.inf
 
         def model() -> Model:
-            used = w > 0.0
-            return {
-                "L": np.sqrt(w[used])[:, None] * directions[used],
-                "gap": np.array([max(0.0, (bound - margin) * edges.scale)]),
-            }
+            used, gap = w > 0.0, max(0.0, (bound - margin) * edges.scale)
+            return {"L": np.sqrt(w[used])[:, None] * directions[used], "gap": np.array([gap])}
 
         def add(new: FloatArray) -> bool:
             """Add directions; return whether the linear program finds weights that are not worse."""

@@ -26,22 +26,12 @@ class RCA(BatchLearner):
     r"""Relevant component analysis: whiten the rows within chunklets, which are groups of rows of one kind.
 
     With C the covariance of rows around the mean of their chunklet and T that around the mean of all rows, RCA
-    minimises over linear maps L
-
-        tr(L C Lᵀ) - log |L T Lᵀ|,
-
-    the squared distances within chunklets minus the information that L keeps (twice the mutual information, if the rows
-    are Gaussian). The solution is M = LᵀL = C⁻¹ or, with fewer components than features, the directions in which T is
-    largest relative to C, scaled to L C Lᵀ = I.
+    minimises tr(L C Lᵀ) - log |L T Lᵀ| over linear maps L: M = LᵀL = C⁻¹ or, with fewer components than features, the
+    directions in which T is largest relative to C, scaled to L C Lᵀ = I.
 
     Chunklets are the classes or, for pairs, the rows connected by similar pairs; dissimilar pairs are ignored. A row on
-    its own counts in T only. M does not depend on the units of the features.
-
-    C may be singular: with features in units of their standard deviation, its eigenvalues below `regularization` times
-    the largest are raised to that, and directions in which all rows are equal have weight zero.
-
-    Reference: A. Bar-Hillel, T. Hertz, N. Shental, D. Weinshall, Learning a Mahalanobis metric from equivalence
-    constraints, JMLR 6, 2005.
+    its own counts in T only. M does not depend on the units of the features. Directions in which all rows are equal
+    have weight zero.
 
     Parameters
     ----------
@@ -62,7 +52,6 @@ class RCA(BatchLearner):
     Examples
     --------
     >>> from sklearn.datasets import load_wine
-    >>> from mahala import RCA
     >>> X, y = load_wine(return_X_y=True)
     >>> rca = RCA().fit(X[::2], y[::2])
     >>> rca.score(X[1::2], y[1::2]) > 0.95

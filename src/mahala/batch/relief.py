@@ -20,15 +20,11 @@ from mahala.support.parameters import Count, Seed
 class Relief(BatchLearner):
     """Relief: a feature is relevant if rows differ in it more from their nearest miss than from their nearest hit.
 
-    The paper's weight of feature j is the mean over rows x of diff_j(x, miss(x))² - diff_j(x, hit(x))², where
+    The relevance of feature j is the mean over rows x of diff_j(x, miss(x))² - diff_j(x, hit(x))², where
     diff_j(x, z) = (x_j - z_j) / range_j, hit(x) is the nearest other row of the class of x, and miss(x) the nearest row
     of any other class, both in Euclidean distance of the features divided by their range. Rows alone in their class
-    are not used as x, but may be a miss. The paper's weights multiply squared differences of features divided by their
-    range, and negative ones count as 0. The metric's weights multiply squared differences of the original features:
-    w_j = max(relevance_j, 0) / range_j², and 0 for a constant feature. The metric does not depend on the units of the
-    features.
-
-    K. Kira, L. A. Rendell, "A practical approach to feature selection", ICML 1992.
+    are not used as x. The metric's weights multiply squared differences of the original features:
+    w_j = max(relevance_j, 0) / range_j², and 0 for a constant feature.
 
     Parameters
     ----------

@@ -98,5 +98,4 @@ def matrix_of(model: Model) -> FloatArray:
     if "M" in model:
         return model["M"].astype(np.float64)
     L = model["L"].astype(np.float64)
-    product: FloatArray = L.T @ L
-    return product
+    return np.asarray(L.T @ L)

@@ -20,22 +20,12 @@ from mahala.support.parameters import Count, NonNegative, Seed
 class Simba(IterationParams, BatchLearner):
     """Iterative search margin based algorithm: stochastic gradient ascent on the sum of nearest-neighbour margins.
 
-    The margin of a row x under weights w is::
-
-        θ_w(x) = ½ (‖x - miss(x)‖_w - ‖x - hit(x)‖_w),  ‖z‖_w² = Σ_j w_j² z_j²
-
-    where hit(x) is the nearest other row of the class of x and miss(x) the nearest row of any other class, both under
-    the current weights. Rows alone in their class are not used as x, but may be a miss. Each start begins with all
-    weights 1 and passes over the rows in a new random order in each iteration; the best weights of all starts are
-    kept. The paper's weights w multiply differences; the metric's weights w² / ‖w²‖_∞ multiply squared differences, and
-    the largest is 1.
-
-    The length of the paper's steps depends on the units of X. Here X is divided by the root mean square of the
-    features' standard deviations, so that units do not matter; for features of variance one the steps are the paper's.
-
-    A step costs O(n d), and an iteration, of n steps and the margins of all rows for each start, O(n² d).
-
-    R. Gilad-Bachrach, A. Navot, N. Tishby, "Margin based feature selection - theory and algorithms", ICML 2004.
+    The margin of a row x under weights w is ½ (‖x - miss(x)‖_w - ‖x - hit(x)‖_w) with ‖z‖_w² = Σ_j w_j² z_j², where
+    hit(x) is the nearest other row of the class of x and miss(x) the nearest row of any other class, both under the
+    current weights. Rows alone in their class are not used as x. Each start begins with all weights 1 and passes over
+    the rows in a new random order in each iteration; the best weights of all starts are kept. The metric's weights
+    w² / ‖w²‖_∞ multiply squared differences. Unlike in the paper, the units of X do not matter: it is divided by the
+    root mean square of the features' standard deviations.
 
     Parameters
     ----------

@@ -119,8 +119,7 @@ class TripletEdges:
         """Return ⟨A_r, ξξᵀ⟩ of every triplet for a direction ξ."""
         projected = computed(rows_times(self.X, direction.astype(self.X.dtype))).astype(np.float64)
         squared = np.square(projected[self.left] - projected[self.right])
-        result: FloatArray = squared[self.far] - squared[self.near]
-        return result
+        return np.asarray(squared[self.far] - squared[self.near])
 
     def leading_direction(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the leading unit eigenvector ξ of Σ u_r A_r and its gains.

@@ -95,8 +95,7 @@ def whiten_varying(covariance: FloatArray, tol: float) -> FloatArray:
     # Eigenvalues of correlations, so that a feature of small variance is not mistaken for rounding.
     values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
     kept = values > tol
-    L: FloatArray = (vectors[:, kept] / np.sqrt(values[kept])).T / deviations
-    return L
+    return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T / deviations)
 
 
 def constant(X: Any) -> BoolArray:

@@ -34,8 +34,7 @@ class Cores:
         return Z
 
     def gradient(self, pull: RealArray, X: RealArray, *, diagonal: bool = False) -> RealArray:
-        result: RealArray = np.einsum("ij,ij->j", pull, X) if diagonal else transposed_product(pull, X)
-        return result
+        return np.asarray(np.einsum("ij,ij->j", pull, X) if diagonal else transposed_product(pull, X))
 
     softmax = staticmethod(sum_softmax)
     within = staticmethod(sum_within)

@@ -16,10 +16,8 @@ def current_engine() -> Engine:
     name = get_config()["engine"]
     if name is None or (isinstance(name, str) and not name.startswith(WORKERS)):
         return machine(name or "cpu")
-    try:
-        from mahala.engine.dask.cluster import DaskCluster
-    except ModuleNotFoundError as error:
-        raise ImportError("rows or an engine of Dask need Dask: pip install 'mahala[dask]'") from error
+    from mahala.engine.dask.cluster import DaskCluster
+
     return DaskCluster(name.removeprefix(WORKERS) if isinstance(name, str) else "")
 
 

@@ -58,8 +58,7 @@ class EdgeGraph:
             return laplacian_product(*self._adjacency, entries, degrees, values)
 
         def formed() -> RealArray:
-            matrix: RealArray = transposed_product(X, laplacian(X))
-            return matrix
+            return np.asarray(transposed_product(X, laplacian(X)))
 
         matrix = None
         if d > LAPACK_DIMENSION:
@@ -70,8 +69,7 @@ class EdgeGraph:
             self._products += 1
             if matrix is not None:
                 return matrix @ direction
-            result: RealArray = transposed_product(X, laplacian(product(X, direction)))
-            return result
+            return np.asarray(transposed_product(X, laplacian(product(X, direction))))
 
         leading = leading_eigenvector(formed, times, d, dtype)
         direction = (leading if self._basis is None else self._basis @ leading).astype(np.float64)

@@ -58,16 +58,13 @@ class RowHinges:
         def hinges(first: int, ends: IndexArray, rows: NDArray[np.int32]) -> tuple[float, float]:
             return hinges_of_rows(Z, first, self._ends, squared, ends, rows, self._mu, smoothing, weights, out)
 
-        smooth, plain = np.sum(self._near(Z, self._radius(squared, smoothing), hinges), axis=0).tolist()
+        # Squared distance below which rows of other classes affect each row; -inf for rows without targets.
+        radius = np.full(len(self._codes), -np.inf)
+        np.maximum.at(radius, anchors, squared + (1.0 + smoothing))
+        smooth, plain = np.sum(self._near(Z, radius, hinges), axis=0).tolist()
         add_pull(Z, anchors, targets, weights, out)
         pull = (1.0 - self._mu) * float(squared.sum())
         return pull + self._mu * smooth, pull + self._mu * plain, out
-
-    def _radius(self, squared: FloatArray, smoothing: float) -> FloatArray:
-        """Squared distance below which rows of other classes affect each row; -inf for rows without targets."""
-        radius = np.full(len(self._codes), -np.inf)
-        np.maximum.at(radius, self._edges[0], squared + (1.0 + smoothing))
-        return radius
 
     def best_scale(self, Z: RealArray) -> float:
         """Return the factor of squared distances, of a coarse grid, that minimises the objective of some anchors."""
@@ -173,8 +170,7 @@ class NearPairs:
 def _moves(Z: RealArray, before: RealArray) -> RealArray:
     """Return by how much each row moved."""
     parts = in_rows(lambda rows: np.square(Z[rows] - before[rows]).sum(axis=1), len(Z), n_threads(PER_NUMBER * Z.size))
-    moves: RealArray = np.sqrt(np.concatenate(parts))
-    return moves
+    return np.asarray(np.sqrt(np.concatenate(parts)))
 
 
 def squared_distances(Z: RealArray, left: IndexArray, right: IndexArray) -> FloatArray:

@@ -55,11 +55,9 @@ def scatter(X: Any, codes: IndexArray, means: FloatArray, weights: FloatArray | 
 
     def of_part(rows: RealArray, codes: IndexArray, weights: FloatArray | None) -> FloatArray:
         left = rows - means[codes]
-        result: FloatArray = transposed_product(left if weights is None else left * weights[:, None], left)
-        return result
+        return np.asarray(transposed_product(left if weights is None else left * weights[:, None], left))
 
-    result: FloatArray = sum_over_rows(of_part, X, codes, weights)
-    return result
+    return np.asarray(sum_over_rows(of_part, X, codes, weights))
 
 
 def squared_differences(X: Any, rows: IndexArray, *others: IndexArray) -> list[FloatArray]:

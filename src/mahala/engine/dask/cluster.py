@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
-import dask
-import dask.array as da
 import numpy as np
 
 from mahala.compiled.search.neighbors import _nearest
-from mahala.engine.dask.edges import DaskEdges
-from mahala.engine.dask.hinges import DaskHinges
-from mahala.engine.dask.rows import array_of, compute, n_workers, parts, persist, persist_on_cluster, summed
+from mahala.engine.dask.edges import DaskEdges, DaskHinges
+from mahala.engine.dask.rows import (
+    array_of,
+    compute,
+    n_workers,
+    parts,
+    persist,
+    persist_on_cluster,
+    persist_value,
+    summed,
+    task,
+)
 from mahala.engine.engine import Coefficients, Machine
 from mahala.engine.machine import machine
 from mahala.engine.moments import class_sums
@@ -29,16 +37,23 @@ from mahala.support.validation import is_chunked, is_sparse
 # Tasks per worker for rows of NumPy: with more, the last task of a sum is shorter, but images are copied more often.
 CHUNKS_PER_WORKER = 2
 
+Neighbors = tuple[IndexArray, FloatArray]  # row numbers and squared distances
+Wanted = list[tuple[int, bool]]  # numbers of neighbours, each with whether they are of the query's class
+
 
 class DaskCluster:
     """An engine on Dask, whose workers use the engine named, or "" for the one of their own settings."""
 
     def __init__(self, workers_use: str = "") -> None:
+        if find_spec("dask") is None:
+            raise ImportError("rows or an engine of Dask need Dask: pip install 'mahala[dask]'")
         self._name = workers_use
         self._codes: tuple[Any, Any] = None, None
 
     def place(self, X: Any) -> Any:
         if not is_chunked(X):
+            import dask.array as da
+
             X = X.toarray() if is_sparse(X) else X
             X = da.from_array(X, chunks=(-(-len(X) // (CHUNKS_PER_WORKER * n_workers())), -1))
         return persist_on_cluster(X)
@@ -62,8 +77,8 @@ class DaskCluster:
     def within(self, Z: Any, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Any]:
         _check_unweighted(weights)
         sizes, placed = np.bincount(codes), self._placed(codes)
-        add, pull = self.call(_class_sums_of), self.call(_within)
-        sums = summed([add(part, placed, rows, len(sizes)) for rows, part in parts(Z)])
+        add, pull = task(class_sums), task(_within, 2)
+        sums = summed([add(len(sizes), part, codes[rows], None) for rows, part in parts(Z)])
         shares = [pull(part, placed, rows, sums, sizes) for rows, part in parts(Z)]
         return _sum_and_pull([share[0] for share in shares], [share[1] for share in shares], Z)
 
@@ -75,13 +90,13 @@ class DaskCluster:
         return _sum_and_pull([share[0] for share in shares], [share[1] for share in shares], Z)
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> DaskHinges:
-        return DaskHinges(self, (codes, edges, ends, mu))
+        return DaskHinges((codes, edges, ends, mu))
 
     def of_images(self, function: Callable[[RealArray], Any], Z: Any) -> Any:
-        return self.fetch(dask.delayed(_of_images, pure=False)(function, [part for _, part in parts(Z)]))
+        return self.fetch(task(_of_images)(function, [part for _, part in parts(Z)]))
 
     def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> DaskEdges:
-        return DaskEdges(self, X, left, right)
+        return DaskEdges(self.place(X), left, right)
 
     def nearest(
         self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
@@ -102,16 +117,10 @@ class DaskCluster:
         return same, other
 
     def _search(
-        self,
-        reference: Any,
-        queries: Any,
-        wanted: list[tuple[int, bool]],
-        query_codes: IndexArray,
-        codes: IndexArray,
-        own: IndexArray | None,
-    ) -> list[tuple[IndexArray, FloatArray]]:
+        self, reference: Any, queries: Any, wanted: Wanted, query_codes: IndexArray, codes: IndexArray, own: Any
+    ) -> list[Neighbors]:
         """Find neighbours as `neighbors._nearest` does, for each chunk of queries in each chunk of the reference."""
-        near, merge = self.call(_near), dask.delayed(_merge, pure=False)
+        near, merge = task(_near), task(_merge)
         blocks = []
         for these, asked in parts(queries):
             given = asked, wanted, query_codes[these], None if own is None else own[these]
@@ -129,27 +138,20 @@ class DaskCluster:
     def _placed(self, codes: IndexArray) -> Any:
         """Return the codes as a value that the cluster keeps, the same one in each evaluation of a fit."""
         if self._codes[0] is not codes:
-            self._codes = codes, persist([dask.delayed(codes.astype(np.int32), pure=False)])[0]
+            self._codes = codes, persist_value(codes.astype(np.int32))
         return self._codes[1]
 
     def call(self, function: Callable[..., Any]) -> Any:
         """Return a function that Dask calls on a worker, with the worker's engine as its first argument."""
-        return dask.delayed(_OnWorker(function, self._name), pure=False)
+        return task(partial(_on_worker, self._name, function))
 
 
-class _OnWorker:
-    """A function whose first argument is the engine of the worker on which it runs."""
-
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
-        self._function, self._name = function, name
-        self.__name__ = getattr(function, "__name__", "share")  # shown by Dask
-
-    def __call__(self, *arguments: Any) -> Any:
-        setting = get_config()["engine"]
-        name = self._name or (setting if isinstance(setting, str) and not setting.startswith(WORKERS) else "cpu")
-        # Dask runs as many tasks at once as a worker has threads.
-        with config_context(engine=name, n_threads=get_config()["n_threads"] or 1):
-            return self._function(machine(name), *arguments)
+def _on_worker(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what the function returns, given an engine of the machine on which it runs."""
+    setting = get_config()["engine"]
+    name = name or (setting if isinstance(setting, str) and not setting.startswith(WORKERS) else "cpu")
+    with config_context(engine=name):
+        return function(machine(name), *arguments)
 
 
 def _check_unweighted(weights: FloatArray | None) -> None:
@@ -186,12 +188,8 @@ def _between(
     return value, engine.fetch(pull)
 
 
-def _class_sums_of(engine: Machine, images: RealArray, codes: IndexArray, rows: slice, n_classes: int) -> FloatArray:
-    return class_sums(n_classes, images, codes[rows], None)
-
-
 def _within(
-    engine: Machine, images: RealArray, codes: IndexArray, rows: slice, sums: FloatArray, sizes: IndexArray
+    images: RealArray, codes: IndexArray, rows: slice, sums: FloatArray, sizes: IndexArray
 ) -> tuple[float, RealArray]:
     left = images - (sums / sizes[:, None]).astype(images.dtype)[codes[rows]]
     pull: RealArray = left * sizes[codes[rows]].astype(images.dtype)[:, None]
@@ -199,23 +197,16 @@ def _within(
 
 
 def _near(
-    engine: Machine,
-    queries: RealArray,
-    wanted: list[tuple[int, bool]],
-    query_codes: IndexArray,
-    own: IndexArray | None,
-    reference: RealArray,
-    codes: IndexArray,
-    those: slice,
-) -> list[tuple[IndexArray, FloatArray]]:
+    queries: Any, wanted: Wanted, query_codes: Any, own: Any, part: Any, codes: Any, rows: slice
+) -> list[Neighbors]:
     """Return the nearest rows of one chunk, by their numbers among all rows, and their squared distances."""
     if own is not None:
-        own = np.where((own >= those.start) & (own < those.stop), own - those.start, len(reference))
-    found = _nearest(reference, queries, wanted, query_codes, codes, own)
-    return [(numbers + those.start, squared) for numbers, squared in found]
+        own = np.where((own >= rows.start) & (own < rows.stop), own - rows.start, len(part))
+    found = _nearest(part, queries, wanted, query_codes, codes, own)
+    return [(numbers + rows.start, squared) for numbers, squared in found]
 
 
-def _merge(found: list[list[tuple[IndexArray, FloatArray]]], n: int) -> list[tuple[IndexArray, FloatArray]]:
+def _merge(found: list[list[Neighbors]], n: int) -> list[Neighbors]:
     """Return the nearest of those of all chunks; where there are not so many, the last numbers are n."""
     result = []
     for kind in zip(*found, strict=True):

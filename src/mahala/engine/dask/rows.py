@@ -74,6 +74,13 @@ def persist(values: list[Any]) -> list[Any]:
         return results
 
 
+def persist_value(value: Any) -> Any:
+    """Return a value of this process as one that the cluster keeps."""
+    import dask
+
+    return persist([dask.delayed(value, pure=False, traverse=False)])[0]
+
+
 def persist_on_cluster(X: Any) -> Any:
     """Keep rows in the memory of a cluster's workers; on one machine they are read again for each pass."""
     return X if _client() is None else persist([X])[0]
@@ -165,17 +172,22 @@ def call_for_each(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
     import dask
 
     sent = [dask.delayed(value, pure=False, traverse=isinstance(value, list)) for value in shared]
-    task = dask.delayed(partial(_call, function), pure=False)
-    return compute([task(*sent, *call) for call in calls])
+    run = task(function)
+    return compute([run(*sent, *call) for call in calls])
 
 
 def sum_over_chunks(function: Callable[..., Any], X: Any, by_row: tuple[Any, ...]) -> Any:
     """Return Σ function(rows, *by_row of these rows) over the chunks, added in a fixed order."""
+    run = task(function)
+    terms = [run(part, *(None if values is None else values[rows] for values in by_row)) for rows, part in parts(X)]
+    return compute([summed(terms)])[0]
+
+
+def task(function: Callable[..., Any], n_results: int | None = None) -> Any:
+    """Return a function that Dask calls on a worker, in one thread."""
     import dask
 
-    task = dask.delayed(partial(_call, function), pure=False)
-    terms = [task(part, *(None if values is None else values[rows] for values in by_row)) for rows, part in parts(X)]
-    return compute([summed(terms)])[0]
+    return dask.delayed(partial(_call, function), pure=False, nout=n_results)
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from mahala.engine.engine import Coefficients
-from mahala.engine.torch.edges import Edges, TorchEdgeGraph, added, pull_of_edges
-from mahala.engine.torch.hinges import TorchHinges
+from mahala.engine.torch.edges import Edges, TorchEdgeGraph, TorchHinges, added, pull_of_edges
 from mahala.engine.torch.memory import DeviceMemory, Tensor, in_blocks
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
