@@ -185,7 +185,7 @@ def test_noise_beats_nobody():
     assert board.verdict().startswith(
         f"The best learner, {best.name}, is not shown to beat Euclidean on these 120 rows: its k-NN error is "
     )
-    smallest = f"The smallest difference that this comparison could have shown is {100 * best.detectable:.1f} points."
+    smallest = f"Only gains above {100 * best.detectable:.1f} points are detectable here."
     assert smallest in board.verdict()
     assert board.winner is board.euclidean
     assert board.headline == "No learner is shown to beat Euclidean"

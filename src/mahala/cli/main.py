@@ -6,21 +6,19 @@ from typing import Annotated
 
 import typer
 
-from mahala.cli import (
-    adapt,
-    compare,
-    evaluate,
-    explain,
-    fit,
-    inspect,
-    search,
-    serve,
-    simulate,
-    stream,
-    transform,
-    warm_up,
-)
+from mahala.cli import serve
+from mahala.cli.adapt import adapt
+from mahala.cli.compare import compare
+from mahala.cli.evaluate import evaluate
+from mahala.cli.explain import explain
+from mahala.cli.fit import fit
 from mahala.cli.group import Command, Group
+from mahala.cli.inspect import inspect
+from mahala.cli.search import search
+from mahala.cli.simulate import simulate
+from mahala.cli.stream import stream
+from mahala.cli.transform import transform
+from mahala.cli.warm_up import warm_up
 
 app = typer.Typer(
     name="mahala",
@@ -30,19 +28,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    compare.compare,
-    fit.fit,
-    transform.transform,
-    search.search,
-    evaluate.evaluate,
-    simulate.simulate,
-    explain.explain,
-    adapt.adapt,
-    inspect.inspect,
-    stream.stream,
-    warm_up.warm_up,
-):
+COMMANDS = (compare, fit, transform, search, evaluate, simulate, explain, adapt, inspect, stream, warm_up)
+for command in COMMANDS:
     app.command(command.__name__.replace("_", "-"), cls=Command)(command)
 app.add_typer(serve.app, name="serve", help=serve.start.__doc__)
 

@@ -157,13 +157,10 @@ class Leaderboard:
         """Return a sentence on the smallest difference that could have been shown."""
         if math.isnan(best.p_value):
             return "One test part is too few for a test."
-        least = f"{points(best.detectable)} points"
-        if best.detectable > self.euclidean.error:
-            return (
-                f"This comparison could not have shown any gain, because it would have to be {least}, more than the "
-                "whole error: more rows or repeats are needed."
-            )
-        return f"The smallest difference that this comparison could have shown is {least}."
+        total, gains = self.euclidean.error, f"Only gains above {points(best.detectable)} points are detectable here"
+        if best.detectable <= total:
+            return f"{gains}."
+        return f"{gains}; the total error is {percent(total)}. More rows or repeats are needed."
 
     def remarks(self) -> list[str]:
         """Return sentences on learners that the time limit stopped or that were left out."""

@@ -37,7 +37,7 @@ def leaderboard_note(board: Leaderboard) -> str:
     return (
         "Dot: mean error; line and small numbers: 95 % interval. To Euclidean: difference to the best Euclidean "
         f"distance in percentage points, with its interval. p: p-value of no difference{adjusted}. Detectable: "
-        "the smallest difference, in points, that this comparison could have shown. Fit: CPU seconds "
+        "the smallest gain, in points, that can be shown here. Fit: CPU seconds "
         "on one thread, the median over training parts. A click on a heading sorts."
     )
 
