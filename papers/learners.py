@@ -59,9 +59,6 @@ from papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, timed_
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    pass
-
 TABLES_OF_2009 = ("usps", "orl", "mnist", "coil20", "letter", "iris", "vehicle", "pima", "twinpeaks", "helix")
 DATASETS = (*TABLES_OF_2013, *TABLES_OF_2009)  # wine, balance and breast are in both
 SMALL = (

@@ -35,7 +35,7 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_I
 
 TESTS = Path(__file__).parent
 SLOW = {TESTS / name for name in ("test_campaign.py", "test_warming.py")}
-BUDGET = 15.0  # seconds of CPU time for a file of tests
+BUDGET = float(os.environ.get("MAHALA_BUDGET") or 15)  # seconds of CPU time for a file of tests
 
 
 def pytest_collection_modifyitems(items):

@@ -121,7 +121,7 @@ def same_but_for_rounding(printed, said):
     `...` stands for a line that differs from machine to machine.
     """
     lines, expected = (
-        [line.split() for line in re.sub("([█━])+", r"\1", text).splitlines() if line.strip()]
+        [line.split() for line in re.sub("([█━])+", r"\1", text).replace("p < ", "p = ").splitlines() if line.strip()]
         for text in (printed, said)
     )
     if len(lines) != len(expected):
@@ -254,7 +254,8 @@ def test_the_site_builds(tmp_path):
     for name in ("mkdocs", "latex2mathml"):
         pytest.importorskip(name, reason=f"{name} is not installed: pip install 'mahala[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = os.environ | {"MAHALA_DRAFT": "1"}  # tests of papers draw their pictures
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"""(?:src|href)=["']?https?://[^"'> ]*\.(?:js|css|woff2?)""", index), (

@@ -109,8 +109,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         ----------
         X : Pairs or Triplets, or an array of shape (n, 2 or 3, n_features) of those from which the learner learns
         """
-        comparisons = self._judged(X)
-        margins: FloatArray = self.metric_.margins(comparisons)
+        margins: FloatArray = self.metric_.margins(self._judged(X))
         return margins
 
     def predict_comparisons(self, X: Any) -> SignArray:
@@ -122,14 +121,13 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         ----------
         X : as for `margins`
         """
-        comparisons = self._judged(X)
-        signs: SignArray = self.metric_.predict_comparisons(comparisons)
+        signs: SignArray = self.metric_.predict_comparisons(self._judged(X))
         return signs
 
     def _judged(self, X: Any) -> Pairs | Triplets:
         """Return valid comparisons of any kind, given as such or as an array."""
         self._check_fitted()
-        comparisons = X if isinstance(X, Pairs | Triplets) else self._as_comparisons(X)
+        comparisons = X if isinstance(X, Pairs | Triplets) else self._from_array(X)
         self._check_features(comparisons, reset=False)
         return comparisons
 
@@ -185,7 +183,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             wanted = "labelled rows" if kind is None else f"{kind.__name__.lower()} or labelled rows"
             raise TypeError(f"{type(self).__name__} learns from {wanted}, got {type(X).__name__}")
         if kind is not None and (isinstance(X, kind) or n_axes(X) == 3):
-            comparisons = self._as_comparisons(X)
+            comparisons = X if isinstance(X, kind) else self._from_array(X)
             if isinstance(comparisons, Pairs):
                 comparisons = comparisons.labelled(y)
             elif y is not None:
@@ -220,22 +218,18 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         check_classification_targets(np.asarray(y))
         return X, codes
 
-    def _as_comparisons(self, X: Any) -> Pairs | Triplets:
-        """Return comparisons of the kind from which the learner learns, given as such or as an array."""
-        kind: Any = self._learns_from
+    def _from_array(self, X: Any) -> Pairs | Triplets:
+        """Return comparisons of the kind from which the learner learns, given as an array."""
+        kind = self._learns_from
         if kind is None:
             raise TypeError(f"Expected Pairs or Triplets, got {type(X).__name__}; use transform on rows")
-        if isinstance(X, kind):
-            return X  # type: ignore[no-any-return]
-        shape = f"(n_{kind.__name__.lower()}, {kind._arity}, n_features)"
-        if isinstance(X, Pairs | Triplets):
-            raise TypeError(f"Expected {kind.__name__} or a 3-D array of shape {shape}, got {type(X).__name__}")
         if n_axes(X) != 3:
+            shape = f"(n_{kind.__name__.lower()}, {kind._arity}, n_features)"
             raise ValueError(
                 f"Expected {kind.__name__} or a 3-D array of shape {shape}; rows alone hold no comparisons. "
                 "Reshape your data, or use transform on rows"
             )
-        return kind.from_array(X)  # type: ignore[no-any-return]
+        return kind.from_array(X)
 
     def _check_features(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
         """Compare the features of comparisons with those seen before; with `reset` learn them."""

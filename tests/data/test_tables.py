@@ -76,9 +76,9 @@ def test_drop(tmp_path):
 )
 def test_labels_of_any_kind(tmp_path, cells, labels):
     path = written(tmp_path, "x,y\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells)))
-    found = read_table(path, label="y").labels
-    assert found.tolist() == labels
-    assert [type(value) for value in found.tolist()] == [type(value) for value in labels]
+    result = read_table(path, label="y").labels
+    assert result.tolist() == labels
+    assert [type(value) for value in result.tolist()] == [type(value) for value in labels]
 
 
 def test_features_of_a_model(tmp_path):

@@ -90,9 +90,9 @@ def test_predicts_and_learns_as_learn_one(name, path):
             assert result.right == predicted == result.record["right"]
     assert mahala.load(path).n_steps_ == 40
     header, arrays = twin.to_parts()
-    found, found_arrays = mahala.load(path).to_parts()
-    assert found == header
-    assert all(np.array_equal(array, found_arrays[key]) for key, array in arrays.items())
+    loaded, loaded_arrays = mahala.load(path).to_parts()
+    assert loaded == header
+    assert all(np.array_equal(array, loaded_arrays[key]) for key, array in arrays.items())
     assert "_note" not in vars(stream.learner)
 
 

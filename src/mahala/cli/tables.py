@@ -22,7 +22,13 @@ _BINS, _SHOWN = 4, 25
 
 
 def read_rows(
-    data: str, metric: Metric, label: str | None = None, *, items: bool = False, decimal: Decimal, first_index: int
+    data: str,
+    metric: Metric,
+    label: str | None = None,
+    *,
+    items: bool = False,
+    decimal: Decimal = None,
+    first_index: int = 1,
 ) -> Table:
     """Read the rows that a metric compares: queries, or items of a bilinear similarity."""
     import warnings

@@ -104,7 +104,7 @@ def encoded(plan: ColumnPlan, column: Column, n_hashed: int) -> FloatArray:
     values = _values_of(plan, column)
     if plan.kind in NUMERIC:
         gaps = np.isnan(values)
-        filled = np.where(gaps, plan.median, values) if gaps.any() else values
+        filled = np.where(gaps, plan.median or 0.0, values)
         return np.column_stack([filled, gaps]) if plan.gaps else filled[:, np.newaxis]
     if plan.kind == "category":
         codes = {level: j for j, level in enumerate(plan.levels)}

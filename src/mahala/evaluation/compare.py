@@ -11,10 +11,9 @@ from joblib.parallel import get_active_backend
 
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import Scaling
-from mahala.evaluation.baselines import CLASSIFIERS, DISTANCES
 from mahala.evaluation.cell_file import CellFile
 from mahala.evaluation.entries import context, entries
-from mahala.evaluation.fitting import fitted
+from mahala.evaluation.fitting import CLASSIFIERS, DISTANCES, fitted
 from mahala.evaluation.knn import DEFAULT_NEIGHBORS
 from mahala.evaluation.leaderboard import Leaderboard
 from mahala.evaluation.leaderboard_lines import percent

@@ -17,8 +17,7 @@ from sklearn.base import clone
 from mahala.compiled.search.neighbors import vote
 from mahala.compiled.threads import one_thread
 from mahala.data.scaling import SCALINGS, Scaling, divided, feature_scales
-from mahala.evaluation.baselines import CLASSIFIERS, DISTANCES, class_scores, embedded
-from mahala.evaluation.fitting import fitted
+from mahala.evaluation.fitting import CLASSIFIERS, DISTANCES, class_scores, embedded, fitted
 from mahala.evaluation.knn import misclassified, neighbor_codes
 from mahala.evaluation.measures import Measure, losses, row_weights
 from mahala.evaluation.plan import EUCLIDEAN, EUCLIDEAN_SCALED, Key, Plan

@@ -370,7 +370,7 @@ class QueryAdapter(SavedEstimator):
         self._fixed_values = {name: getattr(self, name) for name in _FIXED}
         self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
         self._trust = Trust(float(self.cap), self.half_life)
-        self._judged: Gain | None = None
+        self._judged = None
         self._tested = 0
         self._ids, self._users = Remembered(int(self.memory)), Remembered(int(self.memory))
         self._served: dict[str, FloatArray | None] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -84,7 +84,7 @@ class AROMA(SimilarityLearner):
 class CovarianceState(SimilarityState):
     """M of shape (d, e), Λ of shape (d, d) and Γ of shape (e, e), all in full."""
 
-    FIELDS = (Array("M"), Array("late"), Array("Lambda"), Array("Gamma"))
+    FIELDS: ClassVar = (Array("M"), Array("late"), Array("Lambda"), Array("Gamma"))
     _Lambda: SymmetricMatrix
     _Gamma: SymmetricMatrix
     Lambda, Gamma = Whole("_Lambda"), Whole("_Gamma")

@@ -105,7 +105,7 @@ class LEGO(PairLearner):
 class LEGOState(DefiniteState):
     """M, the trace of its inverse, and the two targets, with the threshold midway."""
 
-    FIELDS = (
+    FIELDS: ClassVar = (
         Group("targets", Number("similar_target"), Number("dissimilar_target")),
         Number("inverse_trace", least=0.0),
     )

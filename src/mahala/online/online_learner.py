@@ -22,7 +22,7 @@ from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thre
 from mahala.support.display import SHOWN, tell_stream
 from mahala.support.model_files import check_matrix_shape, header_value
 from mahala.support.parameters import Count, Seed, WholeNumber, check_params, check_value
-from mahala.support.states import Integer, Number, prefixed, restore, to_parts, without_prefix
+from mahala.support.states import Fields, Integer, Number, prefixed, restore, to_parts, without_prefix
 from mahala.support.validation import is_chunked
 
 Comparisons = Pairs | Triplets
@@ -40,7 +40,7 @@ class OnlineLearner(Learner):
     random_state: Seed = None
 
     _fixed: ClassVar[tuple[str, ...]] = ()  # parameters that cannot change while a stream runs
-    FIELDS: ClassVar = (
+    FIELDS: ClassVar[Fields] = (
         *(Integer(name) for name in _COUNTED[:4]),
         *(Number(name, least=0.0) for name in _COUNTED[4:]),
         Integer("_seed"),

@@ -113,7 +113,7 @@ class PA(PairLearner):
 
     _fixed: ClassVar = ("kernel", "kernel_params", "psd")
     FIELDS: ClassVar = (Number("_tuned_C", optional=True),)
-    _tuned_C: ClassVar[float | None] = None  # what C="auto" found
+    _tuned_C = None  # type: float | None
 
     def _check_params(self) -> None:
         if self.kernel_params is not None and self.kernel is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import lapack
@@ -82,7 +82,10 @@ class RDML(PairLearner):
 class RDMLState(DefiniteState):
     """M and its inverse R, which follows M by corrections of rank one."""
 
-    FIELDS = (Integer("n_corrections"), Array("R", optional=True, dtype=np.float64, shape=lambda state: state.M.shape))
+    FIELDS: ClassVar = (
+        Integer("n_corrections"),
+        Array("R", optional=True, dtype=np.float64, shape=lambda state: state.M.shape),
+    )
     R = Whole("_R")  # M⁻¹; None until it is computed from M
     n_matrices = 4  # M and R, each read and written
 

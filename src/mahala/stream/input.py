@@ -47,30 +47,26 @@ def read_lines(file: Readable, longest: int = LONGEST) -> Iterator[bytes]:
     [b'1\\n', b'\\r2']
     """
     held, length, digest = bytearray(), 0, hashlib.sha256()  # of the line whose end was not read yet
-    while block := _read_block(file):
-        parts = block.split(b"\n")
-        for number, part in enumerate(parts, start=1):
-            has_end = number < len(parts)
-            if has_end and length == 0 and len(part) <= longest:  # nearly always
-                yield part + b"\n"
-                continue
-            held += part
-            length += len(part)
-            if length > longest:
-                digest.update(held)
-                held.clear()
-            if has_end:
-                yield LongLine.of(length, digest, b"\n") if length > longest else bytes(held) + b"\n"
-                held, length, digest = bytearray(), 0, hashlib.sha256()
-    if length:
-        yield LongLine.of(length, digest, b"") if length > longest else bytes(held)
-
-
-def _read_block(file: Readable) -> bytes:
     try:
-        return file.read1(BLOCK)
+        while block := file.read1(BLOCK):
+            parts = block.split(b"\n")
+            for number, part in enumerate(parts, start=1):
+                has_end = number < len(parts)
+                if has_end and length == 0 and len(part) <= longest:  # nearly always
+                    yield part + b"\n"
+                    continue
+                held += part
+                length += len(part)
+                if length > longest:
+                    digest.update(held)
+                    held.clear()
+                if has_end:
+                    yield LongLine.of(length, digest, b"\n") if length > longest else bytes(held) + b"\n"
+                    held, length, digest = bytearray(), 0, hashlib.sha256()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"the input is not a complete gzip file: {error}") from error
+    if length:
+        yield LongLine.of(length, digest, b"") if length > longest else bytes(held)
 
 
 def _content(line: bytes) -> bytes:

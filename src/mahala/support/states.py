@@ -124,6 +124,9 @@ class Group(Field):
         return tuple(field.read(state, header, arrays) for field in self.fields)
 
 
+Fields = tuple[Field, ...]
+
+
 def to_parts(state: Any) -> tuple[dict[str, object], Arrays]:
     """Return the fields of a state as a header and arrays for a model file."""
     header: dict[str, object] = {}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from mahala.metric import Metric
 from mahala.support.arrays import Arrays, FloatArray, SignArray
-from mahala.support.states import Field, restore, to_parts
+from mahala.support.states import Fields, restore, to_parts
 
 # What each step saw and did: its signed loss p, its length τ and the label predicted before it.
 Steps = tuple[FloatArray, FloatArray, SignArray]
@@ -21,7 +21,7 @@ class State(ABC):
     with the label of each of its steps. A rule holds the parameters of a step that may change between two steps.
     """
 
-    FIELDS: ClassVar[tuple[Field, ...]] = ()  # what a model file holds of it
+    FIELDS: ClassVar[Fields] = ()  # what a model file holds of it
     n_steps: int
 
     def prepare(self, comparisons: Any, n_steps: int, known: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -52,7 +52,7 @@ def dense_bytes(shape: tuple[int, int], rule: SimilarityRule, dtype: DTypeLike) 
 class DenseState(SimilarityState):
     """Every entry is stored, in planes of one number each."""
 
-    FIELDS = (Array("planes"),)
+    FIELDS: ClassVar = (Array("planes"),)
     storage = "dense"
 
     def __init__(self, shape: tuple[int, int], start: float, rule: SimilarityRule, dtype: DTypeLike) -> None:
@@ -78,9 +78,7 @@ class DenseState(SimilarityState):
         if not (self.planes.flags.writeable and self.left.flags.writeable and self.right.flags.writeable):
             self.own("planes", "left", "right")
         if takes_blocks(self.planes, self.layout, chunk):
-            stream_blocks(
-                self.planes, self.layout, self.clock, self.settings(rule), self.left, self.right, chunk, steps
-            )
+            stream_blocks(self, chunk, rule, steps)
             return len(chunk.y), 0
         *rule_numbers, shrinkage = self.settings(rule)
         state: Any = self.planes, self.layout, self.clock, *rule_numbers, self.left, self.right, shrinkage, *steps
@@ -182,18 +180,10 @@ def takes_blocks(planes: RealArray, layout: Layout, chunk: TripletChunk) -> bool
     return bool(largest <= LARGEST and (not layout[1] or planes[:, 2].max() <= LARGEST_SUM))
 
 
-def stream_blocks(
-    planes: RealArray,
-    layout: Layout,
-    clock: int,
-    settings: Any,
-    left: FloatArray,
-    right: FloatArray,
-    chunk: TripletChunk,
-    steps: Steps,
-) -> None:
+def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: SimilarityRule, steps: Steps) -> None:
     """Take one step for each triplet, as `lazy_dense.stream` does."""
-    rule, penalty, eta, shrinkage = settings
+    rule, penalty, eta, shrinkage = state.settings(similarity_rule)
+    planes, layout, clock, left, right = state.planes, state.layout, state.clock, state.left, state.right
     rows, items, numbers, _ = chunk
     d, width, e = planes.shape
     dtype = planes.dtype

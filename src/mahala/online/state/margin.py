@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -18,7 +18,7 @@ from mahala.online.state.base import State, Steps
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, check_room
 from mahala.support.contexts import one_blas_thread
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.states import Array, Number, prefixed, without_prefix
+from mahala.support.states import Array, Fields, Number, prefixed, without_prefix
 
 # Smaller matrices take less than 64 MiB, which needs no check.
 LARGE_DIMENSION = 2048
@@ -86,7 +86,7 @@ class PairChunk(NamedTuple):
 class PairState(State):
     """A matrix M and a threshold b that learn from the differences of pairs."""
 
-    FIELDS = (Array("M"),)
+    FIELDS: ClassVar[Fields] = (Array("M"),)
     M = Whole("_M")
     _M: SymmetricMatrix
     b: float
@@ -130,7 +130,7 @@ class MarginState(PairState):
     coordinates of the span of the points compared, and grows with it.
     """
 
-    FIELDS = (
+    FIELDS: ClassVar = (
         Number("b"),
         Number("mass", least=0.0),
         Number("radius", least=1.0),

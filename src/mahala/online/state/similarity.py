@@ -18,7 +18,7 @@ from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, S
 from mahala.support.contexts import uninterrupted
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, is_number
-from mahala.support.states import Array, Flag, Group, Integer, Number
+from mahala.support.states import Array, Fields, Flag, Group, Integer, Number
 from mahala.support.validation import is_sparse
 
 # Entries of M read or written between two looks for Ctrl-C: about a second.
@@ -100,7 +100,7 @@ class TripletChunk(NamedTuple):
 class SimilarityState(State):
     """M of shape (d, e), which starts as `start` times the identity."""
 
-    FIELDS = (
+    FIELDS: ClassVar[Fields] = (
         Integer("clock"),
         Group("initial", Number("initial_entry"), Number("initial_sum")),
         Group("penalty", Number("theta", least=0.0), Flag("exempt_diagonal"), Number("delta", least=0.0)),
@@ -281,7 +281,7 @@ class SimilarityState(State):
             raise ModelFileError(f"header entry 'exempt_diagonal' should be {exempts}, as the penalty says")
 
     def _check(self) -> None:
-        if self.clock > min(self.n_steps, self.longest_clock) or self.n_steps > np.iinfo(np.int64).max:
+        if self.clock > min(self.n_steps, self.longest_clock):
             raise ModelFileError(f"header entry 'clock' should not be beyond {self.n_steps} steps, found {self.clock}")
         if self.shape[0] != self.shape[1] and self.initial != (0.0, 0.0):
             raise ModelFileError("header entries 'initial_entry' and 'initial_sum' should be 0 where M is not square")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,7 +36,7 @@ class Entries(NamedTuple):
 class SparseState(SimilarityState):
     """Features get numbers as they appear, frequent ones first, so that what is read together lies together."""
 
-    FIELDS = (
+    FIELDS: ClassVar = (
         Array("features", dtype=np.int64, shape=(None,)),
         Group(
             "entries",

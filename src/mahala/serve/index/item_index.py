@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.search.quantised import quantised, score_bounds
-from mahala.serve.store.records import Items
-from mahala.serve.store.store import BLOCK, Store
+from mahala.serve.store.collection_store import BLOCK, Store
+from mahala.serve.store.rows import Items
 from mahala.support.arrays import FloatArray, IndexArray
 
 # Rows for which there is room at first, at least.

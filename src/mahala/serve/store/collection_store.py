@@ -1,4 +1,4 @@
-"""Store: collections, their items and the log of what people did, in a database."""
+"""Store: collections, their items and their logs, in a database."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import sqlalchemy as sa
 
-from mahala.serve.store.database import Database, checkpoints, collections, items, log, models
-from mahala.serve.store.records import Collection, Entry, Item, Items, NewItem, from_blob, to_blob
+from mahala.serve.store.database import Database, Unknown, checkpoints, collections, items, log, models
+from mahala.serve.store.rows import NAME, Collection, Item, Items, LogEntry, NewItem, from_blob, to_blob
 from mahala.support.arrays import FloatArray
 
 # Rows that are read at a time.
@@ -42,7 +42,7 @@ class Store:
     >>> store.put_items("films", [NewItem("alien", np.array([1.0, 0.0]), {"year": 1979})])
     >>> [(item.id, item.payload) for item in store.changed_items("films", 0)]
     [('alien', {'year': 1979})]
-    >>> store.append("films", [Entry("impression", shown=[0], clicked=[1.0], query=0, key="k")])
+    >>> store.append("films", [LogEntry("impression", shown=[0], clicked=[1.0], query=0, key="k")])
     [1]
     """
 
@@ -51,9 +51,10 @@ class Store:
 
     def create(self, name: str, *, width: int, settings: dict[str, Any]) -> None:
         """Make an empty collection of vectors with `width` numbers."""
+        if not NAME.fullmatch(name):
+            raise ValueError(f"name must be letters a-z, digits, - and _, 64 at most, got {name[:80]!r}")
         with self.database.writing() as connection:
-            known = connection.scalar(sa.select(collections.c.width).where(collections.c.name == name))
-            if known is not None:
+            if connection.scalar(sa.select(collections.c.width).where(collections.c.name == name)) is not None:
                 raise ValueError(f"there is a collection {name!r} already")
             connection.execute(collections.insert().values(name=name, width=width, settings=settings))
 
@@ -74,13 +75,19 @@ class Store:
             rows = connection.execute(sa.select(collections).order_by(collections.c.name)).all()
         return {row.name: Collection(*row) for row in rows}
 
+    def collection(self, name: str) -> Collection:
+        """Return a collection; raise Unknown if there is none of this name."""
+        if (collection := self.collections().get(name)) is None:
+            raise Unknown(f"there is no collection {name[:64]!r}")
+        return collection
+
     def configure(self, name: str, settings: dict[str, Any]) -> None:
         """Change the settings of a collection."""
         with self.database.writing() as connection:
             connection.execute(collections.update().where(collections.c.name == name).values(settings=settings))
 
     def put_items(self, name: str, new: Sequence[NewItem]) -> None:
-        """Add items; those whose ids are known take the place of the known ones."""
+        """Add items; each replaces the one with the same id."""
         if len({item.id for item in new}) < len(new):
             raise ValueError("items must have different ids, got one twice")
         with self.database.writing() as connection:
@@ -131,17 +138,17 @@ class Store:
 
     def vectors(self, name: str, rows: Sequence[int]) -> FloatArray:
         """Return the vectors of rows in double precision, one or more; raise KeyError if one is not there."""
-        found: dict[int, bytes] = {}
+        blobs: dict[int, bytes] = {}
         with self.database.reading() as connection:
             for part in _blocks(sorted(set(rows))):
-                mine = (items.c.collection == name) & items.c.row.in_(part)
-                query = sa.select(items.c.row, items.c.vector).where(mine)
-                found.update((row, vector) for row, vector in connection.execute(query))
-        if missing := set(rows) - found.keys():
+                query = sa.select(items.c.row, items.c.vector)
+                query = query.where(items.c.collection == name, items.c.row.in_(part))
+                blobs.update((row, vector) for row, vector in connection.execute(query))
+        if missing := set(rows) - blobs.keys():
             raise KeyError(f"there is no row {min(missing)} in {name!r}")
-        return from_blob(b"".join(found[row] for row in rows)).reshape(len(rows), -1)
+        return from_blob(b"".join(blobs[row] for row in rows)).reshape(len(rows), -1)
 
-    def append(self, name: str, entries: Sequence[Entry]) -> list[int]:
+    def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Write entries to the log; return the place of each, which is durable.
 
         One whose key is in the log is not written again and gets its place there; KeyReused is raised if it differs.
@@ -151,21 +158,18 @@ class Store:
             raise result
         return result
 
-    def append_all(self, groups: Sequence[tuple[str, Sequence[Entry]]]) -> list[list[int] | Exception]:
+    def append_all(self, groups: Sequence[tuple[str, Sequence[LogEntry]]]) -> list[list[int] | Exception]:
         """Write groups of entries, each whole or not at all, in one transaction; return places, or why not, of each."""
-        of_name: dict[str, list[int]] = {}
-        for at, (name, _) in enumerate(groups):
-            of_name.setdefault(name, []).append(at)
         results: dict[int, list[int] | Exception] = {}
         with self.database.writing() as connection:
-            for name in sorted(of_name):  # in the same order in all processes: no deadlocks
-                mine = of_name[name]
+            for name in sorted({name for name, _ in groups}):  # in the same order in all processes: no deadlocks
+                mine = [at for at, group in enumerate(groups) if group[0] == name]
                 results |= zip(mine, _append(connection, name, [groups[at][1] for at in mine]), strict=True)
         return [results[at] for at in range(len(groups))]
 
     def read_log(
         self, name: str, after: int = 0, limit: int | None = None, kind: Literal["pair"] | None = None
-    ) -> Iterator[Entry]:
+    ) -> Iterator[LogEntry]:
         """Yield the entries after a place, in order; all, or the judged pairs."""
         while limit is None or limit > 0:
             n = BLOCK if limit is None else min(BLOCK, limit)
@@ -174,7 +178,7 @@ class Store:
                 query = query.where(sa.text(f"kind = '{kind}'"))  # as the index says it
             with self.database.reading() as connection:
                 rows = connection.execute(query).all()
-            yield from map(Entry.of, rows)
+            yield from map(LogEntry.of, rows)
             if len(rows) < n:
                 return
             after, limit = rows[-1].place, None if limit is None else limit - len(rows)
@@ -197,7 +201,7 @@ class Store:
         self.database.close()
 
 
-def _append(connection: Any, name: str, groups: Sequence[Sequence[Entry]]) -> list[list[int] | Exception]:
+def _append(connection: Any, name: str, groups: Sequence[Sequence[LogEntry]]) -> list[list[int] | Exception]:
     """Write groups of entries to the log of one collection, in few statements however many groups there are."""
     try:
         # The row of the collection stays locked until the commit: places are in the order in which they are seen.
@@ -205,30 +209,28 @@ def _append(connection: Any, name: str, groups: Sequence[Sequence[Entry]]) -> li
     except KeyError as error:
         return [error] * len(groups)
     keys = [entry.key for entries in groups for entry in entries if entry.key is not None]
-    known: dict[str, Entry] = {}
+    logged: dict[str | None, LogEntry] = {}  # entries by their keys
     for part in _blocks(keys):
         query = sa.select(log).where(log.c.collection == name, log.c.key.in_(part))
-        known |= {row.key: Entry.of(row) for row in connection.execute(query)}
+        logged |= {row.key: LogEntry.of(row) for row in connection.execute(query)}
     new: list[dict[str, Any]] = []
     results: list[list[int] | Exception] = []
     for entries in groups:
         places: list[int] = []
-        mine: list[dict[str, Any]] = []
-        own = dict(known)
+        rows: list[dict[str, Any]] = []
+        added: dict[str | None, LogEntry] = {}
         for entry in entries:
-            before = own.get(entry.key) if entry.key is not None else None
+            before = None if entry.key is None else added.get(entry.key) or logged.get(entry.key)
             if before is None:
-                before = replace(entry, place=start + len(new) + len(mine) + 1)
-                mine.append(before.row(name, before.place))
-                if entry.key is not None:
-                    own[entry.key] = before
+                before = added[entry.key] = replace(entry, place=start + len(new) + len(rows) + 1)
+                rows.append(before.row(name, before.place))
             elif not entry.same(before):
                 results.append(KeyReused(f"the idempotency key {entry.key!r} was used before, with something else"))
                 break
             places.append(before.place)
         else:
-            new += mine
-            known = own
+            new += rows
+            logged |= added
             results.append(places)
     if new:
         raised(connection, name, n_logged=len(new))

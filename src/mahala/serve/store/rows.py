@@ -1,8 +1,9 @@
-"""What the database holds, as objects: collections, items and entries of the log."""
+"""Rows of the tables as objects: collections, items and entries of the log; and the checks of what they hold."""
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,14 @@ from numpy.typing import NDArray
 
 from mahala.support.arrays import FloatArray
 
+# Names of collections and of learners.
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# The largest number of a vector: inner products stay finite in single precision.
+LARGEST = 1e15
+
 
 class Collection(NamedTuple):
-    """What the database says about a collection."""
+    """The row of a collection."""
 
     name: str
     width: int
@@ -26,6 +32,11 @@ class Collection(NamedTuple):
     generation: int
     version: int
     pinned: int | None
+
+    @property
+    def served_learner(self) -> str:
+        """The name of the learner that is served: the one that the settings name, or the first."""
+        return str(self.settings.get("served") or next(iter(self.settings.get("learners") or ["adapter"])))
 
 
 class Item(NamedTuple):
@@ -51,7 +62,7 @@ class Items(NamedTuple):
 
 
 class NewItem(NamedTuple):
-    """An item to be added, or to take the place of the one with the same id."""
+    """An item to be added, or to replace the one with the same id."""
 
     id: str
     vector: FloatArray
@@ -59,10 +70,10 @@ class NewItem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One thing that people did: what was shown for a query, and a reaction to each of it.
+class LogEntry:
+    """What was shown for a query, and a reaction to each item shown.
 
-    The query is a row number, or a vector. `key` tells repeated requests apart, `place` is where it lies in the log.
+    The query is a row number, or a vector. `key` identifies repeated requests; `place` is the position in the log.
     """
 
     kind: str
@@ -88,33 +99,26 @@ class Entry:
         return {
             "collection": collection,
             "place": place,
-            "kind": self.kind,
             "vector": None if self.vector is None else to_blob(self.vector),
             "body": body | {"query_id": self.query_id},
-            "user": self.user,
-            "at": self.at,
-            "version": self.version,
-            "key": self.key,
+            **{name: getattr(self, name) for name in ("kind", "user", "at", "version", "key")},
         }
 
     @classmethod
-    def of(cls, row: Any) -> Entry:
+    def of(cls, row: Any) -> LogEntry:
         """Return the entry of a row of the log."""
         vector = None if row.vector is None else from_blob(row.vector)
-        return cls(
-            row.kind, **row.body, vector=vector, user=row.user, version=row.version, at=row.at, key=row.key,
-            place=row.place,
-        )  # fmt: skip
+        columns = {name: getattr(row, name) for name in ("kind", "user", "at", "version", "key", "place")}
+        return cls(**row.body, **columns, vector=vector)
 
-    def same(self, other: Entry) -> bool:
-        """Return whether two entries say the same, whenever and under whatever version they were sent."""
-        ours, theirs = (entry.row("", 0) for entry in (self, other))
+    def same(self, other: LogEntry) -> bool:
+        """Return whether two entries are equal but for their times and versions."""
+        rows = [entry.row("", 0) for entry in (self, other)]
         if self.kind == other.kind == "pair":  # the rest is what it was compared with
-            for own in (ours, theirs):
-                own["body"] |= {"shown": own["body"]["shown"][:1], "clicked": own["body"]["clicked"][:1]}
-        return json.dumps(ours["body"]) == json.dumps(theirs["body"]) and all(
-            ours[name] == theirs[name] for name in ("kind", "vector", "user")
-        )
+            for row in rows:
+                row["body"] |= {"shown": row["body"]["shown"][:1], "clicked": row["body"]["clicked"][:1]}
+        ours, theirs = ([json.dumps(row["body"]), row["kind"], row["vector"], row["user"]] for row in rows)
+        return ours == theirs
 
 
 def to_blob(vector: FloatArray) -> bytes:
@@ -125,3 +129,13 @@ def to_blob(vector: FloatArray) -> bytes:
 def from_blob(data: bytes) -> FloatArray:
     """Return the vector of `to_blob`, in double precision."""
     return np.frombuffer(data, dtype="<f4").astype(np.float64)
+
+
+def check_vector(value: Any, width: int, name: str) -> FloatArray:
+    """Return a vector in the precision in which it is stored; raise ValueError unless it has `width` finite numbers."""
+    vector = np.asarray(value, dtype=np.float64)
+    if vector.shape != (width,):
+        raise ValueError(f"{name} must have {width} numbers, got {len(vector) if vector.ndim == 1 else vector.shape}")
+    if not (np.abs(vector) <= LARGEST).all():
+        raise ValueError(f"{name} must have finite numbers up to {LARGEST:g}")
+    return vector.astype(np.float32).astype(np.float64)

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from sklearn.decomposition import PCA
 from sklearn.metrics import pairwise_distances
 
-from mahala.evaluation import baselines
-from mahala.evaluation.baselines import CLASSIFIERS, class_scores, embedded
+from mahala.evaluation import fitting
+from mahala.evaluation.fitting import CLASSIFIERS, class_scores, embedded
 from mahala.support.contexts import time_limit
 
 
@@ -49,11 +49,11 @@ def test_classifiers_give_probabilities_of_all_classes(name):
 
 
 def test_boosting_stops_at_its_time_limit(monkeypatch):
-    monkeypatch.setattr(baselines, "_MANY", 0)
+    monkeypatch.setattr(fitting, "_MANY", 0)
     X, y = rows()
     with time_limit(0.0) as limit:
-        assert baselines._boosted(X, y, 0).n_iter_ == 10
+        assert fitting._boosted(X, y, 0).n_iter_ == 10
     assert limit.stopped
     with time_limit(None) as limit:
-        assert baselines._boosted(X, y, 0).n_iter_ > 10
+        assert fitting._boosted(X, y, 0).n_iter_ > 10
     assert not limit.stopped

@@ -1,4 +1,4 @@
-"""LearningProcess: learning in a process of its own, so that it takes no time from the one that serves."""
+"""Learning in the background: in a thread, or in a process of its own that takes no time from the one that serves."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import subprocess
 import sys
 import threading
 
-from mahala.serve.learning.learning_thread import LearningThread
 from mahala.serve.store.checkpoints import Checkpoints
+from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
-from mahala.serve.store.store import Store
 
 log = logging.getLogger("mahala.serve")
 
@@ -22,6 +21,41 @@ log = logging.getLogger("mahala.serve")
 _NICE = 3
 # Fewer than where it serves: SQLite's file is tidied up here, while no request waits.
 _MOST_PAGES = 1000
+
+
+class LearningThread:
+    """Learns in all collections while this process has the lease, until it is closed."""
+
+    def __init__(self, store: Store, checkpoints: Checkpoints) -> None:
+        self._store, self._checkpoints = store, checkpoints
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        from mahala.serve.learning.learners import Learning  # here: to load it takes longer than to start serving
+
+        learning = Learning(self._store, self._checkpoints)
+        while not self._stop.is_set():
+            try:
+                pause = learning.step()
+            except Unavailable as error:
+                log.warning("learning waits: %s", error)
+                pause = 1.0
+            except Exception:  # the service continues with what was learned so far
+                log.exception("learning failed, and begins again at the last checkpoint")
+                learning = Learning(self._store, self._checkpoints)
+                pause = 1.0
+            self._stop.wait(pause)
+
+    def close(self) -> None:
+        """Stop learning, and let another process begin."""
+        self._stop.set()
+        self._thread.join()
+        try:
+            self._checkpoints.give_up_lease()
+        except Unavailable:
+            log.warning("the lease could not be given up; it expires by itself")
 
 
 class LearningProcess:
@@ -37,7 +71,7 @@ class LearningProcess:
 
     def __init__(self, address: str, checkpoints: Checkpoints) -> None:
         # Not as arguments, which everyone on the machine can read: an address may have a password.
-        self._told = json.dumps([address, checkpoints.seconds, checkpoints.holder]) + "\n"
+        self._address = json.dumps([address, checkpoints.seconds, checkpoints.holder]) + "\n"
         self._stop, self._lock = threading.Event(), threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
@@ -55,11 +89,11 @@ class LearningProcess:
         with self._lock:
             if self._stop.is_set():
                 return None
-            command = [sys.executable, "-m", "mahala.serve.learning.learning_process"]
+            command = [sys.executable, "-m", "mahala.serve.learning.worker"]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
             assert self._process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.write(self._told)
+                self._process.stdin.write(self._address)
                 self._process.stdin.flush()
             return self._process
 
@@ -73,7 +107,7 @@ class LearningProcess:
 
 
 def main() -> None:
-    """Learn until the input ends; its first line says where."""
+    """Learn until the input ends; its first line names the database."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the process that serves
     if hasattr(os, "nice"):
         os.nice(_NICE)

@@ -1,4 +1,4 @@
-"""The HTTP app: `create_app` puts routes, limits, errors and numbers together."""
+"""The HTTP app: `create_app` puts routes, limits, errors and metrics together."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute
 
 import mahala
-from mahala.serve.http.guard import Guard, Limits, Settings
+from mahala.serve.http.feedback import add_feedback
+from mahala.serve.http.guard import Guard, Limits, ServerSettings
+from mahala.serve.http.items import add_items
 from mahala.serve.http.metrics import Metrics
+from mahala.serve.http.models import add_models
 from mahala.serve.http.problems import handle_errors, problem
-from mahala.serve.http.routes import add_routes
+from mahala.serve.http.search import add_search
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
 
 log = logging.getLogger("mahala.serve.requests")
 
 
-def create_app(service: Service, settings: Settings | None = None, pages: Sequence[BaseRoute] = ()) -> FastAPI:
+def create_app(service: Service, settings: ServerSettings | None = None, pages: Sequence[BaseRoute] = ()) -> FastAPI:
     """Return the app of a service.
 
     Parameters
@@ -31,7 +35,7 @@ def create_app(service: Service, settings: Settings | None = None, pages: Sequen
     pages : more routes, such as those of the page. They come last, use ``app.state.service`` and ``app.state.guard``,
         whose methods are dependencies, and set their own Content-Security-Policy
     """
-    settings = settings or Settings()
+    settings = settings or ServerSettings()
     app = FastAPI(
         title="mahala",
         version=mahala.__version__,
@@ -40,11 +44,12 @@ def create_app(service: Service, settings: Settings | None = None, pages: Sequen
         redoc_url=None,
         redirect_slashes=False,
     )
-    guard, metrics = Guard(Keys(service.store.database), settings), Metrics()
+    guard, metrics = Guard(Keys(service.store.database), settings), Metrics(service)
     app.state.service, app.state.guard = service, guard
     handle_errors(app)
     _add_health(app, service, guard, metrics)
-    add_routes(app, service, guard)
+    for add in (add_search, add_feedback, add_items, add_models):
+        add(app, service, guard)
     app.router.routes.extend(pages)
     app.add_middleware(_Counted, metrics=metrics)
     if settings.origins:
@@ -54,6 +59,9 @@ def create_app(service: Service, settings: Settings | None = None, pages: Sequen
             allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
         )
+    if not settings.needs_keys:
+        # A name of another site may point to this machine, so that its page could read the answers.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.local_hosts, www_redirect=False)
     app.add_middleware(Limits, settings=settings)
     return app
 
@@ -69,10 +77,10 @@ def _add_health(app: FastAPI, service: Service, guard: Guard, metrics: Metrics) 
         """Say whether the database can be used."""
         return problem(503, service.problem) if service.problem else JSONResponse({"status": "ready"})
 
-    @app.get("/metrics", tags=["state"], dependencies=[Depends(guard.reader)])
+    @app.get("/metrics", tags=["state"], dependencies=[Depends(guard.needs("read"))])
     def numbers() -> PlainTextResponse:
         """Return counters and times for Prometheus."""
-        return PlainTextResponse(metrics.text(service), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
 
 class _Counted:
