@@ -11,14 +11,13 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.data.columns import is_frame
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities, to_arrays
-from mahala.support.arrays import FloatArray, IndexArray, SignArray, row_blocks
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray, row_blocks
 from mahala.support.display import as_table, paragraph
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
 from mahala.support.parameters import WholeNumber, check_value, is_count
@@ -178,7 +177,7 @@ class Metric(ABC):
             )
         return np.where(margins >= 0.0, np.int8(1), np.int8(-1))
 
-    def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    def to_parts(self) -> tuple[dict[str, object], Arrays]:
         """Return the metric as a header and arrays for a model file."""
         header: dict[str, object] = {"kind": self.kind, "shape": list(self.matrix.shape)}
         header |= {"feature_names": self.feature_names, "origin": self.origin, "threshold": None, "kernel_map": None}
@@ -187,7 +186,7 @@ class Metric(ABC):
         return header, to_arrays(self.matrix, "matrix")
 
     @classmethod
-    def from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> Self:
+    def from_parts(cls, header: dict[str, object], arrays: Arrays) -> Self:
         """Return the metric, of the class that it has, from what `to_parts` returned."""
         name = header_value(header, "kind", str)
         if name not in cls._kinds:
@@ -250,7 +249,7 @@ class Metric(ABC):
 
     @classmethod
     @abstractmethod
-    def _fields_from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def _fields_from_parts(cls, header: dict[str, object], arrays: Arrays) -> dict[str, Any]:
         """The arguments of the constructor other than those of the base class."""
 
     @property

@@ -7,14 +7,13 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.metric import matrices
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import is_count
 from mahala.support.validation import is_sparse
@@ -84,7 +83,7 @@ class BilinearMetric(Metric):
         return self._in_blocks(comparisons, self._margins)
 
     @classmethod
-    def _fields_from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def _fields_from_parts(cls, header: dict[str, object], arrays: Arrays) -> dict[str, Any]:
         for key in ("threshold", "kernel_map"):
             header_value(header, key, type(None))
         shape = header_value(header, "shape", list)

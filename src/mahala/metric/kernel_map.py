@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mahala.metric.kernels import KERNELS, Kernel, check_kernel, kernel_values
 from mahala.metric.matrices import from_arrays, to_arrays
-from mahala.support.arrays import FloatArray, IndexArray, read_only, slices
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, read_only, slices
 from mahala.support.contexts import all_or_nothing
 from mahala.support.lazily import linalg, sp
 from mahala.support.model_files import ModelFileError, array_value, finite, finite_array, header_value
@@ -110,7 +110,7 @@ class KernelMap:
         result._frozen = True
         return result
 
-    def to_arrays(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         """Return the map as a header and arrays for a model file."""
         if not isinstance(self.kernel, str):
             raise ValueError(
@@ -121,13 +121,13 @@ class KernelMap:
             "params": dict(self.params),
             "n_features_in": self.n_features_in,
         }
-        arrays: dict[str, NDArray[Any]] = {"kernel_factor": self._factor}
+        arrays: Arrays = {"kernel_factor": self._factor}
         if self._anchors is not None:
             arrays |= {"kernel_with_origin": self._with_origin, **to_arrays(self._anchors, "kernel_anchors")}
         return header, arrays
 
     @classmethod
-    def from_arrays(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> KernelMap:
+    def from_arrays(cls, header: dict[str, object], arrays: Arrays) -> KernelMap:
         """Return the map from what `to_arrays` returned; raise ModelFileError if the parts do not fit together."""
         try:
             result = cls(header_value(header, "kernel", str), header_value(header, "params", dict))

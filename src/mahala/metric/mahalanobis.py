@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.data.scaling import divided
@@ -18,7 +17,7 @@ from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in_dtype, map_rows, squared_lengths
 from mahala.metric.thresholds import Strategy, best_threshold
-from mahala.support.arrays import FloatArray, read_only
+from mahala.support.arrays import Arrays, FloatArray, read_only
 from mahala.support.lazily import spatial_distance
 from mahala.support.model_files import array_value, header_value
 from mahala.support.validation import as_floats, is_chunked
@@ -206,7 +205,7 @@ class MahalanobisMetric(Metric):
             raise TypeError(f"comparisons must be Pairs or Triplets, got {type(comparisons).__name__}")
         return self._in_blocks(comparisons, self._margins)
 
-    def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    def to_parts(self) -> tuple[dict[str, object], Arrays]:
         """Return the metric as a header and arrays for a model file."""
         header, arrays = super().to_parts()
         header["threshold"] = self.threshold
@@ -218,7 +217,7 @@ class MahalanobisMetric(Metric):
         return header, arrays
 
     @classmethod
-    def _fields_from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    def _fields_from_parts(cls, header: dict[str, object], arrays: Arrays) -> dict[str, Any]:
         kernel_header = header_value(header, "kernel_map", dict, type(None))
         return {
             "matrix": array_value(arrays, "matrix", np.float64, (None, None)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,7 @@ def to_arrays(matrix: Any, name: str) -> Arrays:
     return {f"{name}.{part}": getattr(matrix, part) for part in _CSR_PARTS}
 
 
-def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[Any, ...]) -> Matrix:
+def from_arrays(arrays: Arrays, name: str, shape: tuple[Any, ...]) -> Matrix:
     """Return the matrix from what `to_arrays` returned; raise ModelFileError unless the arrays fit together.
 
     A length of None stands for any length of a dense matrix.
