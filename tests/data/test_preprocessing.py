@@ -288,7 +288,7 @@ def test_model_files(frame, fitted, tmp_path):
 )
 def test_damaged_headers(fitted, damage):
     header = json.loads(json.dumps(fitted.to_header()))
-    TablePreprocessor.from_header(header)
+    assert TablePreprocessor.in_header({"preprocessor": header}).columns_ == fitted.columns_
     damage(header)
     with pytest.raises(ModelFileError, match=re.compile("preprocessor|params|columns")):
-        TablePreprocessor.from_header(header)
+        TablePreprocessor.in_header({"preprocessor": header})

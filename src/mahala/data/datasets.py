@@ -70,7 +70,11 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
     place = data_folder(folder)
     path = None if place is None else place / f"{name}.npz"
     if path is not None and path.exists():
-        return _read(path)
+        X, y = read_npz(str(path))
+        if y is None:
+            raise ValueError(f"{path} must hold the classes y beside the rows")
+        with np.load(path) as file:
+            return Dataset(X, y.astype(np.intp), int(file["n_train"]) if "n_train" in file else None)
     if name in _BUNDLED:
         # They are simple enough to be read without Polars.
         text = (files("mahala") / "data" / f"{name}.csv").read_text(encoding="utf-8")
@@ -111,14 +115,6 @@ def read_data(source: str | os.PathLike[str], *, label: str | None = None, **opt
     if n_features not in (None, X.shape[1]):
         raise ValueError(f"{name} has rows of {X.shape[1]} features, but the model compares rows of {n_features}")
     return Table(X, y, None)
-
-
-def _read(path: Path) -> Dataset:
-    X, y = read_npz(str(path))
-    if y is None:
-        raise ValueError(f"{path} must hold the classes y beside the rows")
-    with np.load(path) as file:
-        return Dataset(X, y.astype(np.intp), int(file["n_train"]) if "n_train" in file else None)
 
 
 def _fetch(name: str) -> Dataset:

@@ -174,12 +174,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return the preprocessor that the header of a model file holds as its entry "preprocessor", or None."""
         if "preprocessor" not in header:
             return None
-        return cls.from_header(header_value(header, "preprocessor", dict))
-
-    @classmethod
-    def from_header(cls, header: dict[str, object]) -> Self:
-        """Return the preprocessor from what `to_header` returned; raise ModelFileError if that is damaged."""
-        params, given = header_value(header, "params", dict), header_value(header, "columns", list)
+        entry = header_value(header, "preprocessor", dict)
+        params, given = header_value(entry, "params", dict), header_value(entry, "columns", list)
         try:
             made = cls(**params)
             check_params(made)
