@@ -14,18 +14,25 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba-cache/$(KERNELS)
 # Two test processes on two cores: more BLAS threads would only slow each other down.
 PYTEST := -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-oldest coverage lint bench campaign docs clean
+# Modules are compiled when they are first imported, and not all of them when they are installed.
+PIP := -m pip install --quiet --no-compile --disable-pip-version-check
+export PYTHONDONTWRITEBYTECODE =
 
-demo: $(VENV)/.ready
+.PHONY: demo test test-oldest coverage lint kernels mutants bench campaign reproduce docs clean
+
+demo: $(VENV)/.demo
 	$(BIN)/mahala compare balance --output demo-output
 
 test test-oldest coverage campaign: export OPENBLAS_NUM_THREADS = 1
 # The tests run on both cores already; those of threads ask for them.
 test test-oldest coverage: export OMP_NUM_THREADS = 1
-# They start many processes, which need not compile the modules again.
-test test-oldest coverage: export PYTHONDONTWRITEBYTECODE =
-test: lint
+test: $(VENV)/.ready
+	$(MAKE) --no-print-directory --jobs 2 lint kernels
 	$(BIN)/python $(PYTEST)
+
+# Compile what several test processes would wait for. It takes one core, and lint the other one.
+kernels: $(VENV)/.ready
+	$(BIN)/python -c "import mahala; mahala.warm_up()"
 
 # The tests on the lower bounds in pyproject.toml. Packages that they need themselves are new, and have deprecated what
 # old ones call. Numba drops the cache of another version, hence one of its own.
@@ -50,24 +57,34 @@ bench: $(VENV)/.ready
 
 # Hostile input, damaged files, kills, threads, long streams, odd places: hours. Stopped, it goes on where it was.
 campaign: $(VENV)/.ready
-	$(BIN)/python -m campaign --jobs 2 --state campaign.json
+	$(BIN)/python -m campaign --jobs 2 --state campaign.jsonl
+
+# The tables and figures of a paper: `make reproduce PAPER=pa2013`; without PAPER it lists them.
+reproduce: $(VENV)/.ready
+	$(BIN)/python -m papers $(PAPER)
+
+# How many of 80 random changes of src/ the tests find: about an hour.
+mutants: $(VENV)/.ready
+	$(BIN)/python -m campaign.mutants --seed 1 --n 80 --output mutants.json
 
 # The site, in site/: open site/index.html, or to use its search run `python -m http.server --directory site`.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/.ready
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict --quiet
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python $(PIP) --editable ".[cli]"
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.demo
+	$(BIN)/python $(PIP) --editable ".[dev]"
 	touch $@
 
 $(OLDEST)/.ready: pyproject.toml .ci/lower_bounds.py
 	$(OLDEST_PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
 	$(OLDEST)/bin/python .ci/lower_bounds.py > $(OLDEST)/constraints.txt
-	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt --editable ".[test]"
+	$(OLDEST)/bin/python $(PIP) --constraint $(OLDEST)/constraints.txt --editable ".[test]"
 	touch $@
 
 clean:

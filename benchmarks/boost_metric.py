@@ -24,8 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from mahala import Triplets
 from mahala.batch.boost_metric import BoostMetric
-from mahala.batch.label_neighbors import label_triplets
-from mahala.batch.triplet_edges import TripletEdges
+from mahala.batch.triplets import TripletEdges, label_triplets
 from mahala.compiled.sums.edges import weights
 
 DATA = Path(os.environ.get("MAHALA_DATA", "."))

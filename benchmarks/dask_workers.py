@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster
 from rich.console import Console
 from rich.table import Table
 
-from mahala.engine.dask_cluster import DaskCluster
+from mahala.engine.dask.cluster import DaskCluster
 
 
 def evaluation(n: int, d: int, n_parts: int) -> float:

@@ -25,7 +25,7 @@ import mahala
 from mahala.batch.gml import TOO_CLOSE
 from mahala.compiled.threads import n_cores
 from mahala.engine import current_engine
-from mahala.support.config import config_context
+from mahala.support.parameters import config_context
 
 
 def data(folder: Path, n: int) -> tuple[Any, Any]:

@@ -26,8 +26,8 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
-from mahala.batch.label_neighbors import target_neighbors
 from mahala.batch.lmnn import LMNN
+from mahala.batch.triplets import target_neighbors
 from mahala.evaluation.knn import knn_error
 
 PEER = """

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from mahala.serve.index.graph import extended
-from mahala.serve.index.searching import Index
-from mahala.serve.store.records import Items
+from mahala.serve.index.item_index import Index
+from mahala.serve.store.rows import Items
 
 K, N_QUERIES, DIMENSIONS, BLOCK = 10, 100, 40, 10_000
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import mahala
-from mahala.serve.learning.learning import DEFAULT, Learners
+from mahala.serve.learning.learners import DEFAULT, Learners
 from mahala.serve.service import Service
 from mahala.serve.store.checkpoints import Checkpoints
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import campaign
 
-from .runner import check_source, load_state, run_part, save_state
+from .runner import State, check_source, run_part
 
 PARTS = ("inputs", "files", "kills", "faults", "threads", "length", "places", "service")
 
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--n", type=int, help="cases (threads, length: calls or steps of each learner)")
     parser.add_argument("--short", action="store_true", help="every part in half a minute, as in `make test`")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--state", type=Path, help="a JSON file with what was done, to go on from")
+    parser.add_argument("--state", type=Path, help="a file with what was done; the same command again resumes")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--only", type=int, metavar="CASE", help="run one case alone in this process")
     given = parser.parse_args()
@@ -37,9 +37,8 @@ def main() -> int:
             part.prepare(amount)
             print(f"{name}: tried {part.run(given.only, given.seed, amount)}, failed 0")
             continue
-        state = load_state(given.state, name, given.seed, amount)
-        run_part(name, part, state, given.jobs, given.state)
-        save_state(given.state, name, state)
+        state = State(given.state, name, given.seed, amount)
+        run_part(part, state, given.jobs)
         print(
             f"{name}: tried {state.tried:,}, failed {len(state.failures):,}, {state.seconds:.1f} s, seed {given.seed}"
         )

@@ -29,10 +29,10 @@ import mahala
 from contract.learners import ALL, draw
 from mahala.cli.models import load_model
 from mahala.cli.stream import open_input, read_items
-from mahala.cli.tables import read_named_collection
+from mahala.cli.tables import read_collection
 from mahala.data.datasets import read_data
 from mahala.online.online_learner import OnlineLearner
-from mahala.stream.lines import read_lines
+from mahala.stream.input import read_lines
 from mahala.stream.stream import Stream
 from mahala.support.model_files import read_model, write_model
 
@@ -251,7 +251,7 @@ def _use_table(label: str | None, path: Path) -> None:
 
 def _use_qrels(X: Any, path: Path) -> None:
     np.save(path.with_name("X.npy"), X)
-    _, _, judgments, _ = read_named_collection(path.with_name("X.npy"), path.with_name("X.npy"), path)
+    _, _, judgments, _ = read_collection(path.with_name("X.npy"), path.with_name("X.npy"), path)
     mahala.evaluate_ranking(X, X, judgments, n_resamples=20)
 
 

@@ -27,9 +27,9 @@ from contract.learners import ALL
 from mahala import BilinearMetric, MahalanobisMetric, Metric
 from mahala.online.online_learner import OnlineLearner
 from mahala.saved_estimator import SavedEstimator
-from papers.filtering.nearest import NearestFilter
-from papers.filtering.paum import PAUM
-from papers.filtering.perceptron import Perceptron
+from papers.pola2004.filters.nearest import NearestFilter
+from papers.pola2004.filters.paum import PAUM
+from papers.pola2004.filters.perceptron import Perceptron
 
 from .runner import Failed
 from .values import Rng, array, chance, classes, count, numbers, pick, rows, signs, vector

@@ -12,10 +12,11 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
+
+from mahala.evaluation.cell_file import CellFile
 
 # Every part is a module with these:
 #   AMOUNT, SHORT    its size in a full campaign, and in a short one
@@ -31,51 +32,50 @@ class Failed(Exception):
     """What a case promised did not hold."""
 
 
-@dataclass
-class State:
-    """What has been done of a part; `done` are ranges of cases."""
+class Block(NamedTuple):
+    """Cases of a part that one process ran, from `start` on."""
 
+    part: str
     seed: int
     amount: int
-    tried: int = 0
-    seconds: float = 0.0
-    done: list[list[int]] = field(default_factory=list)
-    failures: list[dict[str, Any]] = field(default_factory=list)
+    start: int
+
+
+class State:
+    """What has been done of a part: its blocks, in a file that those of other parts and seeds share."""
+
+    def __init__(self, path: Path | None, part: str, seed: int, amount: int) -> None:
+        self.part, self.seed, self.amount = part, seed, amount
+        self._file = CellFile(path, Block, "campaign")
+
+    def add(self, start: int, stop: int, tried: int, seconds: float, failures: list[dict[str, Any]]) -> None:
+        """Keep what was done of a block, which ended before the case `stop`."""
+        block = Block(self.part, self.seed, self.amount, start)
+        self._file.add(block, {"stop": stop, "tried": tried, "seconds": seconds, "failures": failures})
+
+    def _blocks(self) -> list[tuple[int, dict[str, Any]]]:
+        key = self.part, self.seed, self.amount
+        return sorted((block.start, done) for block, done in self._file.cells.items() if block[:3] == key)
 
     def todo(self, n_cases: int) -> Iterator[tuple[int, int]]:
         """Yield the ranges of cases that are left."""
         start = 0
-        for first, stop in [*sorted(self.done), [n_cases, n_cases]]:
+        for first, stop in [*((first, done["stop"]) for first, done in self._blocks()), (n_cases, n_cases)]:
             if start < first:
                 yield start, first
             start = max(start, stop)
 
-    def add(self, start: int, stop: int) -> None:
-        merged: list[list[int]] = []
-        for first, last in sorted([*self.done, [start, stop]]):
-            if merged and first <= merged[-1][1]:
-                merged[-1][1] = max(last, merged[-1][1])
-            else:
-                merged.append([first, last])
-        self.done = merged
+    @property
+    def tried(self) -> int:
+        return sum(done["tried"] for _, done in self._blocks())
 
+    @property
+    def seconds(self) -> float:
+        return sum(done["seconds"] for _, done in self._blocks())
 
-def load_state(path: Path | None, name: str, seed: int, amount: int) -> State:
-    """Return the state of a part that was stopped, or a new one."""
-    known = json.loads(path.read_text()).get(name) if path is not None and path.exists() else None
-    if known is None or (known["seed"], known["amount"]) != (seed, amount):
-        return State(seed, amount)
-    return State(**known)
-
-
-def save_state(path: Path | None, name: str, state: State) -> None:
-    """Write the state of a part beside those of the others."""
-    if path is None:
-        return
-    known = json.loads(path.read_text()) if path.exists() else {}
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(json.dumps(known | {name: asdict(state)}, indent=1))
-    os.replace(temporary, path)
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        return [failure for _, done in self._blocks() for failure in done["failures"]]
 
 
 class _Worker:
@@ -114,21 +114,19 @@ class _Worker:
                 break
         self._told[:] = _NUMBERS.pack(case + 1, tried)
 
-    def end(self, status: int, state: State) -> int:
-        """Add what was done to the state; return the first case that is left."""
+    def end(self, status: int) -> tuple[int, int, list[dict[str, Any]]]:
+        """Return the first case that is left, how much was tried, and what failed."""
         case, tried = _NUMBERS.unpack(self._told[:])
         self._failures.seek(0)
-        state.failures += [json.loads(line) for line in self._failures]
+        failures = [json.loads(line) for line in self._failures]
+        self._failures.close()
         if status:
             number = -os.waitstatus_to_exitcode(status)
             killed = signal.Signals(number).name if number > 0 else "an error of the campaign itself"
             why = {"SIGPROF": "too much CPU time", "SIGALRM": "it hangs"}.get(killed, "crashed")
-            state.failures.append({"case": case, "what": f"{why} ({killed})"})
+            failures.append({"case": case, "what": f"{why} ({killed})"})
             case, tried = case + 1, tried + 1
-        state.tried += tried
-        state.add(self.start, case)
-        self._failures.close()
-        return case
+        return case, tried, failures
 
 
 def check_source() -> None:
@@ -140,8 +138,8 @@ def check_source() -> None:
         raise RuntimeError(f"mahala is imported from {mahala.__file__}, not from {own}: set PYTHONPATH or install it")
 
 
-def run_part(name: str, part: ModuleType, state: State, jobs: int, path: Path | None) -> None:
-    """Run what is left of a part; Ctrl-C ends it after writing the state."""
+def run_part(part: ModuleType, state: State, jobs: int) -> None:
+    """Run what is left of a part; after Ctrl-C, blocks that are finished are in the state."""
     todo = []
     for start, stop in state.todo(part.n_cases(state.amount)):
         step = -(-(stop - start) // (1 if jobs == 1 else jobs * 8))
@@ -150,7 +148,7 @@ def run_part(name: str, part: ModuleType, state: State, jobs: int, path: Path | 
     if todo:
         part.prepare(state.amount)
     workers: dict[int, _Worker] = {}
-    before, started = state.seconds, time.monotonic()
+    last = time.monotonic()
     try:
         while todo or workers:
             while todo and len(workers) < jobs:
@@ -158,14 +156,14 @@ def run_part(name: str, part: ModuleType, state: State, jobs: int, path: Path | 
                 workers[worker.pid] = worker
             pid, status = os.wait()
             worker = workers.pop(pid)
-            n_failures = len(state.failures)
-            left = worker.end(status, state)
+            left, tried, failures = worker.end(status)
             if left < worker.stop:
                 todo.append((left, worker.stop))
-            for failure in state.failures[n_failures:]:
-                print(f"{name} --seed {state.seed} --only {failure['case']}: {failure['what']}", flush=True)
-            state.seconds = before + time.monotonic() - started
-            save_state(path, name, state)
+            for failure in failures:
+                print(f"{state.part} --seed {state.seed} --only {failure['case']}: {failure['what']}", flush=True)
+            now = time.monotonic()
+            state.add(worker.start, left, tried, now - last, failures)
+            last = now
     finally:
         for pid in workers:
             os.kill(pid, signal.SIGKILL)

@@ -21,8 +21,8 @@ import uvicorn
 
 import mahala
 from mahala.compiled.search.quantised import quantised, score_bounds
-from mahala.serve.http.api import create_app
-from mahala.serve.learning.learning import Learners, new_learner
+from mahala.serve.http.app import create_app
+from mahala.serve.learning.learners import Learners, new_learner
 from mahala.serve.service import Service
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.transfer import log_lines
@@ -154,7 +154,7 @@ def _check(service: Service, acknowledged: dict[str, int], folder: Path) -> None
         whole.learn(entry, lambda rows: service.vectors("c", rows))
     if {name: adapter.to_bytes() for name, adapter in whole.adapters.items()} != states:
         raise Failed("the models are not those of a service that was never killed")
-    if whole.told() != version.told:
+    if whole.status() != version.status:
         raise Failed("what is told about the models is not that of a service that was never killed")
     stream = mahala.Stream(
         folder / "m.safetensors",
@@ -162,7 +162,7 @@ def _check(service: Service, acknowledged: dict[str, int], folder: Path) -> None
         items=service.vectors("c", range(N_ITEMS)).astype(np.float32),
         n_features=WIDTH,
     )
-    for _ in stream.learn(line.encode() for line in log_lines(service, "c")):
+    for _ in stream.learn(line.encode() for line in log_lines(service.store, "c")):
         pass
     if stream.learner.to_bytes() != states["adapter"]:
         raise Failed("the model is not that of mahala stream over the same log")

@@ -18,9 +18,9 @@ import mahala
 from contract.learners import ALL
 from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
-from papers.filtering.nearest import NearestFilter
-from papers.filtering.paum import PAUM
-from papers.filtering.perceptron import Perceptron
+from papers.pola2004.filters.nearest import NearestFilter
+from papers.pola2004.filters.paum import PAUM
+from papers.pola2004.filters.perceptron import Perceptron
 
 from .inputs import content
 from .runner import Failed

@@ -155,13 +155,10 @@ def _show_all(folder: Path, image: str, console: Console, as_json: bool) -> None
 
 def _check_files(cells: Path, name: str, force: bool) -> None:
     """Raise ValueError if there are files of these names that are not those of an earlier run."""
-    from papers.study import KEYS
+    from papers.study import read_cells
 
     if cells.exists():
-        start = ",".join(KEYS)
-        with cells.open(encoding="utf-8", errors="replace") as file:
-            if not start.startswith(file.read(len(start))):
-                raise ValueError(f"{cells} exists, but does not hold results of mahala: rename it, or set --output")
+        read_cells(cells)
     else:
         for path in cells.parent.glob(f"{name}*"):
             check_output(path, force=force)
@@ -172,7 +169,7 @@ def _measure(
     shown: bool,
 ) -> None:  # fmt: skip
     """Measure missing cells, and record the command and its duration after each of them."""
-    from mahala.support.progress import task_bar
+    from mahala.support.display import task_bar
     from papers.results import record_origin
     from papers.study import measure_cells
 

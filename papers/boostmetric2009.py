@@ -228,7 +228,7 @@ def _measure_time(dataset: str, method: str, run: int, folder: Folder) -> Number
 
 
 def _draw_time(cells: Sequence[Cell], folder: Folder) -> Figure:
-    from mahala.report.plots import curves
+    from papers.plots import curves
     from papers.results import summarise
 
     lines = summarise(FIGURE1, SECONDS, cells)

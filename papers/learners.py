@@ -50,17 +50,14 @@ from mahala.online.pola import POLA
 from mahala.online.rdml import RDML
 from mahala.online.sors import SORS, AdaSORS
 from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.deadline import time_limit
-from papers.pa2013_protocol import DATASETS as TABLES_OF_2013
-from papers.pa2013_protocol import SETTINGS
+from mahala.support.contexts import time_limit
+from papers.pa2013.protocol import DATASETS as TABLES_OF_2013
+from papers.pa2013.protocol import SETTINGS
 from papers.results import summarise
 from papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, timed_fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-if TYPE_CHECKING:
-    pass
 
 TABLES_OF_2009 = ("usps", "orl", "mnist", "coil20", "letter", "iris", "vehicle", "pima", "twinpeaks", "helix")
 DATASETS = (*TABLES_OF_2013, *TABLES_OF_2009)  # wine, balance and breast are in both
@@ -214,7 +211,7 @@ def placings(cells: Sequence[Cell]) -> str:
 
 
 def _draw(cells: Sequence[Cell], folder: Folder) -> Figure:
-    from mahala.report.ranks import ranks_and_seconds
+    from papers.plots import ranks_and_seconds
 
     ranks = compare(cells).ranks
     return ranks_and_seconds(ranks, _median_seconds(cells, ranks.methods), REFERENCE)

@@ -133,7 +133,7 @@ def ranks_in_words(comparison: FriedmanResult) -> str:
 
 def draw(study: Study, cells: Sequence[Cell], folder: Folder) -> dict[str, Figure]:
     """Draw the figure of a study, if it has one, and the ranks of its methods; by names for their files."""
-    from mahala.report.ranks import critical_difference
+    from papers.plots import critical_difference
 
     figures = {} if study.draw is None else {study.name: study.draw(cells, folder)}
     for quantity in study.quantities:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,9 +14,9 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from mahala.compiled.threads import one_thread
+from mahala.evaluation.cell_file import CellFile
 from mahala.support.arrays import FloatArray
-from mahala.support.config import config_context, get_config
-from mahala.support.files import whole_file
+from mahala.support.parameters import config_context, get_config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +25,6 @@ Folder = str | os.PathLike[str] | None
 Numbers = dict[str, float]
 Measure = Callable[[str, str, int, Folder], Numbers]
 PAPERS = ("pa2013", "pola2004", "sors2015", "gml2014", "boostmetric2009", "learners")
-KEYS = ("dataset", "method", "run")
 
 
 class Published(NamedTuple):
@@ -48,6 +45,14 @@ def published_table(methods: Sequence[str], **rows: str) -> dict[str, dict[str, 
     return result
 
 
+class Key(NamedTuple):
+    """A run of a method on a data set."""
+
+    dataset: str
+    method: str
+    run: int
+
+
 class Cell(NamedTuple):
     """Results of one run of a method on a data set."""
 
@@ -55,6 +60,10 @@ class Cell(NamedTuple):
     method: str
     run: int
     numbers: Numbers
+
+    @property
+    def key(self) -> Key:
+        return Key(self.dataset, self.method, self.run)
 
 
 @dataclass(frozen=True)
@@ -113,13 +122,13 @@ class Study:
 
     @property
     def cells_file(self) -> str:
-        return f"{self.cells_of or self.name}-cells.csv"
+        return f"{self.cells_of or self.name}-cells.jsonl"
 
-    def cells(self, datasets: Iterable[str], methods: Iterable[str], runs: int) -> list[tuple[str, str, int]]:
+    def cells(self, datasets: Iterable[str], methods: Iterable[str], runs: int) -> list[Key]:
         """Return the keys of the cells, by data set and then by run."""
         methods = list(methods)
         return [
-            (dataset, method, run)
+            Key(dataset, method, run)
             for dataset in datasets
             for run in range(1 if dataset in self.once else runs)
             for method in methods
@@ -138,38 +147,17 @@ def curve(cells: Iterable[Cell], prefix: str) -> list[tuple[float, float]]:
 
 
 def read_cells(path: Path) -> list[Cell]:
-    """Read the cells of a CSV file, which may not exist yet; of duplicate cells the last is returned."""
-    found = {}
-    for row in csv.DictReader(io.StringIO(_whole_lines(path), newline="")):
-        key = row.pop("dataset"), row.pop("method"), int(row.pop("run"))
-        found[key] = Cell(*key, {name: float(value) for name, value in row.items() if value not in ("", None)})
-    return list(found.values())
+    """Read the cells of a file, which may not exist yet."""
+    return [Cell(*key, numbers) for key, numbers in _cell_file(path).cells.items()]
 
 
-def _whole_lines(path: Path) -> str:
-    """Return the complete lines of a file; an incomplete last line, after a kill or on a full disk, is ignored."""
-    data = path.read_bytes() if path.exists() else b""
-    return data[: data.rfind(b"\n") + 1].decode()
+def _cell_file(path: Path) -> CellFile[Key]:
+    return CellFile(path, Key, "papers")
 
 
 def append_cell(path: Path, cell: Cell) -> None:
-    """Add a line to the CSV file, and new columns if the cell has numbers that earlier cells lack."""
-    lines = _whole_lines(path)
-    header = next(csv.reader(io.StringIO(lines, newline="")), [])
-    new = [name for name in cell.numbers if name not in header]
-    if new or not header or len(lines.encode()) < path.stat().st_size:
-        cells = read_cells(path)
-        with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [*(header or KEYS), *new])
-            writer.writeheader()
-            writer.writerows(map(_row, cells))
-    with path.open("a", newline="", encoding="utf-8") as file:
-        csv.DictWriter(file, [*(header or KEYS), *new]).writerow(_row(cell))
-
-
-def _row(cell: Cell) -> dict[str, str | int]:
-    keys: dict[str, str | int] = {"dataset": cell.dataset, "method": cell.method, "run": cell.run}
-    return keys | {name: f"{value:.6g}" for name, value in cell.numbers.items()}
+    """Add a cell to a file."""
+    _cell_file(path).add(cell.key, cell.numbers)
 
 
 def measure_cells(
@@ -187,13 +175,13 @@ def measure_cells(
     Yields the number of cells done, their total and the cell just measured.
     """
     wanted = study.cells(datasets or study.datasets, methods or study.methods, study.runs if runs is None else runs)
-    known = {(cell.dataset, cell.method, cell.run) for cell in read_cells(path)}
-    missing = [key for key in wanted if key not in known]
+    file = _cell_file(path)
+    missing = [key for key in wanted if key not in file.cells]
     done = len(wanted) - len(missing)
     path.parent.mkdir(parents=True, exist_ok=True)  # fail before measuring if the folder cannot be created
-    tasks = (delayed(_measure)(study, *key, folder, get_config()) for key in missing)
+    tasks = (delayed(_measure)(study, key, folder, get_config()) for key in missing)
     for cell in Parallel(n_jobs, return_as="generator_unordered")(tasks):
-        append_cell(path, cell)
+        file.add(cell.key, cell.numbers)
         done += 1
         yield done, len(wanted), cell
 
@@ -205,10 +193,11 @@ def timed_fit(learner: Any, *given: Any) -> tuple[Any, float]:
     return metric, time.process_time() - start
 
 
-def _measure(study: Study, dataset: str, method: str, run: int, folder: Folder, settings: dict[str, Any]) -> Cell:
+def _measure(study: Study, key: Key, folder: Folder, settings: dict[str, Any]) -> Cell:
     # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.
     with config_context(**settings), one_thread():
-        return Cell(dataset, method, run, study.measure(dataset, method, run, folder))
+        numbers = study.measure(*key, folder)
+    return Cell(*key, {name: float(f"{value:.6g}") for name, value in numbers.items()})
 
 
 def studies(paper: str) -> dict[str, Study]:

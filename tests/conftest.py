@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,8 @@ from hypothesis import settings
 
 DATA = Path(os.environ["MAHALA_DATA"]) if os.environ.get("MAHALA_DATA") else None
 
-# The first example of a test may compile. Each run has the same examples; MAHALA_EXAMPLES=1000 draws many new ones.
+# The first example of a test may compile. Each run has the same examples; MAHALA_EXAMPLES=1000 draws so many new ones.
+# Tests that draw another number say so with `strategies.examples`.
 EXAMPLES = os.environ.get("MAHALA_EXAMPLES")
 settings.register_profile("mahala", deadline=None, max_examples=int(EXAMPLES or 20), derandomize=not EXAMPLES)
 settings.load_profile("mahala")
@@ -30,21 +33,52 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_I
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(items):
-    """Let two test processes compile different kernels first, so that each finds those of the other in the cache.
+TESTS = Path(__file__).parent
+SLOW = {TESTS / name for name in ("test_campaign.py", "test_warming.py")}
+BUDGET = float(os.environ.get("MAHALA_BUDGET") or 15)  # seconds of CPU time for a file of tests
 
-    They get the first and the second half of the items: each half begins with half of the files in tests/compiled, the
-    second from the end, as neighbours in the middle share kernels.
-    """
-    folder = Path(__file__).parent / "compiled"
-    files = sorted({item.path for item in items if folder in item.path.parents})
-    half = len(files) // 2
-    first, second = (
-        [item for path in own for item in items if item.path == path] for own in (files[:half], reversed(files[half:]))
-    )
-    others = [item for item in items if folder not in item.path.parents]
-    n_others = max(0, len(items) // 2 - len(first))
-    items[:] = first + others[:n_others] + second + others[n_others:]
+
+def pytest_collection_modifyitems(items):
+    """Mark tests by what they need, and let each of two test processes begin with half of the slow ones."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+        if TESTS / "serve" in item.path.parents or item.path == TESTS / "cli" / "test_serve.py":
+            item.add_marker("service")
+        if item.path == TESTS / "test_docs.py":
+            item.add_marker("docs")
+        if item.path in SLOW:
+            item.add_marker("slow")
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    others = [item for item in items if not item.get_closest_marker("slow")]
+    middle = max(0, len(items) // 2 - len(slow[::2]))
+    items[:] = slow[::2] + others[:middle] + slow[1::2] + others[middle:]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Measure the CPU time of a test, and of the processes that it started and that have ended."""
+    item.user_properties.append(("cpu", -sum(os.times()[:4])))
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "teardown":
+        report.cpu = sum(os.times()[:4]) + dict(item.user_properties)["cpu"]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """List the files over the budget. Kernels that are not in the cache are counted where they are first compiled."""
+    seconds = Counter()
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        seconds[getattr(report, "nodeid", "").split("::")[0]] += getattr(report, "cpu", 0.0)
+    over = [f"{used:6.1f} s  {file}" for file, used in seconds.most_common() if used > BUDGET]
+    if over:
+        terminalreporter.section(f"{sum(seconds.values()):.0f} s of CPU time; files over {BUDGET:.0f} s")
+        terminalreporter.write_line("\n".join(over))
 
 
 def why_missing(*files):

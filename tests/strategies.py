@@ -1,11 +1,19 @@
-"""Hypothesis strategies for differences of pairs, kind and unkind."""
+"""Hypothesis strategies for differences of pairs, kind and unkind, and how many examples a test draws."""
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from mahala import Triplets
+
+
+def examples(n):
+    """Decorate a test that draws another number of examples than the others; MAHALA_EXAMPLES can only raise it."""
+    return settings(max_examples=max(n, int(os.environ.get("MAHALA_EXAMPLES") or 0)))
 
 
 @st.composite

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from campaign.__main__ import PARTS
+from campaign.runner import State
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the campaign forks its processes")
@@ -44,15 +44,16 @@ sys.exit(main())
 
 
 def test_a_campaign_resumes_and_tells_what_failed(tmp_path):
-    state = tmp_path / "state.json"
-    done = {"seed": 7, "amount": 9, "tried": 20, "seconds": 1.0, "done": [[0, 2], [4, 9]], "failures": []}
-    state.write_text(json.dumps({"inputs": done}))
-    command = [sys.executable, "-c", TWO_CASES, "inputs", "--n", "9", "--seed", "7", "--state", str(state)]
+    path = tmp_path / "state.jsonl"
+    for start, stop in ((0, 2), (4, 9)):
+        State(path, "inputs", 7, 9).add(start, stop, 10, 0.5, [])
+    State(path, "inputs", 8, 9).add(0, 9, 5, 0.5, [])  # of another seed
+    command = [sys.executable, "-c", TWO_CASES, "inputs", "--n", "9", "--seed", "7", "--state", str(path)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 1, result.stderr
     told = result.stdout.splitlines()
     assert told[0] == "inputs --seed 7 --only 3: it was seen to fail"
     assert told[1].startswith("inputs: tried 22, failed 1, ")
-    known = json.loads(state.read_text())["inputs"]
-    assert known["done"] == [[0, 9]]
-    assert known["failures"] == [{"case": 3, "what": "it was seen to fail"}]
+    state = State(path, "inputs", 7, 9)
+    assert list(state.todo(9)) == []
+    assert state.failures == [{"case": 3, "what": "it was seen to fail"}]

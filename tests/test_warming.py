@@ -12,7 +12,7 @@ import numpy as np
 import mahala
 from numba.core.dispatcher import Dispatcher
 from sklearn.datasets import load_wine
-from mahala.support.compiling import COMPILING
+from mahala.support.contexts import COMPILING
 
 told = []
 n = mahala.warm_up(lambda done, name, total: told.append((done, name, total)))

@@ -1,4 +1,4 @@
-"""A program that uses mahala, to be type-checked and not to be run: `test_package.py` gives it to mypy.
+"""A program that uses mahala, to be type-checked by `make lint` and not to be run.
 
 A comment `type: ignore[...]` marks a mistake that mypy must find: in strict mode an unused one is an error itself.
 """

@@ -18,7 +18,7 @@ __all__ = [*_MODULES, "__version__"]
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        from mahala.support.former_names import OF_PACKAGE, hint
+        from mahala.former_names import OF_PACKAGE, hint
 
         raise AttributeError(f"module 'mahala' has no attribute {name!r}{hint(OF_PACKAGE, name)}")
     value = getattr(importlib.import_module(_MODULES[name]), name)

@@ -41,10 +41,10 @@ from mahala.batch.mdm import MDM as MDM
 from mahala.batch.run import Iteration as Iteration
 
 # Evaluation
-from mahala.evaluation.cross_validation import compare as compare
+from mahala.evaluation.compare import compare as compare
 from mahala.evaluation.fitting import refit as refit
 from mahala.evaluation.leaderboard import Leaderboard as Leaderboard
-from mahala.evaluation.panel import default_panel as default_panel
+from mahala.evaluation.plan import default_panel as default_panel
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
@@ -67,9 +67,9 @@ from mahala.feedback.simulation import simulate_clicks as simulate_clicks
 from mahala.serve.client import Client as Client
 
 # Settings
-from mahala.support.config import set_config as set_config
-from mahala.support.config import get_config as get_config
-from mahala.support.config import config_context as config_context
+from mahala.support.parameters import set_config as set_config
+from mahala.support.parameters import get_config as get_config
+from mahala.support.parameters import config_context as config_context
 
 # Streams, files and progress
 from mahala.stream.stream import Stream as Stream
@@ -79,7 +79,7 @@ from mahala.data.search_files import read_qrels as read_qrels
 from mahala.data.search_files import read_vectors as read_vectors
 from mahala.saved_estimator import load as load
 from mahala.support.model_files import ModelFileError as ModelFileError
-from mahala.support.progress import show_progress as show_progress
+from mahala.support.display import show_progress as show_progress
 from mahala.warming import warm_up as warm_up
 
 __version__: str

@@ -14,16 +14,14 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import check_seed
 from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.compiled.search.ranking import retrieval
-from mahala.engine import current_engine
+from mahala.engine import current_engine, engine_for
+from mahala.engine.inputs import apply_to_rows, check_features, computed, like
+from mahala.former_names import OF_LEARNERS, hint
 from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
-from mahala.support.config import config_context, get_config
-from mahala.support.dask_rows import check_dask_features, in_memory, lazily_mapped
-from mahala.support.estimators import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from mahala.support.former_names import OF_LEARNERS, hint
-from mahala.support.tensors import engine_of, is_dask, like, to_numpy
-from mahala.support.validation import check_features, check_rows, class_codes
+from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from mahala.support.validation import class_codes, to_numpy
 
 # Neighbours that vote where a learner is scored on labelled rows.
 SCORE_NEIGHBORS = 3
@@ -77,11 +75,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         self._check_fitted()
         if isinstance(X, Pairs | Triplets):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
-        if is_dask(X):
-            X = check_dask_features(self, X, reset=False)
-            dtype = np.float32 if X.dtype == np.float32 else np.float64
-            return lazily_mapped(X, lambda rows: self._embed(check_rows(rows)), self._n_features_out, dtype)
-        return like(self._embed(check_features(self, X, reset=False)), X)
+        rows = check_features(self, X, reset=False)
+        return like(apply_to_rows(self._embed, rows, self._n_features_out), X)
 
     def _embed(self, X: Any) -> Any:
         return self.metric_.embed(X)
@@ -154,7 +149,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             return self._score_comparisons(self._judged(X), y)
         X, codes = self._labelled_rows(X, y, reset=False)
         if isinstance(self.metric_, MahalanobisMetric):
-            with config_context(engine=engine_of(X, get_config()["engine"])):
+            with engine_for(X):
                 search = current_engine().nearest
                 return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS, search)[-1])
         average, _ = retrieval(scores_in_blocks(self.metric_, X), codes, codes, exclude_self=True)
@@ -207,8 +202,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         return LabelledRows(X, codes)
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
-        check = check_dask_features if is_dask(X) else check_features
-        return check(self, X, reset=reset, at_least=2)
+        return check_features(self, X, reset=reset, at_least=2)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         """Validate rows; return them with the codes 0..c-1 of their class labels."""
@@ -217,7 +211,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
                 f"{type(self).__name__} requires y to be passed, but the target y is None; with rows X it holds "
                 "class labels"
             )
-        X, y = self._rows(X, reset=reset), in_memory(to_numpy(y))
+        X, y = self._rows(X, reset=reset), computed(to_numpy(y))
         # A column is taken as scikit-learn takes it; anything else as it comes, since an array of a list loses its NaN.
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         codes = class_codes(y, X.shape[0])

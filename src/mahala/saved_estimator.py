@@ -18,7 +18,7 @@ from mahala.data.preprocessing import TablePreprocessor
 from mahala.metric import Metric
 from mahala.support.arrays import Arrays
 from mahala.support.contexts import one_at_a_time
-from mahala.support.estimators import BaseEstimator
+from mahala.support.lazily import BaseEstimator
 from mahala.support.model_files import (
     ModelFileError,
     header_value,

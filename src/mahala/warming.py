@@ -20,8 +20,8 @@ from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.support.compiling import COMPILING
-from mahala.support.config import config_context
+from mahala.support.contexts import COMPILING
+from mahala.support.parameters import config_context
 
 # Settings beside the defaults that run functions of their own.
 _SETTINGS: dict[str, list[dict[str, Any]]] = {

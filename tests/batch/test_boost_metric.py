@@ -10,8 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from mahala import Triplets
 from mahala.batch.boost_metric import BoostMetric
-from mahala.batch.label_neighbors import label_triplets
-from mahala.batch.triplet_edges import TripletEdges
+from mahala.batch.triplets import TripletEdges, label_triplets
 from mahala.compiled.sums.edges import best_step, log_loss, weights
 from reference.boosting import bisection, boost, exponential_objective, left_side, matrices, scale
 from strategies import triplet_sets

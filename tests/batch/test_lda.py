@@ -47,11 +47,11 @@ def test_reaches_the_criterion_and_no_perturbation_does_better(data, choice):
     within, between = scatters(X, y)
     L = lda.components_
     np.testing.assert_allclose(L @ within @ L.T, len(X) * np.eye(m), atol=1e-6 * len(X))
-    assert lda.objective_ == pytest.approx(criterion(L, within, between), rel=1e-6)
+    assert -lda.objective_ == pytest.approx(criterion(L, within, between), rel=1e-6)
     rng = np.random.default_rng(0)
     for size in (1e-3, 1e-1, 1.0):
         moved = L + size * np.abs(L).mean(axis=0) * rng.normal(size=L.shape)
-        assert criterion(moved, within, between) <= lda.objective_ * (1 + 1e-9)
+        assert criterion(moved, within, between) <= -lda.objective_ * (1 + 1e-9)
 
 
 @given(classes(), st.sampled_from([1e-40, 1.0, 1e40]), st.booleans())
@@ -75,7 +75,9 @@ def test_shrinkage_is_a_convex_combination(labelled):
     shrunk = 0.7 * within + 0.3 * np.trace(within) / 5 * np.eye(5)
     lda = LDA(shrinkage=0.3).fit(X, y)
     np.testing.assert_allclose(lda.components_ @ shrunk @ lda.components_.T, len(X) * np.eye(2), atol=1e-8)
-    assert lda.objective_ == pytest.approx(np.sort(np.linalg.eigvals(np.linalg.solve(shrunk, between)).real)[-2:].sum())
+    assert -lda.objective_ == pytest.approx(
+        np.sort(np.linalg.eigvals(np.linalg.solve(shrunk, between)).real)[-2:].sum()
+    )
     assert LDA(shrinkage=0.0).fit(X, y).objective_ == pytest.approx(LDA().fit(X, y).objective_)
 
 

@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_digits, load_iris, load_wine
 
 from mahala import MahalanobisMetric, Pairs, Triplets
-from mahala.batch.label_neighbors import target_neighbors
 from mahala.batch.lmnn import LMNN, SMOOTHINGS
+from mahala.batch.triplets import target_neighbors
 from reference import lmnn as reference
 from strategies import labelled_rows
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
 from mahala.batch import psd_boost
-from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.psd_boost import PSDBoost, _weights, mean_of_worst
+from mahala.batch.triplets import label_triplets
 from reference.boosting import matrices, soft_margin_objective
 from strategies import triplet_sets
 

@@ -29,7 +29,7 @@ def test_equals_the_paper(data, scale):
     extent = np.ptp(X, axis=0)
     weights = np.where(extent > 0, np.maximum(learner.relevance_, 0) / np.where(extent > 0, extent, 1) ** 2, 0)
     np.testing.assert_allclose(learner.feature_importances_ * scale**2, weights, rtol=1e-9)
-    assert learner.objective_ == pytest.approx(np.square(np.maximum(learner.relevance_, 0)).sum(), abs=1e-12)
+    assert -learner.objective_ == pytest.approx(np.square(np.maximum(learner.relevance_, 0)).sum(), abs=1e-12)
     assert learner.stop_reason_ == "converged"
 
 

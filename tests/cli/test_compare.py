@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from mahala import Metric, knn_error
+from mahala import PCA, Metric, knn_error
 from mahala.cli.main import app
 from mahala.data.tables import read_table
 
@@ -178,30 +178,10 @@ def test_what_is_there_stays_where_writing_fails(cups, tmp_path, monkeypatch):
     assert sorted(path.name for path in out.iterdir()) == ["cells.jsonl", "report.html"]  # for the next try
 
 
-def interrupted(tmp_path, after):
-    """Run a comparison, press Ctrl-C when so many cells are finished, and return its exit code, output and errors."""
-    code = (
-        "import mahala.evaluation.measuring as m; from mahala.cli.main import app; measure = m.measure_cell\n"
-        "m.measure_cell = lambda *arguments: (print('ready', flush=True), measure(*arguments))[1]\n"
-        "app(['compare', 'digits', '--output', 'out', '--learners', 'LDA', '--no-report', '--folds', '20'])"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            for _ in range(after + 1):
-                assert process.stdout.readline() == "ready\n"
-            process.send_signal(signal.SIGINT)
-            output, errors = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    return process.returncode, output, errors
-
-
-def test_ctrl_c_at_once_leaves_nothing(tmp_path):
-    code, _, errors = interrupted(tmp_path, 0)
-    assert code == 130, errors
-    assert errors.strip().endswith("interrupted")
+def test_ctrl_c_at_once_leaves_nothing(tmp_path, monkeypatch):
+    stop_at_cell(1, monkeypatch)
+    result = mahala("iris", "--output", tmp_path / "out", *QUICK)
+    assert (result.exit_code, result.stderr.strip()) == (130, "interrupted")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -223,7 +203,22 @@ def test_cells_are_measured_by_a_cluster(tmp_path):
 
 
 def test_ctrl_c_writes_what_is_finished(tmp_path):
-    code, output, errors = interrupted(tmp_path, 7)
+    """In a process of its own, which gets the signal when some cells are finished."""
+    script = (
+        "import time; import mahala.evaluation.measuring as m; from mahala.cli.main import app; cell = m.measure_cell\n"
+        "m.measure_cell = lambda *given: (print('ready', flush=True), time.sleep(0.05), cell(*given))[-1]\n"
+        "app(['compare', 'iris', '--output', 'out', '--learners', 'LDA', '--no-report', '--folds', '20'])"
+    )
+    command, pipe = [sys.executable, "-c", script], subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            for _ in range(8):
+                assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    code = process.returncode
     assert code == 130, errors
     assert errors.strip().endswith("interrupted")
     assert "Partial: Ctrl-C ended the comparison after" in words(output)
@@ -323,12 +318,14 @@ def test_a_budget_is_a_time(tmp_path):
     assert "LMNN (2 of 2). A larger budget lets them finish." in words(result.output)
 
 
-def test_members_that_are_left_out_are_listed(tmp_path):
+def test_members_that_are_left_out_are_listed(tmp_path, monkeypatch):
+    for module in ("compare", "plan"):  # a panel that learns from so many features at once
+        monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_: {"PCA": PCA(n_components=2)})
     np.savez(tmp_path / "t.npz", X=np.random.default_rng(0).normal(size=(30, 1001)), y=np.arange(30) % 2)
     command = [tmp_path / "t.npz", "--output", tmp_path / "out", "--no-report", "--no-baselines", "--folds", 2]
     shown = words(mahala(*command, "--repeats", 1).output)
     assert "Not compared: PA-I, RCA, LMNN, ITML, GML, GML weights, BoostMetric (1,001 features, and above" in shown
     assert "Name them as learners to include them." in shown
-    told = json.loads(mahala(*command, "--repeats", 1, "--learners", "rca,gml weights", "--json").stdout)
-    assert {entry["name"] for entry in told["entries"] if entry["learned"]} == {"RCA", "GML weights"}
+    told = json.loads(mahala(*command, "--repeats", 1, "--learners", "gml weights", "--json").stdout)
+    assert {entry["name"] for entry in told["entries"] if entry["learned"]} == {"GML weights"}
     assert told["left_out"] == {}

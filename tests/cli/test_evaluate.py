@@ -84,9 +84,9 @@ def test_errors_are_one_line(collection):
     (folder / "qrels.tsv").write_text("0\t40\t1\n12\t0\t1\n")
     result = run(*options)
     assert result.exit_code == 2
-    assert result.stderr == "error: --qrels must name queries that --queries has, got unknown ones: '12'\n"
+    assert result.stderr == "error: --qrels must name ids in --queries, got unknown ones: '12'\n"
     (folder / "qrels.tsv").write_text("0\t40\t1\n")
-    assert "--qrels must name items that --items has, got unknown ones: '40'" in run(*options).stderr
+    assert "--qrels must name ids in --items, got unknown ones: '40'" in run(*options).stderr
     (folder / "qrels.tsv").write_text("0\t1\t1\n0\t1\n")
     assert "qrels.tsv: line 2 must be query-id, corpus-id and score" in run(*options).stderr
     (folder / "qrels.tsv").write_text("0\t1\t0\n")

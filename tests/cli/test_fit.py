@@ -236,7 +236,7 @@ def test_the_first_index_of_svmlight_files_is_said_and_not_guessed(tmp_path):
     arguments = (table, "--learner", "rca", "--output", out)
     result = run(*arguments)
     assert result.exit_code == 2
-    assert "line 1 has index 0, but indices count from 1 unless --first-index 0 is given" in result.stderr
+    assert "line 1 has index 0, but indices count from 1 unless --first-index=0" in result.stderr
     assert run(*arguments, "--first-index", 0).exit_code == 0
     table.write_text("1 1:1 2:2\n2 1:5\n")  # nothing here tells where the indices begin
     other = ("--model", out, "--first-index", 0)

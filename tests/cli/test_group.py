@@ -16,7 +16,7 @@ from mahala.cli import group
 from mahala.cli.group import Group
 from mahala.cli.main import app
 from mahala.cli.output import print_json
-from mahala.support.compiling import NOTICE, Compiling
+from mahala.support.contexts import NOTICE, Compiling
 
 
 def failing(error):
@@ -67,7 +67,7 @@ def test_debug_after_two_dashes_is_an_argument():
 
 
 def test_unknown_options_and_commands():
-    for arguments in (["nonsense"], ["reproduce", "--nonsense"]):
+    for arguments in (["nonsense"], ["fit", "--nonsense"]):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 2
         assert "nonsense" in result.stderr
@@ -94,15 +94,15 @@ def test_json_is_strict(capsys):
     assert json.loads(capsys.readouterr().out) == {"a": [1.0, None], "b": [2, None], "3": None}
 
 
-def test_what_takes_long_is_told_on_a_terminal_only(monkeypatch, capsys):
+def test_the_log_is_printed_on_a_terminal_only(monkeypatch, capsys):
     log = logging.getLogger("mahala")
     before, level = list(log.handlers), log.level
     try:
-        group._tell_what_takes_long()
+        group._print_log()
         assert log.handlers == before
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         for _ in range(2):
-            group._tell_what_takes_long()
+            group._print_log()
         Compiling().start()
         assert capsys.readouterr() == ("", NOTICE + "\n")
     finally:

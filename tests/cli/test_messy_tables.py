@@ -22,7 +22,7 @@ import mahala
 from mahala import LDA, RCA, Metric
 from mahala.cli.main import app
 
-QUICK = ["--folds", "3", "--repeats", "1", "--learners", "LDA,RCA", "--no-report"]
+QUICK = ["--folds", "3", "--repeats", "1", "--learners", "LDA,RCA", "--no-report", "--no-baselines"]
 
 
 def run(*arguments, **options):

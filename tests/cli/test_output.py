@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.cli.output import print_json, printable, write_csv
+from mahala.cli.output import csv_writer, print_json, printable
 
 HOSTILE = "\x1b]0;title\x07\x9b31m\u202e\udc80"
 
@@ -66,9 +66,8 @@ def test_no_command_prints_controls_of_a_file(command, tmp_path):
 
 def test_formulas_are_text_in_a_spreadsheet(tmp_path):
     labels = ['=HYPERLINK("http://x")', "+1 (2)", "-a", "@SUM", "\tx", "plain", "-1.5", "+3e4", ""]
-    file = io.StringIO()
-    write_csv(file, [["label", "z"], *([label, -1.5] for label in labels)])
-    rows = list(csv.reader(io.StringIO(file.getvalue())))
+    csv_writer([["label", "z"], *([label, -1.5] for label in labels)])(tmp_path / "labels.csv")
+    rows = list(csv.reader(io.StringIO((tmp_path / "labels.csv").read_text(), newline="")))
     assert [row[0] for row in rows[1:]] == [*(f"'{label}" for label in labels[:5]), *labels[5:]]
     assert {row[1] for row in rows[1:]} == {"-1.5"}
     table, model = tmp_path / "t.csv", tmp_path / "m.safetensors"

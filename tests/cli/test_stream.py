@@ -109,7 +109,8 @@ def test_lines_that_need_items_fail_once(run, tmp_path):
     result = run("--learner", "OASIS", text=lines, code=2)
     assert printed(result) == []
     assert result.stderr.splitlines() == [
-        "error: line 1: query must be a list of numbers, an object of them or (if --items is given) a row number, got 0"
+        "error: line 1: query must be a list of numbers, an object of them or (if --items are given) a row number, "
+        "got 0"
     ]
     np.save(tmp_path / "items.npy", np.eye(3))
     run("--learner", "OASIS", "--items", str(tmp_path / "items.npy"), text=lines)
@@ -201,7 +202,7 @@ def test_long_lines_and_other_items_are_said_with_the_options(run, tmp_path):
     run(*model, "--learner", "oasis", "--items", str(tmp_path / "a.npy"), text=line)
     result = run(*model, "--items", str(tmp_path / "b.npy"), text=line * 2, code=2)
     assert "error: --items are not those from which" in result.stderr
-    assert "or give --new-items if row numbers" in result.stderr
+    assert "or pass --new-items if row numbers" in result.stderr
     assert len(printed(run(*model, "--items", str(tmp_path / "b.npy"), "--new-items", text=line * 2))) == 1
 
 
@@ -233,9 +234,15 @@ def start(tmp_path, *arguments):
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "seconds"), [(signal.SIGINT, 130, 0.05), (signal.SIGTERM, 143, 1000), (signal.SIGHUP, 129, 1000)]
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_between_two_blocks_keeps_the_model(number, code, run, tmp_path, monkeypatch):
+    due = property(lambda _: os.kill(os.getpid(), number))  # asked for after each line
+    monkeypatch.setattr("mahala.stream.stream.Stream.due", due)
+    assert "30 learned" in run(*PA, text=pairs(30), code=code).stderr
+    assert mahala.load_learner(tmp_path / "m").n_steps_ == 30
+
+
+@pytest.mark.parametrize(("number", "code", "seconds"), [(signal.SIGINT, 130, 0.05), (signal.SIGHUP, 129, 1000)])
 def test_a_live_producer_gets_each_answer_at_once_and_a_signal_keeps_the_model(number, code, seconds, tmp_path):
     with start(tmp_path, *PA, "--checkpoint-seconds", str(seconds)) as process:
         for line in pairs(3).splitlines(keepends=True):

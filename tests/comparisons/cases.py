@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs
+from strategies import examples
 
 X = np.arange(12, dtype=np.float64).reshape(4, 3)
 
 
-moderate = settings(deadline=None, max_examples=60)
+moderate = examples(60)
 
 
 def untidy_csr(dense: NDArray[Any]) -> sp.csr_matrix:

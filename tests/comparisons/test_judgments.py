@@ -90,7 +90,7 @@ def test_a_mask_selects_queries() -> None:
 
 @pytest.mark.parametrize("rows", [[3], [-1], [0.0], [[0]], [True, False]])
 def test_wrong_selections_are_refused(rows: Any) -> None:
-    with pytest.raises(ValueError, match="queries must be row numbers"):
+    with pytest.raises(ValueError, match=r"queries must .*row numbers"):
         Judgments.of(TRIPLES, 3, 4).select(rows)
 
 
@@ -154,7 +154,7 @@ def test_wrong_judgments_are_refused(qrels: Any, message: str) -> None:
         ([("q", i, 1) for i in range(7)], "ids in item_ids, got unknown ones: 0, 1, 2, 3, 4 and 2 more"),
         ([("q", "a", -1)], "got grade -1 for query 'q', item 'a'"),
         ([("q", "a", 1), ("q", "a", 2)], "got 1 and 2 for query 'q', item 'a'"),
-        ([("q", "a", "high")], "grade must hold a number for each judgment"),
+        ([("q", "a", "high")], "grade must hold real numbers"),
         ([("q", "a")], r"records must be \(query id, item id, grade\), got \('q', 'a'\)"),
     ],
 )

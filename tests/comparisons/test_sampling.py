@@ -252,7 +252,7 @@ def test_labels_of_mixed_types() -> None:
         (lambda: Pairs.from_labels(X, [0, 1]), "y must be 1-D with a label for each of the 4 rows"),
         (lambda: Pairs.from_labels(X, [[0]] * 4), r"y must be 1-D .* got shape \(4, 1\)"),
         (lambda: Pairs.from_labels(X, [0, 0, 1, 1], 7), "n=7 asks for 7 pairs, but only 6 are available"),
-        (lambda: Pairs.from_labels(X, [0, 0, 1, 1], 0), "n must be 'auto' or a positive integer, got 0"),
+        (lambda: Pairs.from_labels(X, [0, 0, 1, 1], 0), "n must be 'auto' or an integer of at least 1, got 0"),
         (lambda: Pairs.from_labels(X, [0, 0, 1, 1], "all"), "n must be 'auto' or"),
         (lambda: Pairs.from_labels(X, [0, 0, 1, 1], True), "n must be 'auto' or"),
         (lambda: Pairs.from_labels(X, [0, 0, 1, 1], 2.0), "n must be 'auto' or"),
@@ -264,7 +264,7 @@ def test_labels_of_mixed_types() -> None:
         (lambda: Pairs.from_labels(X, [0, 0, 0, 0]), "y must hold at least two classes"),
         (lambda: Triplets.from_labels(X, [0, 0, 0, 0]), "y must hold at least two classes"),
         (lambda: Triplets.from_labels(X, [0, 1, 2, 3]), "y must hold a class of at least two rows"),
-        (lambda: Triplets.from_labels(X, [0, 0, 1, 1], "auto"), "n must be a positive integer"),
+        (lambda: Triplets.from_labels(X, [0, 0, 1, 1], "auto"), "n must be an integer of at least 1"),
         (lambda: Triplets.from_labels(X, [0, 0, 1]), "y must be 1-D"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.compiled import threads
-from mahala.support.config import config_context
+from mahala.support.parameters import config_context
 
 
 @given(n=st.integers(1, 60), size=st.integers(1, 20), count=st.integers(1, 5))

@@ -7,14 +7,14 @@ import signal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from sklearn.base import clone
 
 import mahala
 from contract.learners import case, dense, draw, every_batch_learner, needs_labels, rewritten, same_model
 from mahala import Pairs, Triplets
 from mahala.support.model_files import ModelFileError
-from strategies import labelled_rows
+from strategies import examples, labelled_rows
 
 STOP_REASONS = {
     "converged",
@@ -287,7 +287,7 @@ def test_verbose_shows_a_bar_and_nothing_else_is_printed(learner, labelled, caps
 
 
 @every_batch_learner
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(case=labelled_rows())
 def test_degenerate_rows_never_break_it(learner, case):
     X, codes = case

@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -17,6 +17,7 @@ from mahala import Metric, Pairs
 from mahala.online.passive_aggressive import C_GRID
 from mahala.online.state.margin import MarginState
 from mahala.support.model_files import ModelFileError
+from strategies import examples
 
 every_learner = parametrize(PAIR_LEARNERS)
 
@@ -89,7 +90,7 @@ def test_bad_pairs(learner, labelled, pairs):
 
 
 @every_learner
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_degenerate_pairs_never_break_it(learner, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score
@@ -20,6 +20,7 @@ from contract.learners import TRIPLET_LEARNERS, case, dense, models_agree, param
 from mahala import BilinearMetric, MahalanobisMetric, Triplets
 from mahala.online.state.similarity import SimilarityState
 from mahala.support.model_files import ModelFileError, read_model
+from strategies import examples
 
 every_learner = parametrize(TRIPLET_LEARNERS)
 every_stream = parametrize([learner for learner in TRIPLET_LEARNERS if learner.storage != "gram"])
@@ -266,7 +267,7 @@ def test_items_of_other_features(learner, labelled, tmp_path):
 
 
 @every_learner
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(data=st.data())
 def test_degenerate_triplets_never_break_it(learner, data, tmp_path_factory):
     """Whatever the scale, the model and its record are finite, and a file of them can be read.

@@ -194,7 +194,7 @@ def test_indices_count_from_one_unless_said_otherwise(tmp_path):
 
 @pytest.mark.parametrize("index", [2_000_000_000, 9 * 10**18, 10**19, 10**40])
 def test_indices_beyond_memory_are_refused_before_anything_is_allocated(tmp_path, monkeypatch, index):
-    monkeypatch.setattr("mahala.support.memory.memory_limit", lambda _: 2.0**34)
+    monkeypatch.setattr("mahala.support.arrays.memory_limit", lambda _: 2.0**34)
     path = tmp_path / "t.svm"
     path.write_text(f"1 1:5\n2 3:1 {index}:1 # 7:1\n")
     with pytest.raises(MemoryError, match=rf"t\.svm: line 2 has index {index}.* more than this machine's"):
@@ -202,7 +202,7 @@ def test_indices_beyond_memory_are_refused_before_anything_is_allocated(tmp_path
 
 
 def test_sparse_files_with_more_features_than_memory_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("mahala.support.memory.memory_limit", lambda _: 2.0**34)
+    monkeypatch.setattr("mahala.support.arrays.memory_limit", lambda _: 2.0**34)
     np.savez(tmp_path / "t.npz", data=[1.0], indices=[3], indptr=[0, 1], shape=[1, 2**28])
     with pytest.raises(MemoryError, match="with its 268,435,456 features takes 32 GiB"):
         read_table(tmp_path / "t.npz")
@@ -217,7 +217,7 @@ def test_small_files_of_large_arrays_are_refused_before_they_are_unpacked(tmp_pa
         file.write("1 1:0" + "0" * 4_000_000 + "\n")
     with gzip.open(tmp_path / "qrels.tsv.gz", "wt") as file:
         file.write("0\t0\t1\n" * 700_000)
-    monkeypatch.setattr("mahala.support.memory.memory_limit", lambda _: 2.0**22)
+    monkeypatch.setattr("mahala.support.arrays.memory_limit", lambda _: 2.0**22)
     readers = {"bomb.npz": read_table, "bomb.csv.gz": read_table, "bomb.svm.gz": read_table, "qrels.tsv.gz": read_qrels}
     for name, read in readers.items():
         tracemalloc.start()

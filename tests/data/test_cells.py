@@ -78,5 +78,5 @@ def test_days(day):
 
 
 def test_time_zones_and_gaps():
-    found = days(["1970-01-02T01:00:00+01:00", None, "x", "1970-01-02"], ISO)
-    np.testing.assert_array_equal(found, [1.0, np.nan, np.nan, 1.0])
+    result = days(["1970-01-02T01:00:00+01:00", None, "x", "1970-01-02"], ISO)
+    np.testing.assert_array_equal(result, [1.0, np.nan, np.nan, 1.0])

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mahala.data.dask_files import read_with_dask
+from mahala.data.dask_files import read_in_chunks
 
 da = pytest.importorskip("dask.array", reason="needs Dask: pip install 'mahala[dask]'")
 
@@ -21,23 +21,23 @@ def parquet(tmp_path):
 
 def test_parquet_files_are_parts_of_a_table(parquet):
     for sources in ([str(parquet)], [f"{parquet}/*.parquet"], sorted(map(str, parquet.glob("*.parquet")))):
-        table = read_with_dask(sources, label="maker", drop=["id"])
+        table = read_in_chunks(sources, label="maker", drop=["id"])
         assert isinstance(table.X, da.Array)
         assert len(table.X.chunks[0]) > 1
         np.testing.assert_array_equal(table.X.compute(), X)
         assert table.labels.tolist() == Y.tolist()
         assert table.feature_names == ("u", "v", "w")
     with pytest.raises(ValueError, match="columns that are not numbers: id; leave them out with --drop"):
-        read_with_dask([str(parquet)], label="maker")
+        read_in_chunks([str(parquet)], label="maker")
     with pytest.raises(ValueError, match="has no column 'owner'; it has u, v, w, maker, id"):
-        read_with_dask([str(parquet)], label="owner")
+        read_in_chunks([str(parquet)], label="owner")
 
 
 def test_npy_files_are_parts_of_arrays(tmp_path):
     for i in range(2):
         np.save(tmp_path / f"X{i}.npy", X[10 * i : 10 * i + 10].astype(np.float32))
         np.save(tmp_path / f"y{i}.npy", Y[10 * i : 10 * i + 10])
-    table = read_with_dask([str(tmp_path)])
+    table = read_in_chunks([str(tmp_path)])
     assert table.X.chunks[0] == (10, 10)
     assert table.X.dtype == np.float32
     np.testing.assert_array_equal(table.X.compute(), X)
@@ -49,18 +49,18 @@ def test_zarr_groups_hold_rows_and_labels(tmp_path):
     group = zarr.open_group(tmp_path / "t.zarr", mode="w")
     for name, values in (("X", X), ("y", np.arange(20) % 2)):
         group.create_array(name, shape=values.shape, chunks=(8, *values.shape[1:]), dtype=values.dtype)[:] = values
-    table = read_with_dask([str(tmp_path / "t.zarr")])
+    table = read_in_chunks([str(tmp_path / "t.zarr")])
     np.testing.assert_array_equal(table.X.compute(), X)
     assert table.labels.tolist() == (np.arange(20) % 2).tolist()
-    assert read_with_dask([str(tmp_path / "t.zarr")], label="z").labels is None
+    assert read_in_chunks([str(tmp_path / "t.zarr")], label="z").labels is None
 
 
 def test_other_data_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there are no Parquet, Zarr or .npy files at"):
-        read_with_dask([str(tmp_path)])
+        read_in_chunks([str(tmp_path)])
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"the data must be Parquet files, a .zarr group, or a folder"):
-        read_with_dask([str(tmp_path / "t.csv")])
+        read_in_chunks([str(tmp_path / "t.csv")])
     np.save(tmp_path / "z.npy", X)
     with pytest.raises(ValueError, match="must hold parts of the rows"):
-        read_with_dask([str(tmp_path / "z.npy")])
+        read_in_chunks([str(tmp_path / "z.npy")])

@@ -13,10 +13,10 @@ from mahala.data.datasets import load, read_data
 def test_a_folder_comes_first(tmp_path, monkeypatch):
     X, y = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1], dtype=np.int32)
     np.savez(tmp_path / "wine.npz", X=X, y=y, n_train=2)
-    for found in (load("wine", tmp_path), load("wine", str(tmp_path))):
-        np.testing.assert_array_equal(found.X, X)
-        assert found.y.dtype == np.intp
-        assert found.n_train == 2
+    for data in (load("wine", tmp_path), load("wine", str(tmp_path))):
+        np.testing.assert_array_equal(data.X, X)
+        assert data.y.dtype == np.intp
+        assert data.n_train == 2
     monkeypatch.setenv("MAHALA_DATA", str(tmp_path))
     assert load("wine").X.shape == (3, 2)
     monkeypatch.delenv("MAHALA_DATA")
@@ -26,9 +26,9 @@ def test_a_folder_comes_first(tmp_path, monkeypatch):
 def test_sparse_files(tmp_path):
     X = sp.random_array((5, 4), density=0.5, format="csr", random_state=np.random.default_rng(0))
     np.savez(tmp_path / "text.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=np.arange(5) % 2)
-    found = load("text", tmp_path)
-    np.testing.assert_array_equal(found.X.toarray(), X.toarray())
-    assert found.n_train is None
+    data = load("text", tmp_path)
+    np.testing.assert_array_equal(data.X.toarray(), X.toarray())
+    assert data.n_train is None
 
 
 def test_what_is_not_there(tmp_path, monkeypatch):
@@ -89,9 +89,9 @@ def test_tables_of_the_package(name, label):
 def test_the_bundled_balance_is_the_data_set_of_the_papers(dataset):
     """Classes too: which class is the first decides tied votes."""
     X, y = dataset("balance")
-    found = load("balance", "nowhere")
-    np.testing.assert_array_equal(found.X, X)
-    np.testing.assert_array_equal(found.y, y)
+    data = load("balance", "nowhere")
+    np.testing.assert_array_equal(data.X, X)
+    np.testing.assert_array_equal(data.y, y)
 
 
 def test_names_where_files_are_read(tmp_path, monkeypatch):

@@ -34,19 +34,19 @@ def frame_of(tmp_path, text, encoding="utf-8", name="t.csv"):
     ],
 )
 def test_names_or_values(tmp_path, text, named):
-    found = frame_of(tmp_path, text)
-    assert found.named is named
-    assert len(found.data) == text.count("\n") - named
+    table = frame_of(tmp_path, text)
+    assert table.named is named
+    assert len(table.data) == text.count("\n") - named
     if not named:
-        assert found.data.columns[0] == "column 1"
-        said = f"no line of column names: the columns are called column 1 to column {found.data.width}"
-        assert found.notes == (said,)
+        assert table.data.columns[0] == "column 1"
+        note = f"no line of column names: the columns are called column 1 to column {table.data.width}"
+        assert table.notes == (note,)
 
 
 def test_names_that_are_missing_or_there_twice(tmp_path):
-    found = frame_of(tmp_path, "a,,a,a_2,a\n1,2,3,4,5\n")
-    assert found.data.columns == ["a", "column 2", "a_3", "a_2", "a_4"]
-    assert found.notes == (
+    table = frame_of(tmp_path, "a,,a,a_2,a\n1,2,3,4,5\n")
+    assert table.data.columns == ["a", "column 2", "a_3", "a_2", "a_4"]
+    assert table.notes == (
         "column 2 is called 'column 2': it has no name",
         "column 3 is called 'a_3': there is a 'a' before it",
         "column 5 is called 'a_4': there is a 'a' before it",
@@ -55,11 +55,11 @@ def test_names_that_are_missing_or_there_twice(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "cp1252", "utf-16", "utf-16-le", "utf-16-be"])
 def test_encodings(tmp_path, encoding):
-    found = frame_of(tmp_path, "größe;stadt\n1,5;Köln\n2;Bonn\n", encoding)
-    assert found.data.rows() == [("1,5", "Köln"), ("2", "Bonn")]
-    assert found.data.columns == ["größe", "stadt"]
-    assert found.decimal == ","
-    assert bool(found.notes) is not encoding.startswith("utf-8")
+    table = frame_of(tmp_path, "größe;stadt\n1,5;Köln\n2;Bonn\n", encoding)
+    assert table.data.rows() == [("1,5", "Köln"), ("2", "Bonn")]
+    assert table.data.columns == ["größe", "stadt"]
+    assert table.decimal == ","
+    assert bool(table.notes) is not encoding.startswith("utf-8")
 
 
 def test_bytes_that_are_no_text(tmp_path):

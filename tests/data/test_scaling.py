@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala import PA, MahalanobisMetric, Metric
 from mahala.data.scaling import divided, feature_scales, in_one_unit
+from strategies import examples
 
 
 @given(st.integers(1, 20), st.integers(1, 6), st.integers(0, 2**32 - 1), st.booleans())
@@ -26,7 +27,7 @@ def test_scaled_features_have_variance_one_or_are_constant(n, d, seed, sparse):
     assert (scales[~varies] == 1.0).all()
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_a_metric_with_scales_is_the_metric_of_scaled_points(seed, sparse):
     rng = np.random.default_rng(seed)

@@ -76,9 +76,9 @@ def test_drop(tmp_path):
 )
 def test_labels_of_any_kind(tmp_path, cells, labels):
     path = written(tmp_path, "x,y\n" + "".join(f"{i},{cell}\n" for i, cell in enumerate(cells)))
-    found = read_table(path, label="y").labels
-    assert found.tolist() == labels
-    assert [type(value) for value in found.tolist()] == [type(value) for value in labels]
+    result = read_table(path, label="y").labels
+    assert result.tolist() == labels
+    assert [type(value) for value in result.tolist()] == [type(value) for value in labels]
 
 
 def test_features_of_a_model(tmp_path):
@@ -288,6 +288,6 @@ def test_parquet_files_that_declare_more_than_memory_are_refused(tmp_path, monke
     path = tmp_path / "t[1].parquet"
     polars.DataFrame({"a": np.arange(1_000_000) % 7 / 2}).write_parquet(path)
     assert read_table(path).X.shape == (1_000_000, 1)
-    monkeypatch.setattr("mahala.support.memory.memory_limit", lambda _: 2.0**20)
+    monkeypatch.setattr("mahala.support.arrays.memory_limit", lambda _: 2.0**20)
     with pytest.raises(MemoryError, match=r"takes 0\.00745 GiB, more than this machine's"):
         read_table(path)

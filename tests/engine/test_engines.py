@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 import mahala
-from mahala.batch.label_neighbors import target_neighbors
+from mahala.batch.triplets import target_neighbors
 from mahala.compiled.sums import pair_sums
-from mahala.engine import current_engine, torch_device
+from mahala.engine import current_engine
 from mahala.engine.cores import Cores
-from mahala.support.config import config_context
+from mahala.engine.torch import device
+from mahala.support.parameters import config_context
 from reference import lmnn as reference
 from strategies import labelled_rows
 
@@ -78,7 +79,7 @@ def test_sums_over_pairs_are_their_definitions(engine, share, case, scale, cutof
     counted = other & (d < cutoff)
     weights = both * np.where(counted & (d > 0.0), -1.0 / np.where(d > 0.0, d, 1.0) + 1.0, 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        for module in filter(None, (pair_sums, torch and torch_device)):
+        for module in filter(None, (pair_sums, torch and device)):
             patch.setattr(module, "SPARSE_SHARE", share)
         total, pull = own.between(rows, codes, (1.0, -2.0, 1.0), cutoff, w)
     # Products leave a distance of √eps of their size between rows that coincide.
@@ -203,7 +204,7 @@ def test_tensors_are_rows_and_are_answered_in_kind():
 
 @without_torch
 def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
-    from mahala.engine.torch_device import TorchDevice
+    from mahala.engine.torch.device import TorchDevice
 
     engine = TorchDevice("torch-cpu")
     X, y = load_digits(return_X_y=True)
@@ -229,13 +230,14 @@ def test_a_device_that_runs_out_of_memory_takes_smaller_blocks(monkeypatch):
 
 @without_torch
 def test_a_search_that_runs_out_of_memory_leaves_no_old_pairs(monkeypatch):
-    from mahala.engine import torch_device, torch_hinges
+    from mahala.engine.torch.device import TorchDevice
+    from mahala.engine.torch.hinges import TorchHinges
 
     X, y = load_digits(return_X_y=True)
     X, y = X[:200] * 0.05, y[:200]
     edges = target_neighbors(X, y, 3)
-    engine = torch_device.TorchDevice("torch-cpu")
-    kept, search, failures = engine.hinges(y, *edges, 0.5), torch_hinges.TorchHinges._search, []
+    engine = TorchDevice("torch-cpu")
+    kept, search, failures = engine.hinges(y, *edges, 0.5), TorchHinges._search, []
 
     def failing(self, *given):
         if len(failures) % 2 == 1:
@@ -244,7 +246,7 @@ def test_a_search_that_runs_out_of_memory_leaves_no_old_pairs(monkeypatch):
         failures.append(0)
         return search(self, *given)
 
-    monkeypatch.setattr(torch_hinges.TorchHinges, "_search", failing)
+    monkeypatch.setattr(TorchHinges, "_search", failing)
     for scale in (1.0, 1.0001, 1.0002, 3.0, 0.3, 0.30001):
         Z = X * scale
         value = kept(engine.place(Z), 0.01)[0]

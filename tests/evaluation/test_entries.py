@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import brentq
 
-from mahala.evaluation.cells import Cell
 from mahala.evaluation.entries import best_column, chosen_neighbors, context, corrected_t, detectable, entries
+from mahala.evaluation.measuring import Cell
 from mahala.evaluation.statistics import holm
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from mahala.evaluation import statistics
 from mahala.evaluation.statistics import PairedGain, friedman_holm, holm, paired_gains
-from mahala.support.rows import slices
+from mahala.support.arrays import slices
 
 TIED_TABLES = hnp.arrays(np.int64, st.tuples(st.integers(2, 8), st.integers(3, 6)), elements=st.integers(0, 3))
 

@@ -27,9 +27,9 @@ def shares(model: Clicks, grades: Any, best: float) -> Any:
     return np.mean([model.click(grades, rng, best) for _ in range(N)], axis=0)
 
 
-def assert_frequencies(found: Any, expected: Any) -> None:
+def assert_frequencies(observed: Any, expected: Any) -> None:
     expected = np.asarray(expected)
-    assert (np.abs(found - expected) <= 5 * np.sqrt(expected * (1 - expected) / N)).all(), (found, expected)
+    assert (np.abs(observed - expected) <= 5 * np.sqrt(expected * (1 - expected) / N)).all(), (observed, expected)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -90,8 +90,8 @@ def test_a_stream_resumes_where_it_was_saved(tmp_path):
     assert resumed.learner.trust_ == whole.learner.trust_
     loop = mahala.QueryAdapter(random_state=0)
     for text in given:
-        own = json.loads(text)
-        loop.learn_one(own["query"], own["shown"], own["clicked"], query_id=own["query_id"])
+        impression = json.loads(text)
+        loop.learn_one(impression["query"], impression["shown"], impression["clicked"], query_id=impression["query_id"])
     np.testing.assert_array_equal(loop.metric_.matrix, whole.learner.metric_.matrix)
 
 

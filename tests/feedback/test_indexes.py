@@ -64,15 +64,15 @@ def test_faiss(world):
     faiss = library("faiss")
     index = faiss.IndexFlatIP(D)
     index.add(world.items)
-    _, found = index.search(world.adapter.embed(world.queries).astype(np.float32), K)
-    assert np.array_equal(found, world.best)
+    _, result = index.search(world.adapter.embed(world.queries).astype(np.float32), K)
+    assert np.array_equal(result, world.best)
 
 
 def test_usearch(world):
     index = library("usearch.index").Index(ndim=D, metric="ip", dtype="f32")
     index.add(np.arange(N_ITEMS), world.items)
-    found = index.search(world.adapter.embed(world.queries).astype(np.float32), K, exact=True)
-    assert np.array_equal(found.keys, world.best)
+    result = index.search(world.adapter.embed(world.queries).astype(np.float32), K, exact=True)
+    assert np.array_equal(result.keys, world.best)
 
 
 @pytest.mark.parametrize("distance", ["DOT", "COSINE", "EUCLID"])
@@ -85,8 +85,8 @@ def test_qdrant_under_any_distance_since_the_items_have_length_one(world, distan
     client.create_collection("items", vectors_config=vectors)
     client.upsert("items", [models.PointStruct(id=i, vector=row.tolist()) for i, row in enumerate(world.items)])
     for query, best in zip(world.queries, world.best, strict=True):
-        found = client.query_points("items", query=world.adapter.embed(query).tolist(), limit=K).points
-        assert [point.id for point in found] == best.tolist()
+        result = client.query_points("items", query=world.adapter.embed(query).tolist(), limit=K).points
+        assert [point.id for point in result] == best.tolist()
     client.close()
 
 
@@ -175,7 +175,7 @@ def test_langchain_store_ranks_as_brute_force_does(world):
     store = InMemoryVectorStore(model)
     store.add_texts(TEXTS)
     for i, best in enumerate(world.best, start=N_JUDGED):
-        assert [int(found.page_content) for found in store.similarity_search(TEXTS[i], k=K)] == best.tolist()
+        assert [int(result.page_content) for result in store.similarity_search(TEXTS[i], k=K)] == best.tolist()
 
 
 def test_llama_index_queries_are_mapped_and_documents_are_not(world):
@@ -200,7 +200,7 @@ def test_llama_index_retriever_ranks_as_brute_force_does(world):
         similarity_top_k=K
     )
     for i, best in enumerate(world.best[:10], start=N_JUDGED):
-        assert [int(found.node.text) for found in retriever.retrieve(TEXTS[i])] == best.tolist()
+        assert [int(result.node.text) for result in retriever.retrieve(TEXTS[i])] == best.tolist()
 
 
 def test_wrapped_models_follow_the_adapter(world):

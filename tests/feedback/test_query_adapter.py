@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -15,10 +15,11 @@ import mahala
 from mahala import Impressions, QueryAdapter
 from mahala.feedback import judged
 from mahala.feedback.gains import CrossValidation
-from mahala.feedback.remembered import Remembered
+from mahala.feedback.query_maps import Remembered
 from mahala.feedback.trust import RATES
 from mahala.support.model_files import ModelFileError
 from reference.feedback import adapter_stream
+from strategies import examples
 
 D = 6
 
@@ -44,7 +45,7 @@ def fed(adapter, stream):
     return adapter
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["clicks", "grades", "ties"]))
 def test_a_stream_equals_the_reference(seed, kind):
     stream = impressions(seed, kind=kind)
@@ -67,7 +68,7 @@ def test_impressions_one_by_one_and_together_give_the_same_model():
     items = np.vstack([shown for _, shown, *_ in stream])
     stops = np.cumsum([len(shown) for _, shown, *_ in stream])
     rows = [range(stop - len(shown), stop) for stop, (_, shown, *_) in zip(stops, stream, strict=True)]
-    reactions = [own for *_, own, _ in stream]
+    reactions = [clicked for *_, clicked, _ in stream]
     ids = [key for *_, key in stream]
     many = Impressions(queries, items, np.arange(len(stream)), rows, reactions, query_ids=ids)
     together = QueryAdapter().partial_fit(many[:15]).partial_fit(many[15:])
@@ -146,7 +147,7 @@ def test_judgments_improve_new_queries_and_the_gain_is_honest():
     assert adapter.trust_["new"] > 0.3
     again = QueryAdapter(random_state=0).fit(queries[train], items, sp.csr_matrix(_matrix(qrels, 40, 300)))
     np.testing.assert_array_equal(again.metric_.matrix, adapter.metric_.matrix)
-    by_query = {i: {j: g for own, j, g in qrels if own == i} for i in range(40)}
+    by_query = {i: {j: g for query, j, g in qrels if query == i} for i in range(40)}
     np.testing.assert_array_equal(
         QueryAdapter(random_state=0).fit(queries[train], items, by_query).metric_.matrix, adapter.metric_.matrix
     )
@@ -166,9 +167,9 @@ def test_items_of_any_numbers_are_ranked_as_floats(dtype):
     items = rng.integers(0, 5, size=(300, 6)).astype(dtype)
     mapped = rng.normal(size=(4, 6))
     scores = mapped @ items.T.astype(float)
-    for own, found in zip(scores, judged.candidates(mapped, items), strict=True):
-        assert len(set(found.tolist())) == judged.POOL
-        assert own[found].min() >= np.sort(own)[-judged.POOL] - 1e-4
+    for values, pool in zip(scores, judged.candidates(mapped, items), strict=True):
+        assert len(set(pool.tolist())) == judged.POOL
+        assert values[pool].min() >= np.sort(values)[-judged.POOL] - 1e-4
 
 
 def test_where_there_is_nothing_to_learn_the_map_stays_the_identity():
@@ -216,8 +217,8 @@ def test_wrong_clicks_are_bounded_by_the_cap_and_forgotten():
     assert none.gain == 0.0
     capped, full = (QueryAdapter(cap=cap) for cap in (0.2, 1.0))
     losses = [
-        mahala.simulate_clicks(own, queries, items, qrels, clicks="adversarial", n_impressions=300).gain
-        for own in (capped, full)
+        mahala.simulate_clicks(adapter, queries, items, qrels, clicks="adversarial", n_impressions=300).gain
+        for adapter in (capped, full)
     ]
     assert losses[1] < losses[0] <= 0.0
     assert max(capped.trust_.values()) <= 0.2
@@ -384,8 +385,8 @@ def test_series_are_read_by_position():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"q": [0, 1, 2], "shown": [[0], [1], [2]], "clicked": [[1], [0], [1]]}).iloc[::-1]
     many = Impressions(Z, Z, frame["q"], frame["shown"], frame["clicked"], users=pandas.Series(list("abc")).iloc[::-1])
-    assert many.query.tolist() == [own.tolist()[0] for own in many.shown] == [2, 1, 0]
-    assert [own.user for own in many] == ["c", "b", "a"]
+    assert many.query.tolist() == [rows.tolist()[0] for rows in many.shown] == [2, 1, 0]
+    assert [impression.user for impression in many] == ["c", "b", "a"]
 
 
 @pytest.mark.parametrize("clicked", [[1e308, -1e308, 0.0], [1e-308, 0.0, 0.0], [5e-324, 0.0, -5e-324]])
@@ -494,7 +495,7 @@ def test_items_that_are_hard_to_multiply_in_single_precision_are_ranked(scale):
 
 
 def test_counts_of_a_file_leave_room_for_one_more():
-    known = Remembered(3)
-    known.from_arrays(np.array([1], dtype=np.uint64), np.array([2**62]))
+    ids, digests = Remembered(3), np.array([1], dtype=np.uint64)
+    ids.set_state({}, {"digests": digests, "counts": np.array([2**62])})
     with pytest.raises(ModelFileError, match="a count from 1 to"):
-        known.from_arrays(np.array([1], dtype=np.uint64), np.array([2**63 - 1]))
+        ids.set_state({}, {"digests": digests, "counts": np.array([2**63 - 1])})

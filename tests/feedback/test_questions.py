@@ -28,8 +28,8 @@ def slow_best(queries, left, right, matrix, trust):
 
 def test_candidates_are_all_questions_with_three_items():
     asked = candidates(4, 4000, np.random.default_rng(0))
-    found, counts = np.unique(asked, axis=0, return_counts=True)
-    assert {tuple(row) for row in found} == {
+    rows, counts = np.unique(asked, axis=0, return_counts=True)
+    assert {tuple(row) for row in rows} == {
         (q, a, b) for q in range(4) for a in range(4) for b in range(4) if len({q, a, b}) == 3
     }
     assert counts.min() > 4000 / 24 / 2
@@ -67,10 +67,10 @@ def test_chosen_answers_teach_more_than_random_ones():
         matrix, trust, answers = None, 0.0, 0
         while answers < 100:
             asked = candidates(len(X), n, rng)
-            own = asked[best_question(*(X[column] for column in asked.T), matrix, trust)]
-            same = y[own[1:]] == y[own[0]]
+            question = asked[best_question(*(X[column] for column in asked.T), matrix, trust)]
+            same = y[question[1:]] == y[question[0]]
             if same.sum() == 1:
-                adapter.learn_one(X[own[0]], X[own[1:]], same)
+                adapter.learn_one(X[question[0]], X[question[1:]], same)
                 matrix, trust, answers = adapter.maps().new, adapter.trust_["new"], answers + 1
         scores = np.einsum("ij,ij->i", adapter.embed(X[tests[:, 0]]), X[tests[:, 1]] - X[tests[:, 2]])
         right[n] = float((np.sign(scores) == truth).mean())

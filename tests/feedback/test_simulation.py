@@ -51,9 +51,16 @@ def test_what_is_passed_to_the_adapter() -> None:
     queries, items, qrels = collection()
     M = np.random.default_rng(1).normal(size=(D, D))
     adapter = Fixed(M)
-    told: list[tuple[int, int, str]] = []
+    calls: list[tuple[int, int, str]] = []
     result = simulate_clicks(
-        adapter, queries, items, qrels, n_impressions=50, k=7, test_share=0.25, progress=lambda *call: told.append(call)
+        adapter,
+        queries,
+        items,
+        qrels,
+        n_impressions=50,
+        k=7,
+        test_share=0.25,
+        progress=lambda *call: calls.append(call),
     )
     grades = {(i, j): grade for i, j, grade in qrels}
     rows, ranked = result.query, np.argsort(-queries @ M @ items.T, axis=1)[:, :7]
@@ -69,8 +76,8 @@ def test_what_is_passed_to_the_adapter() -> None:
     assert query_id is None
     assert len(held_out) == len(result.unseen.queries) == round(0.25 * len({i for i, _ in grades}))
     assert not {tuple(row) for row in held_out} & {tuple(queries[row]) for row in rows}
-    assert [call[:2] for call in told] == [(at + 1, 50) for at in range(50)]
-    assert told[-1][2] == f"gain {result.gain:+.4f}"
+    assert [call[:2] for call in calls] == [(at + 1, 50) for at in range(50)]
+    assert calls[-1][2] == f"gain {result.gain:+.4f}"
 
 
 def test_what_is_recorded_is_the_quality_of_the_adapter() -> None:

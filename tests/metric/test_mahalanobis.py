@@ -250,7 +250,7 @@ def test_small_asymmetry_is_rounding_and_large_is_an_error():
     ("arguments", "error", "match"),
     [
         ({"matrix": np.ones((2, 3))}, ValueError, r"matrix must be square, got shape \(2, 3\)"),
-        ({"matrix": np.ones(3)}, ValueError, "matrix must be square"),
+        ({"matrix": np.ones(3)}, ValueError, "matrix must be 2-D"),
         ({"matrix": np.ones((0, 0))}, ValueError, "at least one row"),
         ({"matrix": [[np.nan]]}, ValueError, "matrix must be finite"),
         ({"matrix": [[np.inf]]}, ValueError, "matrix must be finite"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from mahala import PA, POLA, MahalanobisMetric, Pairs
 from reference.online_pairs import passive_aggressive
+from strategies import examples
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def separable(seed, n=150, d=4):
     return Pairs(X, np.arange(n), np.full(n, n), similar), MahalanobisMetric(M, 2.0)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.0, 0.3, 5.0]), passes=st.integers(1, 4))
 def test_loss_stays_below_its_bound(seed, gamma, passes):
     pairs, comparator = separable(seed)
@@ -58,7 +59,7 @@ def test_loss_stays_below_its_bound(seed, gamma, passes):
         learner.loss_bound(MahalanobisMetric(comparator.matrix))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.1, 1.0, 20.0]))
 def test_loss_stays_below_its_bound_where_nothing_separates(seed, gamma):
     rng = np.random.default_rng(seed)

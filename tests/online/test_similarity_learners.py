@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -17,6 +17,7 @@ from mahala.online.state.dense import fit_gram
 from mahala.online.state.similarity import SimilarityState
 from mahala.online.state.sparse import SparseState
 from reference import online_triplets as reference
+from strategies import examples
 
 # Step lengths with few digits: where the values are whole numbers all sums are then exact, and ties are ties.
 ETA, LAM, DELTA, C, R = 0.125, 0.0625, 0.25, 0.0625, 2.0
@@ -94,7 +95,7 @@ def agree(learner, expected, average):
 
 
 @every_case
-@settings(max_examples=15)
+@examples(15)
 @given(triplets=triplet_streams(), average=st.booleans(), margin=st.sampled_from([1.0, 0.125]))
 def test_equals_the_papers_algorithm(name, storage, triplets, average, margin):
     learner, expected = CASES[name]
@@ -149,7 +150,7 @@ def test_automatic_margins_without_a_scale_are_the_papers():
 
 
 @pytest.mark.parametrize(("name", "storage"), [case for case in BOTH if case[1] != "gram"])
-@settings(max_examples=10)
+@examples(10)
 @given(triplets=triplet_streams(), average=st.booleans(), data=st.data())
 def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, average, data, tmp_path_factory):
     learner, expected = CASES[name]

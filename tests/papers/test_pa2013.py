@@ -8,7 +8,7 @@ import pytest
 from conftest import DATA, needs
 from mahala import ITML, knn_error
 from papers import pa2013
-from papers.pa2013_protocol import halves, scaled, tuned_pa
+from papers.pa2013.protocol import halves, scaled, tuned_pa
 from papers.study import studies
 
 needs_data = needs()

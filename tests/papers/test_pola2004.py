@@ -12,14 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import DATA, needs
-from mahala.cli.main import app
-from mahala.data.datasets import Document, load_reuters
-from papers import pola2004_digits, pola2004_filtering, pola2004_settings
-from papers.filtering.perceptron import Perceptron
-from papers.pola2004 import COPIES, SIDE, noisy_images, prototypes, reconstruct
-from papers.pola2004_digits import PROBLEMS, WINS
-from papers.pola2004_figures import digits, filters
-from papers.pola2004_filtering import TOPICS, rare_topics, word_weights
+from papers.__main__ import app
+from papers.pola2004 import COPIES, SIDE, noisy_images, prototypes, reconstruct, settings
+from papers.pola2004 import digits as digit_study
+from papers.pola2004 import topics as topic_study
+from papers.pola2004.digits import PROBLEMS, WINS
+from papers.pola2004.figures import digits, filters
+from papers.pola2004.filters.perceptron import Perceptron
+from papers.pola2004.filters.reuters import Document, load_reuters
+from papers.pola2004.topics import TOPICS, rare_topics, word_weights
 from papers.study import Cell, studies
 
 needs_mnist = needs("mnist.npz")
@@ -72,7 +73,7 @@ def test_pola_sees_the_digits_and_pca_the_noise():
 
 
 def test_the_figure_of_images(tmp_path):
-    arguments = ["reproduce", "pola2004", "--figure", "2", "--quick", "--runs", "1", "--output", str(tmp_path)]
+    arguments = ["pola2004", "--figure", "2", "--quick", "--runs", "1", "--output", str(tmp_path)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     written = tmp_path / "quick" / "pola2004" / "figure2.svg"
@@ -95,20 +96,20 @@ def test_problems_won_are_counted_as_a_loop_counts_them(monkeypatch):
         ("0-2", "POLA"): 1.0, ("0-2", "FDA"): 2.5, ("0-2", "POLA 1"): 2.6, ("0-2", "Euclidean"): 1.1,
     }  # fmt: skip
     monkeypatch.setattr(
-        pola2004_digits, "_errors", lambda problem, method, *_: dict.fromkeys((1, 3), errors[problem, method])
+        digit_study, "_errors", lambda problem, method, *_: dict.fromkeys((1, 3), errors[problem, method])
     )
     for method, expected in {"Euclidean": 1.0, "FDA": 1.0}.items():  # a tie is no win; FDA meets POLA's first direction
-        assert pola2004_digits._measure_digits(("0-1", "0-2"), "k = 3", method, 0, None) == {"wins": expected}
+        assert digit_study._measure_digits(("0-1", "0-2"), "k = 3", method, 0, None) == {"wins": expected}
 
 
 @needs_mnist
 def test_a_pair_of_digits(monkeypatch):
-    monkeypatch.setattr(pola2004_digits, "N_TRAIN", 6_000)
-    (X, y), (X_test, y_test) = pola2004_digits.problem_rows("4-9", 0, DATA)
+    monkeypatch.setattr(digit_study, "N_TRAIN", 6_000)
+    (X, y), (X_test, y_test) = digit_study.problem_rows("4-9", 0, DATA)
     assert set(y) == set(y_test) == {4, 9}
     assert len(y_test) == 982 + 1009
     assert 1_080 < len(y) < 1_260  # a fifth
-    assert (X.min(), X.max(), X_test.max()) == (0.0, pola2004_digits.BRIGHTEST, pola2004_digits.BRIGHTEST)
+    assert (X.min(), X.max(), X_test.max()) == (0.0, digit_study.BRIGHTEST, digit_study.BRIGHTEST)
     measure = studies("pola2004")["figure3"].measure
     found = {method: measure("4-9", method, 0, DATA) for method in studies("pola2004")["figure3"].methods}
     assert found["POLA"]["error"] < found["Euclidean"]["error"] < 5.0
@@ -124,11 +125,11 @@ def test_another_setting_of_the_digits(monkeypatch, setting):
     y = np.arange(80) % 2
     X = np.maximum(rng.normal(size=(80, 12)) + y[:, None] * (np.arange(12) < 3), 0.0) + 0.01
     X[:, -2:] = 0.0  # without ink
-    monkeypatch.setattr(pola2004_settings, "problem_rows", lambda *_: ((X[:50], y[:50]), (X[50:], y[50:])))
-    pola2004_settings._rows.cache_clear()
+    monkeypatch.setattr(settings, "problem_rows", lambda *_: ((X[:50], y[:50]), (X[50:], y[50:])))
+    settings._rows.cache_clear()
     found = studies("pola2004")["table1"].measure("0-1", setting, 0, None)
-    pola2004_settings._rows.cache_clear()
-    treatment = pola2004_settings.SETTINGS[setting].rows
+    settings._rows.cache_clear()
+    treatment = settings.SETTINGS[setting].rows
     rows = X if treatment == "plain" else (X - X.mean(axis=1)[:, None])
     rows = rows if treatment == "plain" else rows / np.linalg.norm(rows, axis=1)[:, None]
     for name, own in (("plain", X), ("euclidean", rows)):
@@ -144,7 +145,7 @@ def test_settings_by_the_problems_that_they_win():
         Cell(problem, "centred rows", 0, dict(zip(("error", "euclidean", "plain"), own, strict=True)))
         for problem, own in zip(PROBLEMS, numbers, strict=False)
     ]
-    assert pola2004_settings.problems_won(cells).splitlines()[-1] == "| centred rows | 3 | 1 | 1 | 1 | 2.00 | 2.00 |"
+    assert settings.problems_won(cells).splitlines()[-1] == "| centred rows | 3 | 1 | 1 | 1 | 2.00 | 2.00 |"
 
 
 def test_topics_by_a_plain_count():
@@ -188,14 +189,14 @@ def test_reading_reuters(tmp_path, monkeypatch):
 
 @needs_reuters
 def test_the_stream_of_reuters(monkeypatch):
-    X, topics = pola2004_filtering._documents(DATA)
+    X, topics = topic_study._documents(DATA)
     assert X.shape == (9603, 500)
     lengths = np.sqrt(X.multiply(X).sum(axis=1))
     assert np.all((np.abs(lengths - 1.0) < 1e-12) | (lengths == 0.0))
     assert tuple(rare_topics(topics)[:13]) == TOPICS
     # The error of a stream, by a plain loop over what was predicted.
     X, topics = X[:1500], topics[:1500]
-    monkeypatch.setattr(pola2004_filtering, "_documents", lambda _: (X, topics))
+    monkeypatch.setattr(topic_study, "_documents", lambda _: (X, topics))
     relevant = np.array(["wheat" in own for own in topics])
     predicted = Perceptron().fit(X, relevant).predictions_
     wrong = {kind: [said != truth for said, truth in zip(predicted, relevant, strict=True) if truth == kind]
@@ -209,7 +210,7 @@ def test_the_stream_of_reuters(monkeypatch):
 
 def test_pictures_of_what_there_is():
     cells = [Cell(topic, method, 0, {"error": 10.0}) for topic in TOPICS[:3] for method in ("POLA", "1-NN")]
-    bars, scatter = pola2004_filtering._draw_filters(cells, None).axes
+    bars, scatter = topic_study._draw_filters(cells, None).axes
     assert len(bars.patches) == 6
     assert scatter.get_title() == "POLA better in 0 of 3"
     assert len(filters({"PAUM": {"corn": 3.0}}, ("1-NN", "POLA")).axes[0].patches) == 1

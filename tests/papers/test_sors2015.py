@@ -10,9 +10,10 @@ import pytest
 from conftest import DATA, needs
 from mahala import SORS, mean_average_precision
 from mahala.comparisons import Triplets
-from mahala.evaluation.splits import parts_of
-from papers import sors2015, sors2015_protocol
-from papers.sors2015_numbers import METHODS
+from mahala.evaluation.plan import parts_of
+from papers import sors2015
+from papers.sors2015 import protocol as sors2015_protocol
+from papers.sors2015.numbers import METHODS
 from papers.study import studies
 
 needs_data = needs()

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 import mahala
-from papers.filtering.nearest import NearestFilter
-from papers.filtering.paum import PAUM
-from papers.filtering.perceptron import Perceptron
+from papers.pola2004.filters.nearest import NearestFilter
+from papers.pola2004.filters.paum import PAUM
+from papers.pola2004.filters.perceptron import Perceptron
 
 FILTERS = [
     Perceptron(),

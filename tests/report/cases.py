@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 
 from mahala import LDA, RCA, QueryAdapter
-from mahala.evaluation.cross_validation import compare, held_out
+from mahala.evaluation.compare import compare, held_out
 from mahala.evaluation.fitting import refit
 from mahala.feedback.gains import CrossValidation, Gain
 from mahala.report.chart_data import Shown

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mahala import LDA, RCA, MahalanobisMetric
-from mahala.evaluation.cross_validation import compare, held_out
+from mahala.evaluation.compare import compare, held_out
 from mahala.report.chart_data import (
     Shown,
     _distances,

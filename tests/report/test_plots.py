@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mahala import PA, Pairs
-from mahala.report.plots import curves, error_curves
+from mahala.report.plots import error_curves
 
 
 def test_error_curves(labelled, tmp_path):
@@ -21,11 +21,3 @@ def test_error_curves(labelled, tmp_path):
     assert plus.get_color() == minus.get_color()
     figure.savefig(tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_curves():
-    figure = curves({"a": [(2.0, 5.0, 1.0), (1.0, 3.0, 0.5)], "b": [(1.0, 4.0, 0.0)]}, "title", "d", "seconds")
-    axes = figure.axes[0]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
-    np.testing.assert_array_equal(axes.containers[0].lines[0].get_data(), [[1.0, 2.0], [3.0, 5.0]])
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("d", "seconds", "title")

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed: pip install 'mahala[serve]'")
 
-from mahala.serve.store.records import Entry, NewItem
-from mahala.serve.store.store import Store
+from mahala.serve.store.collection_store import Store
+from mahala.serve.store.rows import LogEntry, NewItem
 
 WIDTH, N_ITEMS = 6, 40
 
@@ -32,7 +32,9 @@ def entries(n, seed=0):
         if at % 3 == 0:
             own = {"vector": rng.normal(size=WIDTH).astype(np.float32).astype(np.float64)}
         own |= {"query_id": f"q{at % 7}"} if at % 4 else {}
-        result.append(Entry("impression", shown, clicked, user=f"u{at % 3}" if at % 5 else None, key=f"k{at}", **own))
+        result.append(
+            LogEntry("impression", shown, clicked, user=f"u{at % 3}" if at % 5 else None, key=f"k{at}", **own)
+        )
     return result
 
 

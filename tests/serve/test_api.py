@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 import mahala
 from mahala.serve.client import ServiceError
 from mahala.serve.http import guard as guards
-from mahala.serve.http.api import create_app
-from mahala.serve.http.guard import Settings
+from mahala.serve.http.app import create_app
+from mahala.serve.http.guard import ServerSettings
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.keys import Keys
@@ -36,7 +36,7 @@ def service(tmp_path):
 
 
 def http_of(service, **settings):
-    return TestClient(create_app(service, Settings(**settings)), base_url=LOCAL, raise_server_exceptions=False)
+    return TestClient(create_app(service, ServerSettings(**settings)), base_url=LOCAL, raise_server_exceptions=False)
 
 
 @pytest.fixture
@@ -222,7 +222,10 @@ def test_other_sites_and_other_hosts_are_refused_without_keys(http, service):
         return http.post(f"{BASE}/search", json=SEARCH, headers=headers).status_code
 
     assert status({"Origin": "http://evil.example"}) == 403
-    assert status({"Host": "evil.example"}) == 421
+    for host in ("evil.example", "evil.example:8417", "127.0.0.1.evil.example", ""):
+        assert status({"Host": host}) == 400
+    for host in ("localhost", "127.0.0.1:9", "[::1]:8417"):
+        assert status({"Host": host}) == 200
     assert status({"Origin": LOCAL}) == 200
     assert "access-control-allow-origin" not in http.get("/health", headers={"Origin": "http://evil.example"}).headers
     named = http_of(service, origins=("https://shop.example",))
@@ -306,8 +309,12 @@ def test_metrics_and_openapi(http):
     http.post(f"{BASE}/search", json=SEARCH)
     http.get("/invented/path")
     text = http.get("/metrics").text
-    assert 'mahala_requests_total{method="POST",route="/v1/collections/{name}/search",status="200"} 1' in text
-    assert 'mahala_items{collection="c"} 40' in text
+    assert 'mahala_requests_total{method="POST",route="/v1/collections/{name}/search",status="200"} 1.0\n' in text
+    assert 'mahala_request_seconds_bucket{le="+Inf",route="/v1/collections/{name}/search"} 1.0\n' in text
+    assert 'mahala_items{collection="c"} 40.0\n' in text
+    for gauge in ("graph_items", "log_entries", "served_version", "learned_entries"):
+        assert f'mahala_{gauge}{{collection="c"}} 0.0\n' in text
+    assert "mahala_learns 0.0\n" in text
     assert "invented" not in text
     schema = http.get("/openapi.json").json()
     assert {

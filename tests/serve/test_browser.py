@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import uvicorn
 
-from mahala.serve.http.api import create_app
-from mahala.serve.http.guard import Settings
+from mahala.serve.http.app import create_app
+from mahala.serve.http.guard import ServerSettings
 from mahala.serve.page.pages import ROOMS, pages
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
@@ -46,7 +46,7 @@ def served(service, **settings):
     """Serve in a thread; yield the address."""
     bound = socket.create_server(("127.0.0.1", 0))
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    app = create_app(service, Settings(**settings), pages())
+    app = create_app(service, ServerSettings(**settings), pages())
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
@@ -142,7 +142,7 @@ def test_clicks_lead_to_a_better_ranking_which_is_rolled_back(page, address, ser
     back = page.locator("#versions tr", has_text="plain ranking").get_by_role("button", name="Roll back")
     back.click()
     page.get_by_role("button", name="Cancel").click()
-    assert service.told("films")["version"] == served
+    assert service.served("films").status()["version"] == served
     back.focus()
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Serve it").click()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mahala.serve.index.graph import extended, read_graph, write_graph
-from mahala.serve.index.searching import payload_filter
+from mahala.serve.index.item_index import payload_filter
 from mahala.serve.service import Service
-from mahala.serve.store.records import NewItem
+from mahala.serve.store.rows import NewItem
 
 from .conftest import wait_for
 from .test_searching import best, filled, pairs
@@ -114,10 +114,10 @@ def test_a_service_builds_extends_and_keeps_graphs(faiss, tmp_path):
     with Service(path, learn=False, graph_beyond=N - 1) as service:
         service.create("c", width=WIDTH)
         service.put_items("c", items(X[: N - 1]))
-        assert service.told("c")["graph"] == 0
+        assert service.served("c").status()["graph"] == 0
         service.put_items("c", items(X[N - 1 :], N - 1))
         wait_for(lambda: graph_of(service) is not None)
-        assert service.told("c")["graph"] == N
+        assert service.served("c").status()["graph"] == N
         first = graph_of(service)
         service.put_items("c", items(-X[:100], N))
         wait_for(lambda: graph_of(service).n == N + 100)

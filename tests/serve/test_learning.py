@@ -14,13 +14,13 @@ import sqlalchemy as sa
 from sklearn.metrics import ndcg_score
 
 from mahala import QueryAdapter
-from mahala.serve.learning.learning import Learners, Learning
-from mahala.serve.learning.learning import learning as module
+from mahala.serve.learning import learners as module
+from mahala.serve.learning.learners import Learners, Learning
+from mahala.serve.store import checkpoints as checkpoints_module
 from mahala.serve.store.checkpoints import Checkpoints, LeaseLost
+from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable, lease, models
-from mahala.serve.store.records import Entry
-from mahala.serve.store.store import Store
-from mahala.serve.store.store import checkpoints as checkpoints_module
+from mahala.serve.store.rows import LogEntry
 from mahala.stream.stream import Learned, Stream
 
 from .conftest import WIDTH, entries, new_items
@@ -50,7 +50,7 @@ def learn_all(own):
 
 def states(store):
     version, parts = Checkpoints(store.database).newest("c", store.collections()["c"].generation)
-    return version.place, version.told, parts
+    return version.place, version.status, parts
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_what_was_foreseen_is_told():
             judged.append(np.subtract(*(ndcg_score([grades], [own]) for own in scores)))
         reference.learn_one(query, shown, grades, query_id=entry.query_id, user=entry.user)
         learners.learn(entry, lambda rows: X[list(rows)])
-    told = learners.told()["learners"]["adapter"]
+    told = learners.status()["learners"]["adapter"]
     assert told["foreseen"]["n"] == len(right)
     assert [told["foreseen"]["served"], told["foreseen"]["plain"]] == pytest.approx(np.mean(right, axis=0))
     assert told["gains"]["judged"]["n"] == len(judged) > 20
@@ -160,7 +160,7 @@ def test_a_process_that_lost_the_lease_without_noticing_writes_nothing(store):
     learn_all(other)
     before = states(store)
     with pytest.raises(LeaseLost):
-        one.checkpoints.write("c", one.lease, place=1, generation=0, ready=True, told={}, parts={})
+        one.checkpoints.write("c", one.lease, place=1, generation=0, ready=True, status={}, parts={})
     assert states(store) == before
 
 
@@ -248,7 +248,7 @@ def test_a_forgotten_user_leaves_no_trace(store, tmp_path):
 
 
 def test_when_the_only_user_is_forgotten_the_plain_ranking_is_served(store):
-    store.append("c", [Entry("impression", [0, 1], [1.0, 0.0], query=2, user="u")])
+    store.append("c", [LogEntry("impression", [0, 1], [1.0, 0.0], query=2, user="u")])
     learn_all(process(store, seconds=0.0))
     assert Checkpoints(store.database).served("c", "adapter")[1] is not None
     store.forget_user("c", "u")

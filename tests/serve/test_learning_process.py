@@ -9,7 +9,7 @@ import sys
 
 from mahala.serve.service import Service
 from mahala.serve.store.checkpoints import Checkpoints
-from mahala.serve.store.store import Store
+from mahala.serve.store.collection_store import Store
 
 from .conftest import WIDTH
 from .test_service import ITEMS, teach, wait_for
@@ -30,13 +30,13 @@ def test_it_learns_and_is_started_again(tmp_path):
         service.put_items("c", ITEMS)
         service.start_learning(apart=True)
         first = teach(service, n=3)
-        wait_for(lambda: service.told("c")["learned"] == first, 120.0)
+        wait_for(lambda: service.served("c").status()["learned"] == first, 120.0)
         wait_for(lambda: service.learns)
         process = service._learning._process
         os.kill(process.pid, signal.SIGKILL)
         second = teach(service, n=3)
-        wait_for(lambda: service.told("c")["learned"] == second, 120.0)
-        assert service.told("c")["learners"]["adapter"]["impressions"] == 6
+        wait_for(lambda: service.served("c").status()["learned"] == second, 120.0)
+        assert service.served("c").status()["learners"]["adapter"]["impressions"] == 6
         process = service._learning._process
     assert process.returncode == 0
 

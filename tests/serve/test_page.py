@@ -10,8 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import mahala
-from mahala.serve.http.api import create_app
-from mahala.serve.http.guard import Settings
+from mahala.serve.http.app import create_app
+from mahala.serve.http.guard import ServerSettings
 from mahala.serve.page.pages import POLICY, ROOMS, pages
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
@@ -33,7 +33,7 @@ def service(tmp_path):
 
 
 def http_of(service, **settings):
-    app = create_app(service, Settings(**settings), pages())
+    app = create_app(service, ServerSettings(**settings), pages())
     return TestClient(app, base_url="http://127.0.0.1:8417", raise_server_exceptions=False)
 
 
@@ -117,7 +117,7 @@ def test_a_visit_is_a_user(http):
 
 
 def test_over_tls_the_cookie_is_for_tls_only(service):
-    app = create_app(service, Settings(), pages())
+    app = create_app(service, ServerSettings(), pages())
     assert "Secure" in TestClient(app, base_url="https://127.0.0.1").get("/").headers["set-cookie"]
 
 

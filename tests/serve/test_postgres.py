@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from mahala.serve.service import Service
+from mahala.serve.store.collection_store import KeyReused, Store
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.keys import Keys
-from mahala.serve.store.store import KeyReused, Store
 
 from .conftest import WIDTH, entries, new_items, wait_for
 
@@ -62,7 +62,12 @@ class Server:
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
-        self.process.wait()
+        try:
+            self.process.wait(60.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +125,7 @@ def test_writers_at_once_get_places_without_gaps(server, store):
 def test_two_processes_serve_one_learns_and_the_server_goes_and_comes_back(server, store):
     with Service(server.address, lease_seconds=1.0) as one, Service(server.address, lease_seconds=1.0) as other:
         last = other.append("c", entries(20)).result()[-1]
-        wait_for(lambda: one.told("c")["learned"] == other.told("c")["learned"] == last)
+        wait_for(lambda: one.served("c").status()["learned"] == other.served("c").status()["learned"] == last)
         assert [own.learns for own in (one, other)].count(True) == 1
         server.stop()
         with pytest.raises(Unavailable, match="the database cannot be used"):
@@ -131,5 +136,5 @@ def test_two_processes_serve_one_learns_and_the_server_goes_and_comes_back(serve
         wait_for(lambda: one.problem is None)
         (place,) = one.append("c", entries(21)[20:]).result()
         assert place == last + 1
-        wait_for(lambda: one.told("c")["learned"] == other.told("c")["learned"] == place)
+        wait_for(lambda: one.served("c").status()["learned"] == other.served("c").status()["learned"] == place)
         assert one.search("c", {"item": "i0"}) == other.search("c", {"item": "i0"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala.serve.index.searching import Index, payload_filter
-from mahala.serve.store.records import NewItem
-from mahala.serve.store.store import Store
+from mahala.serve.index.item_index import Index, payload_filter
+from mahala.serve.store.collection_store import Store
+from mahala.serve.store.rows import NewItem
 
 
 def best(X, live, query, k):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mahala.feedback.click_models import click_model
-from mahala.serve.learning.learning import DEFAULT, Learners
+from mahala.serve.learning.learners import DEFAULT, Learners
 from mahala.serve.service import POLL, Service, Unknown
-from mahala.serve.store.records import Entry
-from mahala.serve.store.store import transfer
+from mahala.serve.store import transfer
+from mahala.serve.store.rows import LogEntry
 
 from .conftest import WIDTH, new_items, wait_for
 
@@ -36,12 +36,12 @@ def service(tmp_path):
 def test_clicks_change_the_ranking_and_versions_are_rolled_back(service):
     plain = [one.id for one in service.search("c", {"item": "i0"}, k=39)[1]]
     last = teach(service, shown=(plain[0], plain[-1]), clicked=(0.0, 1.0), n=60)
-    wait_for(lambda: service.told("c")["learned"] == last)
+    wait_for(lambda: service.served("c").status()["learned"] == last)
     version, found = service.search("c", {"item": "i0"}, k=39)
     learned = [one.id for one in found]
     assert version > 0
     assert learned.index(plain[-1]) < learned.index(plain[0])
-    assert service.told("c")["learners"]["adapter"]["trust"]["known"] > 0.5
+    assert service.served("c").status()["learners"]["adapter"]["trust"]["known"] > 0.5
     told = service.served("c").explain(service.resolve("c", {"item": "i0"}), service.row("c", plain[-1]), 3)
     assert told["score"] == pytest.approx(found[learned.index(plain[-1])].score, rel=1e-5)
     assert told["score"] == pytest.approx(told["plain"] + told["learned"])
@@ -64,7 +64,7 @@ def test_another_process_serves_a_new_version_in_less_than_a_second(service, tmp
         wait_for(lambda: any(version.place == last for version in service.versions("c")))
         for one in (other, service):
             one.refresh()  # what each of them does on its own, so often
-            assert one.told("c")["learned"] == last
+            assert one.served("c").status()["learned"] == last
         assert POLL <= 0.25
         wait_for(lambda: [one.learns for one in (service, other)].count(True) == 1)
         assert other.search("c", {"item": "i0"}) == service.search("c", {"item": "i0"})
@@ -90,11 +90,12 @@ def test_an_exported_collection_learns_the_same_models(service, tmp_path):
     service.put_items("c", [{"id": "i3", "vector": [1.0] * WIDTH, "payload": {"again": True}}])
     service.delete_items("c", ["i4"])
     last = teach(service, shown=("i1", "i3", "i5"), n=5)
-    wait_for(lambda: service.told("c")["learned"] == last)
-    assert transfer.export(service, "c", tmp_path / "folder") == 5
+    wait_for(lambda: service.served("c").status()["learned"] == last)
+    assert transfer.export(service.store, "c", tmp_path / "folder") == 5
     with Service(tmp_path / "other" / "mahala.db", lease_seconds=0.5) as other:
-        assert transfer.restore(other, "copy", tmp_path / "folder") == 5
-        wait_for(lambda: other.told("copy")["learned"] == last)
+        assert transfer.restore(other.store, "copy", tmp_path / "folder") == 5
+        other.refresh()
+        wait_for(lambda: other.served("copy").status()["learned"] == last)
         newest = [one.checkpoints.newest(name, 0)[1] for one, name in ((service, "c"), (other, "copy"))]
         assert newest[0] == newest[1]
         assert other.search("copy", {"item": "i0"}, k=50)[1] == service.search("c", {"item": "i0"}, k=50)[1]
@@ -105,15 +106,15 @@ def test_an_exported_collection_learns_the_same_models(service, tmp_path):
             '{"query": -1, "shown": [1], "clicked": [1]}',
         ):
             with pytest.raises(ValueError, match="line 1 is not one"):
-                transfer.import_log(other, "copy", [line])
+                transfer.import_log(other.store, "copy", [line])
 
 
 def test_other_learners_learn_from_the_whole_log(service):
     last = teach(service, n=4)
-    wait_for(lambda: service.told("c")["learned"] == last)
+    wait_for(lambda: service.served("c").status()["learned"] == last)
     service.configure("c", {"learners": {"adapter": DEFAULT["adapter"], "half": {"cap": 0.5}}, "served": "half"})
-    wait_for(lambda: "half" in service.told("c")["learners"])
-    told = service.told("c")
+    wait_for(lambda: "half" in service.served("c").status()["learners"])
+    told = service.served("c").status()
     assert told["served"] == "half"
     assert [one["impressions"] for one in told["learners"].values()] == [4, 4]
 
@@ -146,7 +147,7 @@ def _quality(hostile, clicks, learn=True):
                 continue
         else:
             user, clicked = f"u{at % 199}", honest.click(grades[row, shown], ours)
-        entry = Entry(
+        entry = LogEntry(
             "impression", shown.tolist(), clicked.astype(float).tolist(), vector=queries[row], query_id=f"q{row}",
             user=user, place=at + 1,
         )  # fmt: skip

@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mahala.serve.store import database
+from mahala.serve.store.collection_store import BLOCK, KeyReused, Store
 from mahala.serve.store.database import Unavailable, about
 from mahala.serve.store.group_commit import GroupCommit
-from mahala.serve.store.records import Entry, NewItem
-from mahala.serve.store.store import BLOCK, KeyReused, Store, database
+from mahala.serve.store.rows import LogEntry, NewItem
 
 from .conftest import WIDTH, entries, new_items
 
@@ -46,7 +47,7 @@ def test_a_key_is_counted_once(store):
     one, two = entries(2)
     assert store.append("c", [one, two, one]) == [1, 2, 1]
     assert store.append("c", [two, entries(3)[2]]) == [2, 3]
-    other = Entry("impression", [1, 2], [1.0, 0.0], query=1, key="k0")
+    other = LogEntry("impression", [1, 2], [1.0, 0.0], query=1, key="k0")
     with pytest.raises(KeyReused, match="'k0' was used before"):
         store.append("c", [other])
     assert store.collections()["c"].n_logged == 3
@@ -54,7 +55,7 @@ def test_a_key_is_counted_once(store):
 
 def test_a_group_is_written_whole_or_not_at_all(store):
     store.append("c", entries(1))
-    other = Entry("impression", [1, 2], [1.0, 0.0], query=1, key="k0")
+    other = LogEntry("impression", [1, 2], [1.0, 0.0], query=1, key="k0")
     with pytest.raises(KeyReused):
         store.append("c", [entries(5)[4], other])
     assert [entry.key for entry in store.read_log("c")] == ["k0"]
@@ -86,7 +87,7 @@ def test_threads_that_write_at_once_get_places_without_gaps(store):
 
     def write(seed):
         for entry in entries(20, seed):
-            own = Entry(entry.kind, entry.shown, entry.clicked, query=0, key=f"{seed}/{entry.key}")
+            own = LogEntry(entry.kind, entry.shown, entry.clicked, query=0, key=f"{seed}/{entry.key}")
             places.extend(appended(writer, [own]).result())
 
     threads = [threading.Thread(target=write, args=(seed,)) for seed in range(4)]
@@ -109,7 +110,7 @@ def test_a_full_disk_is_told_in_words_and_acknowledges_nothing(store):
         connection.execute(f"PRAGMA max_page_count={pages}")
 
     sa.event.listen(store.database.engine, "checkout", limit)
-    long = [Entry("impression", [1] * 1000, [0.0] * 1000, query=1) for _ in range(200)]
+    long = [LogEntry("impression", [1] * 1000, [0.0] * 1000, query=1) for _ in range(200)]
     with pytest.raises(Unavailable, match="the disk is full"):
         appended(writer, long).result()
     sa.event.remove(store.database.engine, "checkout", limit)

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import mahala
 from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
-from mahala.stream.lines import read_lines
+from mahala.stream.input import read_lines
 from mahala.stream.stream import Learned, Malformed, Stream
 
 D = 5
@@ -90,9 +90,9 @@ def test_predicts_and_learns_as_learn_one(name, path):
             assert result.right == predicted == result.record["right"]
     assert mahala.load(path).n_steps_ == 40
     header, arrays = twin.to_parts()
-    found, found_arrays = mahala.load(path).to_parts()
-    assert found == header
-    assert all(np.array_equal(array, found_arrays[key]) for key, array in arrays.items())
+    loaded, loaded_arrays = mahala.load(path).to_parts()
+    assert loaded == header
+    assert all(np.array_equal(array, loaded_arrays[key]) for key, array in arrays.items())
     assert "_note" not in vars(stream.learner)
 
 
@@ -590,7 +590,7 @@ def test_whatever_stands_in_a_line_is_read_or_refused(line, keys, widths):
 
 
 def test_long_lines_are_skipped_and_the_position_does_not_depend_on_the_limit(path, monkeypatch):
-    monkeypatch.setattr("mahala.stream.lines.LONGEST", 1000)
+    monkeypatch.setattr("mahala.stream.input.LONGEST", 1000)
     good = lines_of("PA-", 3)
     long = b'{"note": "' + b"x" * 5000 + b'", ' + good[1][1:]
     data = good[0] + long + good[2]

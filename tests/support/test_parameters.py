@@ -1,4 +1,4 @@
-"""Parameters that are declared by their types."""
+"""Parameters and settings that are declared by their types."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mahala.support import parameters
 from mahala.support.parameters import (
     Count,
     NonNegative,
@@ -20,8 +21,11 @@ from mahala.support.parameters import (
     Where,
     between,
     check_params,
+    config_context,
+    get_config,
     is_count,
     is_number,
+    set_config,
 )
 
 
@@ -90,3 +94,34 @@ def test_numbers_and_counts(value, low):
     assert is_number(value) == number
     assert is_count(value) == (number and isinstance(value, int) and value >= 1)
     assert between(low)(value) == (number and low <= value < np.inf)
+
+
+def test_settings_hold_for_the_process_and_within_a_block(monkeypatch):
+    monkeypatch.setattr(parameters, "_settings", dict(parameters._settings))
+    set_config(n_threads=3)
+    with config_context(n_threads=5, tf32=True), config_context(engine="cuda:1"):
+        assert get_config() == {"engine": "cuda:1", "n_threads": 5, "tf32": True}
+    assert get_config() == {"engine": None, "n_threads": 3, "tf32": False}
+    with pytest.raises(KeyError), config_context(n_threads=1):
+        raise KeyError
+    assert get_config()["n_threads"] == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_threads": 0}, "n_threads must be an integer of at least 1 or None, got 0"),
+        ({"engine": "gpu"}, "engine must be 'cpu', 'cuda', 'cuda:1' and so on, 'torch-cpu', or a Client of"),
+        ({"tf32": 1}, "tf32 must be True or False, got 1"),
+    ],
+)
+def test_wrong_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        set_config(**settings)
+    with pytest.raises(ValueError, match=message), config_context(**settings):
+        pass
+
+
+def test_unknown_settings_are_named():
+    with pytest.raises(TypeError, match="there is no setting 'threads'; the settings are engine, n_threads, tf32"):
+        set_config(threads=2)

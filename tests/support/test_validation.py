@@ -26,7 +26,7 @@ from mahala.support.validation import (
     class_codes,
     is_sparse,
 )
-from papers.filtering.paum import PAUM
+from papers.pola2004.filters.paum import PAUM
 
 # Not both infinities: scikit-learn adds the values up, and would warn.
 SPECIAL = [np.nan, np.inf, LARGEST_VALUE, -LARGEST_VALUE, np.nextafter(LARGEST_VALUE, np.inf), -1e200, 0.0, 1.5]

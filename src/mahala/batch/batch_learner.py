@@ -12,20 +12,19 @@ from sklearn.utils.validation import _check_feature_names_in, _check_sample_weig
 
 from mahala.batch.run import Callback, Model, Run, matrix_of
 from mahala.comparisons import Pairs, Triplets
+from mahala.engine import engine_for
+from mahala.engine.inputs import apply_to_rows, kept, refuse_chunks
+from mahala.engine.moments import extremes
 from mahala.learner import DistanceMixin, LabelledRows, Learner
 from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import in_dtype, map_rows
 from mahala.metric.thresholds import Strategy
-from mahala.support.arrays import Arrays, FloatArray, RealArray
-from mahala.support.config import config_context, get_config
+from mahala.support.arrays import Arrays, FloatArray, RealArray, check_room
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread
-from mahala.support.dask_rows import extremes, kept_on_cluster
-from mahala.support.memory import check_room
+from mahala.support.display import progress_bar
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.parameters import check_params
-from mahala.support.progress import progress_bar
-from mahala.support.tensors import engine_of, is_dask, to_numpy
-from mahala.support.validation import is_sparse
+from mahala.support.validation import is_chunked, is_sparse, to_numpy
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
 FLOAT32_RANGE = 1e-12, 1e12
@@ -41,12 +40,12 @@ class BatchLearner(DistanceMixin, Learner):
     """Base class of the learners of a Mahalanobis metric from labelled rows or, for some of them, from comparisons.
 
     Ctrl-C during `fit` keeps the model of the last complete iteration, sets `stop_reason_` to "interrupted" and raises
-    KeyboardInterrupt. Any other error leaves the learner unchanged. A time limit (`mahala.support.deadline`), which
+    KeyboardInterrupt. Any other error leaves the learner unchanged. A time limit (`mahala.support.contexts`), which
     `mahala.compare` sets, ends `fit` after the iteration in which it is reached, with `stop_reason_` "time".
     """
 
-    # Whether it learns from rows of Dask.
-    _learns_on_dask: ClassVar[bool] = False
+    # Whether it learns from rows in chunks.
+    _takes_chunks: ClassVar[bool] = True
 
     # Values for learners without these parameters.
     max_iter: int = 1
@@ -80,8 +79,7 @@ class BatchLearner(DistanceMixin, Learner):
         check_params(self)
         self._check_params()
         interrupt = None
-        engine = engine_of(X, get_config()["engine"])
-        with all_or_nothing(self), one_blas_thread(), config_context(engine=engine):
+        with all_or_nothing(self), one_blas_thread(), engine_for(X):
             data = self._training_data(X, y)
             if sample_weight is not None:
                 data = _weighted(data, sample_weight)
@@ -104,10 +102,10 @@ class BatchLearner(DistanceMixin, Learner):
 
     def _training_data(self, X: Any, y: Any) -> TrainingData:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
-        if is_dask(X) and not (self._learns_on_dask and X.ndim == 2):
+        if is_chunked(X) and not (self._takes_chunks and getattr(X, "ndim", None) == 2):
             raise TypeError(
-                f"{type(self).__name__} does not learn from {X.ndim}-D arrays of Dask: give it NumPy rows, for "
-                "instance of a sample; all learners but MLKR, Simba and MDM learn from 2-D ones"
+                f"{type(self).__name__} does not learn from this collection of chunks: give it NumPy rows, for "
+                "instance of a sample; all learners but MLKR, Simba and MDM learn from 2-D arrays in chunks"
             )
         reset = self._warm_model() is None
         if reset:
@@ -254,8 +252,7 @@ def _weighted(data: TrainingData, sample_weight: Any) -> LabelledRows:
     """Return labelled rows with weights, without those whose weight is zero."""
     if not isinstance(data, LabelledRows):
         raise ValueError("sample_weight must be None with comparisons: it weights rows with class labels")
-    if is_dask(data.X):
-        raise ValueError("sample_weight must be None with rows of Dask")
+    refuse_chunks(data.X, "sample_weight must be None")
     weights = _check_sample_weight(to_numpy(sample_weight), data.X, dtype=np.float64)
     if not ((weights == 0.0) | ((weights > 1e-100) & (weights < 1e100))).all():
         raise ValueError("sample_weight must hold numbers of at least 0, those above it from 1e-100 to 1e100")
@@ -279,7 +276,7 @@ def _dense(X: Any) -> RealArray:
             "reduce its columns first, for instance with TruncatedSVD",
         )
         X = X.toarray()
-    X = kept_on_cluster(X) if is_dask(X) else X
+    X = kept(X)
     low, high = extremes(X)
     largest = np.maximum(high.astype(np.float64), -low.astype(np.float64))
     tiny = (largest < SMALLEST_VALUE) & (largest > 0.0)
@@ -287,4 +284,4 @@ def _dense(X: Any) -> RealArray:
         X = np.where(tiny, X.dtype.type(0), X)
     fits = (largest == 0.0) | ((largest > FLOAT32_RANGE[0]) & (largest < FLOAT32_RANGE[1]))
     dtype = np.float32 if X.dtype == np.float32 and fits.all() else np.float64
-    return X.astype(dtype) if is_dask(X) else np.ascontiguousarray(X, dtype=dtype)
+    return apply_to_rows(lambda rows: np.ascontiguousarray(rows, dtype=dtype), X, X.shape[1], dtype)  # type: ignore[no-any-return]

@@ -9,9 +9,8 @@ from typing import Annotated
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.run import IterationParams, Model, Run
-from mahala.batch.triplet_edges import TripletEdges
+from mahala.batch.triplets import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
 from mahala.compiled.sums.edges import best_step, log_loss, weights
 from mahala.learner import LabelledRows
@@ -92,7 +91,6 @@ class BoostMetric(IterationParams, BatchLearner):
     """
 
     _learns_from = Triplets
-    _learns_on_dask = True
 
     n_neighbors: Count = 3
     _: KW_ONLY

@@ -8,17 +8,16 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.descent import Objective, descend
+from mahala.batch.descent import Init, Objective, descend, first_variables
 from mahala.batch.pair_costs import drawn, pair_costs
 from mahala.batch.run import IterationParams, Run
-from mahala.batch.starts import Init, first_variables
 from mahala.batch.whitening import Coordinates, pair_coordinates, standardised
 from mahala.comparisons import Pairs
 from mahala.compiled.sums.vsgd import N_MEANS, vsgd
+from mahala.engine.inputs import refuse_chunks
 from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
 from mahala.support.parameters import Count, Fraction, NonNegative, Seed
-from mahala.support.tensors import is_dask
 
 # The cost (1 - d)² of a dissimilar pair at a distance d < 1, as the coefficients of 1, d and d².
 TOO_CLOSE = (1.0, -2.0, 1.0)
@@ -75,7 +74,6 @@ class GML(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
-    _learns_on_dask = True
 
     alpha: Fraction = 0.9
     _: KW_ONLY
@@ -138,8 +136,7 @@ class GML(IterationParams, BatchLearner):
         self, objective: Objective, start: RealArray, coordinates: Coordinates, data: LabelledRows | Pairs, run: Run
     ) -> str:
         """Record the model with the lowest objective of those evaluated, and return the stop reason."""
-        if is_dask(coordinates.X):
-            raise ValueError('solver must be "lbfgs" with rows of Dask, unless n_pairs is a number, got "vsgd"')
+        refuse_chunks(coordinates.X, 'solver must be "lbfgs", or n_pairs a number,')
         variables = np.array(np.atleast_2d(start), dtype=np.float64)
         memory = np.zeros((N_MEANS, *variables.shape))
         (lowest, _), best, idle = objective(start), variables.copy(), 0

@@ -12,16 +12,15 @@ from scipy.linalg import lapack
 from scipy.optimize import brentq
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.covariance import covariances
 from mahala.batch.descent import descend
 from mahala.batch.pair_costs import pairs_of
 from mahala.batch.run import Iteration, IterationParams, Model, Run
-from mahala.batch.whitening import constant, whiten_within
+from mahala.batch.whitening import constant, covariances, whiten_within
 from mahala.comparisons import Pairs
 from mahala.comparisons.sampling import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, targets_for
 from mahala.compiled.threads import product, squared_norms, transposed_product
-from mahala.engine.row_hinges import add_pull, squared_distances
+from mahala.engine.hinges import add_pull, squared_distances
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import Arrays, BoolArray, FloatArray, RealArray
@@ -109,7 +108,6 @@ class ITML(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
-    _learns_on_dask = True
 
     gamma: Positive = 1.0
     _: KW_ONLY

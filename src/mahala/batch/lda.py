@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.covariance import ledoit_wolf_shrinkage
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.covariance import covariances, deviations_within
 from mahala.batch.run import Run
-from mahala.batch.whitening import constant, whiten_varying
+from mahala.batch.whitening import constant, covariances, whiten_varying
+from mahala.engine.inputs import refuse_chunks
+from mahala.engine.moments import class_means
 from mahala.learner import LabelledRows
 from mahala.support.parameters import Count, Share
-from mahala.support.tensors import is_dask
 
 # Variances within classes, and of the class means along a direction, below this share are rounding.
 RANK_TOLERANCE = 1e-8
@@ -46,7 +46,7 @@ class LDA(BatchLearner):
     Attributes
     ----------
     objective_ : float
-        The criterion that was reached, with S_w after shrinkage.
+        Minus the criterion that was reached, with S_w after shrinkage.
 
     Examples
     --------
@@ -54,10 +54,8 @@ class LDA(BatchLearner):
     >>> X, y = load_iris(return_X_y=True)
     >>> lda = LDA(n_components=1).fit(X, y)
     >>> lda.transform(X).shape, round(lda.objective_, 2), round(lda.score(X, y), 2)
-    ((150, 1), 32.19, 0.98)
+    ((150, 1), -32.19, 0.98)
     """
-
-    _learns_on_dask = True
 
     n_components: Count | None = None
     _: KW_ONLY
@@ -97,12 +95,11 @@ class LDA(BatchLearner):
         if self.shrinkage is not None:
             s = self.shrinkage
             if isinstance(s, str):
-                if is_dask(X):
-                    raise ValueError('shrinkage must be None or a number with rows of Dask, got "auto"')
+                refuse_chunks(X, "shrinkage must be None or a number")
                 if weights is not None:
                     raise ValueError("shrinkage must be a number with sample_weight: 'auto' knows rows of equal weight")
-                Z, _, _, width = deviations_within(X, codes)
-                Z *= width[scatter.varies] / scatter.spread
+                Z = (X[:, scatter.varies] - X[:, scatter.varies].mean(axis=0, dtype=np.float64)) / scatter.spread
+                Z -= class_means(Z, codes)[codes]
                 s = float(ledoit_wolf_shrinkage(Z, assume_centered=True))
             within = (1.0 - s) * within + s * np.trace(within) / len(within) * np.eye(len(within))
 
@@ -112,5 +109,5 @@ class LDA(BatchLearner):
         m = min(most if self.n_components is None else int(self.n_components), rank)
         L = scatter.in_features(directions[:m] @ white)
         L = L.astype(X.dtype) if np.abs(L).max() < 1e18 else L
-        run.step(float(np.square(between[:m]).sum() / sizes.sum()), {"L": L})
+        run.step(-float(np.square(between[:m]).sum() / sizes.sum()), {"L": L})
         return "converged"

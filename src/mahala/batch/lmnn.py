@@ -8,17 +8,15 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.descent import descend
-from mahala.batch.label_neighbors import target_neighbors
+from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Model, Run
-from mahala.batch.starts import Init, first_components
-from mahala.batch.triplet_hinges import TripletHinges
+from mahala.batch.triplets import TripletHinges, target_neighbors
 from mahala.batch.whitening import row_coordinates
 from mahala.comparisons import Triplets
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores
 from mahala.engine.engine import Hinges
-from mahala.engine.row_hinges import RowHinges
+from mahala.engine.hinges import RowHinges
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.parameters import Count, Fraction, NonNegative, Seed
@@ -84,7 +82,6 @@ class LMNN(IterationParams, BatchLearner):
     """
 
     _learns_from = Triplets
-    _learns_on_dask = True
 
     n_neighbors: Count = 3
     _: KW_ONLY

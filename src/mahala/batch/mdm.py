@@ -9,13 +9,13 @@ import numpy as np
 from scipy.optimize import linprog
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.label_neighbors import rows_with_company
 from mahala.batch.run import IterationParams, Run
+from mahala.batch.triplets import rows_in_shared_classes
+from mahala.batch.whitening import to_unit_range
 from mahala.comparisons import Pairs, Triplets
-from mahala.compiled.sums.weighting import extreme_pairs, to_unit_range
-from mahala.support.arrays import BoolArray, IndexArray, RealArray
+from mahala.compiled.sums.weighting import extreme_pairs
+from mahala.support.arrays import BoolArray, IndexArray, RealArray, row_blocks
 from mahala.support.parameters import Count, NonNegative
-from mahala.support.rows import row_blocks
 
 # Number of pairs of each kind that are added to the linear program per iteration.
 NEW_PAIRS = 64
@@ -79,6 +79,7 @@ class MDM(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _takes_chunks = False
 
     max_iter: Count = 200
     tol: NonNegative = 1e-5
@@ -126,7 +127,7 @@ class _AllPairs:
     """All pairs of labelled rows; rows of one class are similar."""
 
     def __init__(self, X: RealArray, codes: IndexArray) -> None:
-        rows_with_company(codes)
+        rows_in_shared_classes(codes)
         self.features, self.extent = to_unit_range(X)
         self._codes = codes
         self.n_dropped = 0

@@ -9,17 +9,14 @@ import numpy as np
 from sklearn.utils import column_or_1d
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.descent import descend
+from mahala.batch.descent import descend, first_components
 from mahala.batch.run import IterationParams, Run
-from mahala.batch.starts import first_components
 from mahala.comparisons import Pairs, Triplets
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import RealArray
+from mahala.support.arrays import RealArray, row_blocks
 from mahala.support.parameters import Count, NonNegative, Seed
-from mahala.support.rows import row_blocks
-from mahala.support.tensors import to_numpy
-from mahala.support.validation import as_floats
+from mahala.support.validation import as_floats, to_numpy
 
 
 @dataclass(eq=False, repr=False)
@@ -61,6 +58,7 @@ class MLKR(IterationParams, BatchLearner):
     """
 
     _learns_numbers = True
+    _takes_chunks = False
 
     n_components: Count | None = None
     _: KW_ONLY

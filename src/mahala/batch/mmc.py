@@ -8,10 +8,9 @@ from typing import Literal
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.descent import descend
+from mahala.batch.descent import Init, descend, first_variables
 from mahala.batch.pair_costs import drawn, pair_costs
 from mahala.batch.run import IterationParams, Model, Run
-from mahala.batch.starts import Init, first_variables
 from mahala.batch.whitening import pair_coordinates, standardised
 from mahala.comparisons import Pairs
 from mahala.support.arrays import RealArray
@@ -62,7 +61,6 @@ class MMC(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
-    _learns_on_dask = True
 
     diagonal: bool = False
     n_pairs: Literal["auto"] | Count = "auto"

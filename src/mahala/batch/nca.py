@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.descent import descend
+from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Run
-from mahala.batch.starts import Init, first_components
 from mahala.engine import current_engine
+from mahala.engine.inputs import computed
 from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
-from mahala.support.dask_rows import in_memory
 from mahala.support.parameters import Count, NonNegative, Seed
 
 
@@ -71,8 +70,6 @@ class NCA(IterationParams, BatchLearner):
     (150, 2)
     """
 
-    _learns_on_dask = True
-
     n_components: Count | None = None
     _: KW_ONLY
     init: Init = "auto"
@@ -82,7 +79,7 @@ class NCA(IterationParams, BatchLearner):
 
     def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
-        X, engine = data.X - in_memory(data.X.mean(axis=0)), current_engine()
+        X, engine = data.X - computed(data.X.mean(axis=0)), current_engine()
         rows = engine.place(X)
 
         def objective(L: RealArray) -> tuple[float, RealArray]:

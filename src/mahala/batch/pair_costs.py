@@ -9,16 +9,13 @@ import numpy as np
 from mahala.batch.batch_learner import TrainingData
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.sampling import draw_pairs
-from mahala.compiled.sums.pair_sums import residuals, sum_edges, within_factors
-from mahala.compiled.threads import transposed_product
+from mahala.compiled.sums.pair_sums import sum_edges, within_factors
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores
-from mahala.engine.dask_moments import class_means, scatter
+from mahala.engine.inputs import gathered
+from mahala.engine.moments import class_means, scatter
 from mahala.learner import LabelledRows
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray
-from mahala.support.dask_rows import in_memory
-from mahala.support.rows import row_blocks
-from mahala.support.tensors import is_dask
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, row_blocks
 
 Cost = tuple[float, Any]  # a sum, and half of its gradient with respect to the rows
 
@@ -42,13 +39,10 @@ class AllPairs:
         """Σ a + b d_ij + c d_ij² over the dissimilar pairs with a distance d_ij below the cutoff."""
         return self.engine.between(Z, self._codes, coefficients, cutoff, self._weights)
 
-    def scatter(self, X: RealArray) -> FloatArray:
+    def scatter(self, X: Any) -> FloatArray:
         """Σ v vᵀ over the similar pairs, v = x_i - x_j."""
-        if is_dask(X):
-            return scatter(X, self._codes, class_means(X, self._codes), np.bincount(self._codes).astype(np.float64))
-        left, factors = residuals(X, self._codes, self._weights), within_factors(self._codes, self._weights)
-        within: FloatArray = transposed_product(left * factors.astype(X.dtype)[:, None], left).astype(np.float64)
-        return within
+        codes, weights = self._codes, self._weights
+        return scatter(X, codes, class_means(X, codes, weights), within_factors(codes, weights))
 
     def mean_dissimilar(self, Z: Any) -> float:
         """The mean of ‖z_i - z_j‖² over the dissimilar pairs."""
@@ -96,11 +90,8 @@ def drawn(data: TrainingData, n_pairs: Literal["auto"] | int, rng: np.random.Gen
 
 
 def pairs_of(X: Any, left: IndexArray, right: IndexArray, similar: BoolArray) -> Pairs:
-    """Return pairs of rows of X, in memory: of rows of Dask those that are in a pair."""
-    if is_dask(X):
-        rows, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
-        X, (left, right) = in_memory(X[rows]), np.split(numbers, 2)
-    return Pairs._build(X, left, right, similar)
+    """Return pairs of rows of X, in memory."""
+    return Pairs._build(*gathered(X, left, right), similar)
 
 
 def pair_costs(data: LabelledRows | Pairs) -> AllPairs | GivenPairs:

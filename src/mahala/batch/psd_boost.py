@@ -9,9 +9,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.label_neighbors import label_triplets
 from mahala.batch.run import IterationParams, Model, Run
-from mahala.batch.triplet_edges import TripletEdges
+from mahala.batch.triplets import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
@@ -78,7 +77,6 @@ class PSDBoost(IterationParams, BatchLearner):
     """
 
     _learns_from = Triplets
-    _learns_on_dask = True
 
     n_neighbors: Count = 3
     _: KW_ONLY

@@ -11,9 +11,8 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.covariance import covariances
 from mahala.batch.run import Run
-from mahala.batch.whitening import constant, whiten_within
+from mahala.batch.whitening import constant, covariances, whiten_within
 from mahala.comparisons import Pairs, Triplets
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.parameters import Count, Share
@@ -71,7 +70,6 @@ class RCA(BatchLearner):
     """
 
     _learns_from = Pairs
-    _learns_on_dask = True
 
     n_components: Count | None = None
     _: KW_ONLY

@@ -7,16 +7,13 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.label_neighbors import hits_and_misses, rows_with_company
 from mahala.batch.run import Run
-from mahala.compiled.sums.weighting import to_unit_range
-from mahala.compiled.threads import PER_NUMBER, in_threads, n_threads
+from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
+from mahala.batch.whitening import to_unit_range
+from mahala.engine.moments import squared_differences
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
-from mahala.support.dask_rows import in_memory
 from mahala.support.parameters import Count, Seed
-from mahala.support.rows import block_size, slices
-from mahala.support.tensors import is_dask
 
 
 @dataclass(eq=False, repr=False)
@@ -47,7 +44,7 @@ class Relief(BatchLearner):
     feature_importances_ : ndarray of shape (n_features,)
         The metric's weights w.
     objective_ : float
-        Mean over the rows x of the squared distance to the miss minus that to the hit, under the metric.
+        Mean over the rows x of the squared distance to the hit minus that to the miss, under the metric.
 
     Examples
     --------
@@ -57,8 +54,6 @@ class Relief(BatchLearner):
     >>> relief.relevance_.argmax(), round(relief.score(X, y), 2)
     (np.int64(12), 0.98)
     """
-
-    _learns_on_dask = True
 
     n_samples: Count | None = None
     _: KW_ONLY
@@ -72,28 +67,12 @@ class Relief(BatchLearner):
     def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
         X, codes = data.X, data.codes
-        rows = rows_with_company(codes)
+        rows = rows_in_shared_classes(codes)
         if self.n_samples is not None and self.n_samples < len(rows):
             rows = np.sort(self._rng.choice(rows, int(self.n_samples), replace=False))
         scaled, extent = to_unit_range(X)
-        hits, misses = hits_and_misses(scaled, codes, rows)
-
-        if is_dask(scaled):
-            x = scaled[rows].astype(np.float64)
-            far, near = np.square(x - scaled[misses]), np.square(x - scaled[hits])
-            return self._keep(in_memory((far - near).sum(axis=0)) / len(rows), extent, run)
-
-        def part(block: slice) -> FloatArray:
-            x = scaled[rows[block]].astype(np.float64)
-            far, near = np.square(x - scaled[misses[block]]), np.square(x - scaled[hits[block]])
-            return np.asarray(far.sum(axis=0) - near.sum(axis=0))
-
-        threads = n_threads(PER_NUMBER * len(rows) * X.shape[1])
-        blocks = slices(len(rows), min(block_size(X.shape[1]), -(-len(rows) // threads)))
-        relevance = np.sum(in_threads(part, blocks, threads=threads), axis=0) / len(rows)
-        return self._keep(relevance, extent, run)
-
-    def _keep(self, relevance: FloatArray, extent: FloatArray, run: Run) -> str:
+        far, near = squared_differences(scaled, rows, *reversed(hits_and_misses(scaled, codes, rows)))
+        relevance = (far - near) / len(rows)
         positive = np.maximum(relevance, 0.0)
-        run.step(float(positive @ relevance), {"w": positive / extent**2, "relevance": relevance})
+        run.step(-float(positive @ relevance), {"w": positive / extent**2, "relevance": relevance})
         return "converged"

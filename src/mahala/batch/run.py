@@ -10,7 +10,7 @@ import numpy as np
 
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, RealArray
-from mahala.support.deadline import out_of_time
+from mahala.support.contexts import out_of_time
 from mahala.support.parameters import Count, NonNegative
 
 # What is learned: "L" with M = LᵀL, "M" itself or the weights "w" of a diagonal M; and what a warm start needs.

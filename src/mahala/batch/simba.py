@@ -7,15 +7,13 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from mahala.batch.batch_learner import BatchLearner, TrainingData
-from mahala.batch.label_neighbors import hits_and_misses, rows_with_company
 from mahala.batch.run import IterationParams, Run
+from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
 from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.sums.weighting import simba_pass
 from mahala.learner import LabelledRows
-from mahala.support.arrays import IndexArray, RealArray
-from mahala.support.memory import check_room
+from mahala.support.arrays import IndexArray, RealArray, check_room, slices
 from mahala.support.parameters import Count, NonNegative, Seed
-from mahala.support.rows import slices
 
 
 @dataclass(eq=False, repr=False)
@@ -48,7 +46,7 @@ class Simba(IterationParams, BatchLearner):
     max_iter : int
         Maximum number of iterations, which are passes over the rows.
     tol : float
-        The fit ends when an iteration raises the objective by less than this share of it.
+        The fit ends when an iteration lowers the objective by less than this share of it.
     warm_start, callback, verbose, random_state
         See :class:`mahala.NCA`.
 
@@ -57,7 +55,7 @@ class Simba(IterationParams, BatchLearner):
     feature_importances_ : ndarray of shape (n_features,)
         The metric's weights.
     objective_, objectives_ : float and ndarray
-        Sum of the margins of all rows under these weights, at the end and after each iteration; larger is better.
+        Minus the sum of the margins of all rows under these weights, at the end and after each iteration.
     metric_, n_iter_, stop_reason_
         See :class:`mahala.NCA`.
 
@@ -71,6 +69,8 @@ class Simba(IterationParams, BatchLearner):
     0.98
     """
 
+    _takes_chunks = False
+
     n_starts: Count = 5
     _: KW_ONLY
     n_samples: Count | None = None
@@ -81,7 +81,7 @@ class Simba(IterationParams, BatchLearner):
     def _learn(self, data: TrainingData, run: Run) -> str:
         assert isinstance(data, LabelledRows)
         codes = data.codes
-        rows = rows_with_company(codes)
+        rows = rows_in_shared_classes(codes)
         X, unit = _scaled(data.X)
         n_samples = len(rows) if self.n_samples is None else min(int(self.n_samples), len(rows))
         before = self._warm_model()
@@ -102,7 +102,7 @@ class Simba(IterationParams, BatchLearner):
                 margin = _margin(X, codes, rows, normal)
                 if margin > best:
                     best, weights = margin, normal
-            if run.step(best * unit, {"w": weights, "starts": starts.copy()}):
+            if run.step(-best * unit, {"w": weights, "starts": starts.copy()}):
                 return "callback"
             if np.isfinite(last) and best - last <= self.tol * abs(last):
                 return "converged"

@@ -1,28 +1,72 @@
-"""Linear maps that whiten rows, and the coordinates they give, in which descent is well-conditioned."""
+"""Covariances, linear maps that whiten rows, and coordinates in which descent is well-conditioned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
 
 from mahala.batch.run import Model
-from mahala.compiled.threads import product, transposed_product
+from mahala.compiled.threads import product
 from mahala.engine import Engine
 from mahala.engine.cores import Cores
-from mahala.engine.dask_moments import scatter
-from mahala.support.arrays import BoolArray, FloatArray, RealArray
-from mahala.support.dask_rows import in_memory
-from mahala.support.rows import row_blocks
-from mahala.support.tensors import is_dask
+from mahala.engine.inputs import apply_to_rows, computed
+from mahala.engine.moments import class_means, rows_times, scatter, sum_over_rows
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, row_blocks
 
 _EPS = float(np.finfo(np.float64).eps)
 
 # Share of the largest variance that `row_coordinates` adds to every variance: directions with less are mostly noise.
 RIDGE = 1e-2
+# Features with a smaller range count as constant, because their weights could overflow.
+SMALLEST_RANGE = 1e-80
+
+
+class Covariances(NamedTuple):
+    """Covariances of the features that vary, in units of their standard deviation `spread`.
+
+    Row g of `offsets` is the mean of group g less the mean of all rows, times the square root of the group's size, the
+    sum of its weights.
+    """
+
+    within: FloatArray
+    total: FloatArray
+    offsets: FloatArray
+    varies: BoolArray
+    spread: FloatArray
+
+    def in_features(self, L: FloatArray) -> FloatArray:
+        """Convert a map from these units to one from all features, with weight 0 for constant ones."""
+        result = np.zeros((len(L), len(self.varies)))
+        result[:, self.varies] = L / self.spread
+        return result
+
+
+def covariances(X: Any, groups: IndexArray, weights: FloatArray | None = None) -> Covariances:
+    """Return the covariances around the mean of each group and around the mean of all rows, computed in float64.
+
+    The groups are numbered from 0 without gaps. Groups of one row do not count in the covariance within groups; at
+    least one group must have two rows. Rows count with their weights, as if they were repeated so many times: at least
+    one group must have a total weight above 1.
+    """
+    low, high, mean = computed(X.min(axis=0), X.max(axis=0), X.mean(axis=0, dtype=np.float64))
+    width, sizes = high.astype(np.float64) - low, np.bincount(groups, weights).astype(np.float64)
+    varies = width > 0.0
+    # Divided by their range, so that squares neither overflow nor underflow.
+    Z = (X[:, varies] - mean[varies]) / width[varies]
+    means = class_means(Z, groups, weights)
+    within = scatter(Z, groups, means, weights)
+    roots, n = np.sqrt(sizes), sizes.sum()
+    means -= sizes @ means / n
+    means *= roots[:, None]
+    total = (within + means.T @ means) / n
+    deviation = np.sqrt(total.diagonal())
+    units = np.outer(deviation, deviation)
+    within = within / sizes[sizes > 1.0].sum() / units
+    return Covariances(within, total / units, means / deviation, varies, deviation * width[varies])
 
 
 def whiten_within(within: FloatArray, total: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
@@ -55,6 +99,53 @@ def whiten_varying(covariance: FloatArray, tol: float) -> FloatArray:
     return L
 
 
+def constant(X: Any) -> BoolArray:
+    """Return which features have one value in all rows."""
+    low, high = computed(X.min(axis=0), X.max(axis=0))
+    return np.asarray(low == high)
+
+
+def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
+    """Return X with each feature shifted and divided to lie between 0 and 1, in its dtype, and the divisors.
+
+    The divisor of a constant feature is infinite, so that the feature becomes 0.
+    """
+    low, high = computed(X.min(axis=0), X.max(axis=0))
+    extent = (high - low).astype(np.float64)
+    extent[extent < SMALLEST_RANGE] = np.inf
+    scaled = X - low
+    scaled /= extent.astype(X.dtype)
+    return scaled, extent
+
+
+def divided_by_largest(X: Any) -> tuple[Any, float]:
+    """Return X less its first row, divided by the largest absolute value, and that value: 0 if all rows are equal."""
+    shifted = X - computed(X[0])
+    high, low = computed(shifted.max(), shifted.min())
+    largest = max(float(high), -float(low))
+    shifted /= X.dtype.type(largest or 1.0)
+    return shifted, largest
+
+
+def standardised(X: Any, weights: FloatArray | None = None) -> tuple[Any, RealArray]:
+    """Return the rows centred and scaled to features of variance one, and the factors: 0 for constant features."""
+
+    def mean(A: Any) -> FloatArray:
+        if weights is not None:
+            return np.average(A, axis=0, weights=weights)
+        return np.asarray(computed(A.mean(axis=0, dtype=np.float64)))
+
+    centred = X - mean(X).astype(X.dtype)
+    largest, low, high = computed(np.abs(centred).max(axis=0), X.min(axis=0), X.max(axis=0))
+    safe = np.where(largest > 0.0, largest, 1.0).astype(X.dtype)
+    # Divided by the largest first, so that no square overflows or underflows.
+    deviations = safe * np.sqrt(mean(np.square(centred / safe)))
+    # A constant feature, or one that is nearly so, may differ from its mean by rounding.
+    noise = np.where(low == high, np.inf, 4.0 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high)))
+    factors = np.where(deviations > noise, 1.0 / np.where(deviations > 0.0, deviations, 1.0), 0.0).astype(X.dtype)
+    return centred * factors, factors
+
+
 @dataclass(frozen=True, eq=False)
 class Coordinates:
     """Rows x' = Pᵀ(x - mean), in which L' or a' is learned: L = L'Pᵀ, or L = diag(a' p) if P = diag(p).
@@ -63,7 +154,7 @@ class Coordinates:
     with its eigenvalues raised to the floor, is `unit` times the identity.
     """
 
-    X: RealArray
+    X: Any
     P: RealArray
     inverse: RealArray  # L' = L @ inverse, a' = a * inverse
     unit: float = 1.0
@@ -89,44 +180,8 @@ class Coordinates:
         return {"w": np.square(variables * self.P)} if self.diagonal else {"L": product(variables, self.P.T)}
 
 
-def divided_by_largest(X: RealArray) -> tuple[RealArray, float]:
-    """Return X less its first row, divided by the largest absolute value, and that value: 0 if all rows are equal."""
-    shifted = X - in_memory(X[0])
-    high, low = in_memory(shifted.max(), shifted.min())
-    largest = max(float(high), -float(low))
-    shifted /= X.dtype.type(largest or 1.0)
-    return shifted, largest
-
-
-def standardised(X: RealArray, weights: FloatArray | None = None) -> tuple[RealArray, RealArray]:
-    """Return the rows centred and scaled to features of variance one, and the factors: 0 for constant features."""
-
-    def mean(A: RealArray) -> FloatArray:
-        if weights is not None:
-            return np.average(A, axis=0, weights=weights)
-        found: FloatArray = in_memory(A.mean(axis=0, dtype=np.float64))
-        return found
-
-    centred = X - mean(X).astype(X.dtype)
-    largest = in_memory(np.abs(centred).max(axis=0))
-    safe = np.where(largest > 0.0, largest, 1.0).astype(X.dtype)
-    # Divided by the largest first, so that no square overflows or underflows.
-    deviations = safe * np.sqrt(mean(np.square(centred / safe)))
-    # A constant feature, or one that is nearly so, may differ from its mean by rounding.
-    low, high = in_memory(X.min(axis=0), X.max(axis=0))
-    noise = np.where(low == high, np.inf, 4.0 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high)))
-    factors = np.where(deviations > noise, 1.0 / np.where(deviations > 0.0, deviations, 1.0), 0.0).astype(X.dtype)
-    return centred * factors, factors
-
-
-def constant(X: RealArray) -> BoolArray:
-    """Return which features have one value in all rows."""
-    low, high = in_memory(X.min(axis=0), X.max(axis=0))
-    return np.asarray(low == high)
-
-
 def pair_coordinates(
-    scaled: RealArray, factors: RealArray, within: FloatArray, floor: float, engine: Engine, *, diagonal: bool
+    scaled: Any, factors: RealArray, within: FloatArray, floor: float, engine: Engine, *, diagonal: bool
 ) -> Coordinates:
     """Return coordinates of `standardised` rows in which the scatter `within` of similar pairs is isotropic.
 
@@ -143,45 +198,37 @@ def pair_coordinates(
     else:
         # Symmetric, so that eigenvectors of equal values, of which rounding chooses, do not matter.
         P, inverse = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
-        rows = product(scaled, P.astype(dtype))
+        rows = rows_times(scaled, P.astype(dtype))
         factors, back = factors[:, None], back[:, None]
     return Coordinates(rows, (factors * P).astype(dtype), (back * inverse).astype(dtype), unit, engine)
 
 
-def row_coordinates(X: RealArray, engine: Engine) -> Coordinates:
+def row_coordinates(X: Any, engine: Engine) -> Coordinates:
     """Return coordinates in which the rows are nearly white, without directions of no variance."""
     n, d = X.shape
-    mean, low, high = in_memory(X.mean(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))
-    blocks = list(row_blocks(n, d))
+    mean, low, high = computed(X.mean(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))
     # Smaller deviations are rounding of the mean.
     least = 1e-14 * np.maximum(np.abs(low), np.abs(high)).astype(np.float64)
-    if is_dask(X):
-        scale = np.sqrt(in_memory(np.square(X - mean).mean(axis=0)))
-    else:
-        scale = np.sqrt(sum(np.square(X[block] - mean).sum(axis=0) for block in blocks) / n)
+    scale = np.sqrt(sum_over_rows(lambda rows: np.square(rows - mean).sum(axis=0), X) / n)
     scale[(scale <= least) | (low == high)] = 0.0
     inverse = np.divide(1.0, scale, out=np.zeros(d), where=scale > 0.0)
-    if is_dask(X):
-        one_class = np.zeros(n, dtype=np.intp)
-        variances, V = np.linalg.eigh(scatter((X - mean) * inverse, one_class, np.zeros((1, d)), np.ones(1)) / n)
-    elif n < d:
-        _, lengths, axes = np.linalg.svd((X - mean) * inverse, full_matrices=False)
+    if n < d:  # all rows are smaller than a d × d matrix
+        _, lengths, axes = np.linalg.svd((computed(X) - mean) * inverse, full_matrices=False)
         variances, V = np.square(lengths) / n, axes.T
     else:
-        covariance = np.zeros((d, d))
-        for block in blocks:
-            rows = (X[block] - mean) * inverse
-            covariance += transposed_product(rows, rows)
-        variances, V = np.linalg.eigh(covariance / n)
+        covariance = scatter(X, np.zeros(n, dtype=np.intp), mean[None]) / n
+        variances, V = np.linalg.eigh(inverse[:, None] * covariance * inverse)
     kept = variances > max(n, d) * _EPS * variances.max()
     if not kept.any():
         raise ValueError("X must have rows that differ, but all its rows are equal")
     lengths = np.sqrt(variances[kept] + RIDGE * variances.max())
     P = V[:, kept] / lengths * inverse[:, None]
-    if is_dask(X):
-        white: Any = ((X - mean) @ P).astype(X.dtype)
-    else:
-        white = np.empty((n, P.shape[1]), dtype=X.dtype)
-        for block in blocks:
-            white[block] = product(X[block] - mean, P)
+
+    def whitened(rows: RealArray) -> RealArray:
+        result = np.empty((len(rows), P.shape[1]), dtype=rows.dtype)
+        for block in row_blocks(len(rows), d):
+            result[block] = product(rows[block] - mean, P)
+        return result
+
+    white = apply_to_rows(whitened, X, P.shape[1])
     return Coordinates(white, P, V[:, kept] * lengths * scale[:, None], engine=engine)

@@ -9,7 +9,7 @@ import typer
 
 from mahala.cli.models import load_metric
 from mahala.cli.options import Items, Qrels, Queries
-from mahala.cli.output import Json, print_json, say
+from mahala.cli.output import Json, show
 from mahala.cli.tables import read_collection
 
 
@@ -35,13 +35,11 @@ def evaluate(
     from mahala.evaluation.ranking_quality import evaluate_ranking
 
     metric = None if model is None else load_metric(model)
-    asked, found, judgments = read_collection(queries, items, qrels)
+    asked, rows, judgments, _ = read_collection(queries, items, qrels)
     # Vectors of different lengths have no inner products to compare with.
-    baseline = "raw" if asked.shape[1] == found.shape[1] else None
-    quality = evaluate_ranking(asked, found, judgments, metric, k=k or 10, baseline=baseline)
-    if as_json:
-        left_out = quality.n_queries - len(quality.queries)
-        facts = {"queries": len(quality.queries), "left_out": left_out, "items": quality.n_items}
-        print_json(facts | {"confidence": quality.confidence, "measures": quality.table()})
-    else:
-        say(str(quality))
+    baseline = "raw" if asked.shape[1] == rows.shape[1] else None
+    quality = evaluate_ranking(asked, rows, judgments, metric, k=k or 10, baseline=baseline)
+    n_queries = len(quality.queries)
+    facts = {"queries": n_queries, "left_out": quality.n_queries - n_queries, "items": quality.n_items}
+    measured = {"confidence": quality.confidence, "measures": quality.table()}
+    show(facts | measured, as_json, str(quality))

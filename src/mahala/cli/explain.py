@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, FittedData, Model, check_row_number
-from mahala.cli.output import Json, bar, print_json, terminal
+from mahala.cli.output import Json, bar, show, table, terminal
 from mahala.cli.tables import read_rows
 
 if TYPE_CHECKING:
@@ -44,22 +45,19 @@ def explain(
     X = read_rows(data, metric, decimal=decimal, first_index=first_index).X
     rows = [check_row_number(number, X.shape[0], name) for number, name in ((row, "ROW"), (row2, "ROW2"))]
     x, x2 = (_dense(X[[number]]) for number in rows)
-    told = _facts(metric, x, x2) | {"rows": rows}
     explanation = metric.explain(x, x2)
-    names = explanation.feature_names
-    told["contributions"] = []
+    names, features = explanation.feature_names, explanation.features
+    contributions = []
     for name, value in explanation.top(top):
         line: dict[str, Any] = {"name": name, "contribution": value}
-        if names is not None and explanation.features is not None:
+        if names is not None and features is not None:
             at = names.index(name)
             line["values"] = [float(x[at]), float(x2[at])]
-        told["contributions"].append(line)
-    parts = explanation.features if explanation.features is not None else explanation.directions
-    told["left_out"] = 0 if parts is None else max(0, int((parts != 0.0).sum()) - top)
-    if as_json:
-        print_json(told)
-    else:
-        _show(told)
+        contributions.append(line)
+    parts = features if features is not None else explanation.directions
+    left_out = 0 if parts is None else max(0, int((parts != 0.0).sum()) - top)
+    facts = _facts(metric, x, x2) | {"rows": rows, "contributions": contributions, "left_out": left_out}
+    show(facts, as_json, _parts)
 
 
 def _dense(row: Any) -> Any:
@@ -86,52 +84,43 @@ def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:
     }
 
 
-def _show(told: dict[str, Any]) -> None:
-    from rich.box import SIMPLE_HEAD
+def _parts(facts: dict[str, Any]) -> Iterator[Any]:
     from rich.markup import escape
-    from rich.table import Table
 
-    console = terminal()
-    one, other = (str(number) for number in told["rows"])
-    if told["kind"] == "bilinear":
-        total = told["similarity"]
-        plain = "" if told["inner_product"] is None else f" (inner product {told['inner_product']:.4g})"
-        console.print(f"The similarity of rows {one} and {other} is [bold]{total:.4g}[/bold]{plain}.")
+    one, other = facts["rows"]
+    if facts["kind"] == "bilinear":
+        total = facts["similarity"]
+        plain = "" if facts["inner_product"] is None else f" (inner product {facts['inner_product']:.4g})"
+        yield f"The similarity of rows {one} and {other} is [bold]{total:.4g}[/bold]{plain}."
     else:
-        total = told["squared_distance"]
-        shown = f"{told['distance']:.4g}" if told["distance"] is not None else f"the root of {total:.4g}"
-        scaled = " of the scaled features" if told["scaled"] else ""
-        console.print(
-            f"The learned distance of rows {one} and {other} is [bold]{shown}[/bold], squared {total:.4g}; "
-            f"the Euclidean distance{scaled} is {told['euclidean']:.4g}."
+        total = facts["squared_distance"]
+        distance = f"{facts['distance']:.4g}" if facts["distance"] is not None else f"the root of {total:.4g}"
+        scaled = " of the scaled features" if facts["scaled"] else ""
+        yield (
+            f"The learned distance of rows {one} and {other} is [bold]{distance}[/bold], squared {total:.4g}; "
+            f"the Euclidean distance{scaled} is {facts['euclidean']:.4g}."
         )
-        if told["threshold"] is not None:
-            word = "similar" if told["similar"] else "dissimilar"
-            console.print(f"The model calls them {word}: up to {told['threshold']:.4g} squared counts as similar.")
-    lines = told["contributions"]
+        if facts["threshold"] is not None:
+            word = "similar" if facts["similar"] else "dissimilar"
+            yield f"The model calls them {word}: up to {facts['threshold']:.4g} squared counts as similar."
+    lines = facts["contributions"]
     if not any(line["contribution"] for line in lines):
-        console.print("No feature contributes.")
+        yield "No feature contributes."
         return
-    with_values = "values" in lines[0]
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("feature" if with_values else "direction", overflow="fold")
-    numbers = (one, other) if with_values and console.width >= _BARE else ()
-    for number in numbers:
-        table.add_column(f"row {number}", justify="right", no_wrap=True)
-    table.add_column("contribution", justify="right", no_wrap=True)
+    width = terminal().width
+    feature = "feature" if "values" in lines[0] else "direction"
+    rows = [f"row {one}", f"row {other}"] if "values" in lines[0] and width >= _BARE else []
     # Contributions to a similarity cancel each other, so shares of their sum would be meaningless.
-    with_shares = told["kind"] != "bilinear" and total > 0.0
-    if with_shares:
-        table.add_column("share", justify="right", no_wrap=True)
-    width = min(_BAR, max(0, console.width - _BARE))
-    table.add_column("", no_wrap=True)
+    share = ["share"] if facts["kind"] != "bilinear" and total > 0.0 else []
+    result = table([feature, *rows, "contribution", *share], [feature], ruled=True)
+    result.add_column("", no_wrap=True)
     largest = max(abs(line["contribution"]) for line in lines)
     for line in lines:
         value = line["contribution"]
-        share = [f"{value / total:.0%}"] if with_shares else []
-        name = line["name"] if with_values else line["name"].removeprefix("direction ")
-        values = [f"{number:.4g}" for number in line["values"]] if numbers else []
-        table.add_row(escape(name), *values, f"{value:.4g}", *share, bar(value, largest, width))
-    console.print(table)
-    if told["left_out"]:
-        console.print(f"[dim]{told['left_out']:,} smaller contributions are not shown; use --top to show more.[/dim]")
+        numbers = [f"{number:.4g}" for number in line["values"]] if rows else []
+        numbers += [f"{value:.4g}", *([f"{value / total:.0%}"] if share else [])]
+        name = line["name"] if feature == "feature" else line["name"].removeprefix("direction ")
+        result.add_row(escape(name), *numbers, bar(value, largest, min(_BAR, max(0, width - _BARE))))
+    yield result
+    if facts["left_out"]:
+        yield f"[dim]{facts['left_out']:,} smaller contributions are not shown; use --top to show more.[/dim]"

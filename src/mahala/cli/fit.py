@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,24 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from mahala.cli import options
 from mahala.cli.models import learner_named, spectrum
-from mahala.cli.options import (
-    Bins,
-    Decimal,
-    Device,
-    Drop,
-    FirstIndex,
-    Force,
-    Keep,
-    KeepIds,
-    Label,
-    Scheduler,
-    Settings,
-    check_output,
-    computing,
-)
-from mahala.cli.output import Json, print_json, terminal
-from mahala.cli.tables import check_labels, labelled_table, show_columns
+from mahala.cli.output import Json, fact_grid, show
+from mahala.cli.tables import Reading, check_labels, labelled_table, show_columns
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
@@ -48,25 +35,25 @@ def fit(
             "files, a .zarr group or a folder of them or of X*.npy and y*.npy.",
         ),
     ],
-    label: Label = None,
+    label: options.Label = None,
     output: Annotated[Path | None, typer.Option(help="The model file to write; default: NAME.safetensors.")] = None,
     learner: Annotated[str, typer.Option(help="A learner such as PA, GML, LMNN or OASIS.")] = "PA",
-    settings: Settings = None,
+    settings: options.Settings = None,
     scaling: Annotated[
         Literal["standard", "none"] | None,
         typer.Option(help="Divide features by their standard deviation; default: standard unless sparse or bilinear."),
     ] = None,
-    drop: Drop = None,
-    keep: Keep = None,
-    keep_ids: KeepIds = False,
-    bins: Bins = None,
-    decimal: Decimal = None,
-    first_index: FirstIndex = 1,
+    drop: options.Drop = None,
+    keep: options.Keep = None,
+    keep_ids: options.KeepIds = False,
+    bins: options.Bins = None,
+    decimal: options.Decimal = None,
+    first_index: options.FirstIndex = 1,
     state: Annotated[bool, typer.Option("--state", help="Save the learner, to learn more later; no scaling.")] = False,
     seed: Annotated[int, typer.Option(help="The random_state of the learner.", min=0)] = 0,
-    device: Device = None,
-    scheduler: Scheduler = None,
-    force: Force = False,
+    device: options.Device = None,
+    scheduler: options.Scheduler = None,
+    force: options.Force = False,
     as_json: Json = False,
 ) -> None:
     """Learn a metric from a table with labels and write it to a model file.
@@ -91,14 +78,12 @@ def fit(
     import numpy as np
     from sklearn.utils import get_tags
 
-    from mahala.data.dask_files import read_with_dask
+    from mahala.data.dask_files import read_in_chunks
     from mahala.data.scaling import divided, feature_scales
     from mahala.metric import MahalanobisMetric
-    from mahala.support.deadline import stopped_by_ctrl_c
-    from mahala.support.progress import show_progress
 
     output = Path(f"{Path(data[0].removesuffix('.gz')).stem}.safetensors") if output is None else output
-    check_output(output, inputs=map(Path, data), force=force)
+    options.check_output(output, inputs=map(Path, data), force=force)
     chosen = learner_named(learner, settings or [], seed)
     required = get_tags(chosen).target_tags.required
     purpose = f"from which {type(chosen).__name__} learns" if required else None
@@ -107,43 +92,23 @@ def fit(
             raise ValueError(f"{option} cannot be used with --scheduler: tables are read as they are")
     if len(data) > 1 and scheduler is None:
         raise ValueError("DATA must be one file, or else --scheduler be given, with which files are read by Dask")
-    with computing(device, scheduler):
+    with options.computing(device, scheduler):
         if scheduler is not None:
             names = [name.strip() for text in drop or () for name in text.split(",")]
-            table = read_with_dask(data, label=label, drop=names)
+            table = read_in_chunks(data, label=label, drop=names)
             if required:
                 check_labels(table, data[0], str(purpose))
         else:
-            table = labelled_table(
-                data[0],
-                label,
-                drop=drop,
-                keep=keep,
-                keep_ids=keep_ids,
-                bins=bins,
-                decimal=decimal,
-                first_index=first_index,
-                purpose=purpose,
-                classes=not chosen._learns_numbers,
-            )
+            reading = Reading(drop, keep, keep_ids, bins, decimal, first_index)
+            classes = not chosen._learns_numbers
+            table = labelled_table(data[0], label, reading, purpose=purpose, classes=classes)
         if not as_json:
             show_columns(table.columns)
         how = _scaling(scaling, chosen, table, state)
         scales = feature_scales(table.X, how)
         X = divided(table.X, scales)
         started = time.perf_counter()
-        try:
-            # A progress bar would clutter a log file.
-            with (
-                show_progress() if sys.stderr.isatty() else nullcontext(),
-                stopped_by_ctrl_c(lambda: typer.echo("stopping; Ctrl-C again to stop at once", err=True)) as limit,
-            ):
-                chosen.fit(X, table.labels)
-            stopped = limit.stopped
-        except KeyboardInterrupt:
-            if getattr(chosen, "stop_reason_", None) != "interrupted":
-                raise  # nothing has been learned yet
-            stopped = True
+        stopped = _fit(chosen, X, table.labels)
         seconds = time.perf_counter() - started
         metric = replace(chosen.metric_, feature_names=table.feature_names, preprocessor=table.preprocessor)
         if stopped:
@@ -161,13 +126,29 @@ def fit(
             replace(metric, scales=scales).save(output)
         else:
             metric.save(output)
-        told = _summary(chosen, metric, table, X) | {"scaling": how, "seconds": seconds, "file": str(output)}
-        told["stopped"] = "interrupted" if stopped else told["stopped"]
-        told["columns"] = table.columns
-    if as_json:
-        print_json(told)
-    else:
-        _show(told, settings or [], state)
+        facts = _facts(chosen, metric, table, X) | {"scaling": how, "seconds": seconds, "file": str(output)}
+        facts["stopped"] = "interrupted" if stopped else facts["stopped"]
+        facts["columns"] = table.columns
+    show(facts, as_json, lambda facts: [fact_grid(_lines(facts, settings or [], state))])
+
+
+def _fit(learner: Learner, X: Any, y: Any) -> bool:
+    """Fit a learner; return whether Ctrl-C stopped it with what it had learned."""
+    from mahala.support.contexts import stopped_by_ctrl_c
+    from mahala.support.display import show_progress
+
+    try:
+        # A progress bar would clutter a log file.
+        with (
+            show_progress() if sys.stderr.isatty() else nullcontext(),
+            stopped_by_ctrl_c(lambda: typer.echo("stopping; Ctrl-C again to stop at once", err=True)) as limit,
+        ):
+            learner.fit(X, y)
+        return limit.stopped
+    except KeyboardInterrupt:
+        if getattr(learner, "stop_reason_", None) != "interrupted":
+            raise  # nothing has been learned yet
+        return True
 
 
 def _scaling(
@@ -189,11 +170,11 @@ def _scaling(
     return "none" if bilinear or state or is_sparse(table.X) else "standard"
 
 
-def _summary(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str, Any]:
+def _facts(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str, Any]:
     import numpy as np
 
     values = spectrum(metric)
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "learner": type(learner).__name__,
         "rows": X.shape[0],
         "classes": None if table.labels is None else len(np.unique(table.labels)),
@@ -202,27 +183,27 @@ def _summary(learner: Learner, metric: Metric, table: Table, X: Any) -> dict[str
         "stopped": getattr(learner, "stop_reason_", None),
     }
     if table.labels is None:
-        return told
+        return facts
     if learner._learns_numbers:
         scores = {"measure": "R² of kernel regression", "rows_measured": X.shape[0], "before": None}
-        return told | scores | {"classes": None, "after": learner.score(X, table.labels)}
-    return told | _before_and_after(metric, X, table.labels)
+        return facts | scores | {"classes": None, "after": learner.score(X, table.labels)}
+    return facts | _before_and_after(metric, X, table.labels)
 
 
 def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
     """Return the leave-one-out quality of the Euclidean distance and of the metric."""
     import numpy as np
 
+    from mahala.engine.inputs import computed
     from mahala.evaluation.knn import knn_error
     from mahala.evaluation.ranking import mean_average_precision
     from mahala.metric import MahalanobisMetric
-    from mahala.support.dask_rows import in_memory
 
     n_rows = X.shape[0]
     if n_rows > _MOST_MEASURED:
         chosen = np.sort(np.random.default_rng(0).permutation(n_rows)[:_MOST_MEASURED])
         X, y, n_rows = X[chosen], y[chosen], _MOST_MEASURED
-    X = in_memory(X)
+    X = computed(X)
     if isinstance(metric, MahalanobisMetric):
         k = min(3, n_rows - 1)
         measure = f"{k}-NN error"
@@ -233,26 +214,21 @@ def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
     return {"measure": measure, "rows_measured": n_rows, "before": before, "after": after}
 
 
-def _show(told: dict[str, Any], settings: list[str], state: bool) -> None:
+def _lines(facts: dict[str, Any], settings: list[str], state: bool) -> Iterator[tuple[str, str | None]]:
     from rich.markup import escape
-    from rich.table import Table as Grid
 
-    grid = Grid.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    grid.add_row("learner", escape(" ".join([told["learner"], *settings])))
-    classes = "" if told["classes"] is None else f" of {told['classes']} classes"
-    grid.add_row("learned from", f"{told['rows']:,} rows{classes}")
-    scaled = ", divided by their standard deviation" if told["scaling"] == "standard" else ""
-    grid.add_row("features", f"{told['features']:,}{scaled}")
-    if told["rank"] is not None:
-        grid.add_row("rank", f"{told['rank']:,}")
-    if "measure" in told:
-        sample = "" if told["rows_measured"] == told["rows"] else f" ({told['rows_measured']:,} of them)"
-        before = "" if told["before"] is None else f"{told['before']:.1%} Euclidean → "
-        grid.add_row(told["measure"], f"{before}[bold]{told['after']:.1%}[/bold] learned")
-        hint = "" if told["before"] is None else "; new rows: mahala compare"
-        grid.add_row("", f"[dim]on the training rows{sample}, leave-one-out{hint}[/dim]")
-    stopped = ", stopped by Ctrl-C" if told["stopped"] == "interrupted" else ""
-    grid.add_row("took", f"{told['seconds']:.2g} s{stopped}")
-    grid.add_row("state" if state else "model", escape(told["file"]))
-    terminal().print(grid)
+    yield "learner", escape(" ".join([facts["learner"], *settings]))
+    classes = "" if facts["classes"] is None else f" of {facts['classes']} classes"
+    yield "learned from", f"{facts['rows']:,} rows{classes}"
+    scaled = ", divided by their standard deviation" if facts["scaling"] == "standard" else ""
+    yield "features", f"{facts['features']:,}{scaled}"
+    yield "rank", None if facts["rank"] is None else f"{facts['rank']:,}"
+    if "measure" in facts:
+        sample = "" if facts["rows_measured"] == facts["rows"] else f" ({facts['rows_measured']:,} of them)"
+        before = "" if facts["before"] is None else f"{facts['before']:.1%} Euclidean → "
+        yield facts["measure"], f"{before}[bold]{facts['after']:.1%}[/bold] learned"
+        hint = "" if facts["before"] is None else "; new rows: mahala compare"
+        yield "", f"[dim]on the training rows{sample}, leave-one-out{hint}[/dim]"
+    stopped = ", stopped by Ctrl-C" if facts["stopped"] == "interrupted" else ""
+    yield "took", f"{facts['seconds']:.2g} s{stopped}"
+    yield "state" if state else "model", escape(facts["file"])

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,7 +55,7 @@ class _Reporting:
     def invoke(self: Any, ctx: Any) -> Any:
         if ctx.parent is not None:
             return super().invoke(ctx)  # type: ignore[misc]
-        _tell_what_takes_long()
+        _print_log()
         if ctx.meta["debug"]:
             return super().invoke(ctx)  # type: ignore[misc]
         try:
@@ -68,7 +68,7 @@ class _Reporting:
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None
         except FIXABLE as error:
-            say(f"error: {_words(error)}", err=True)
+            say(f"error: {_message(error)}", err=True)
             raise typer.Exit(2) from None
         except Exception as error:
             if type(error).__module__.startswith(("typer", "click")):
@@ -87,42 +87,38 @@ class Group(_Reporting, TyperGroup):
     """A group of commands."""
 
 
-class _Told(logging.Handler):
+class _StderrHandler(logging.Handler):
+    """Print log records on stderr."""
+
     def emit(self, record: logging.LogRecord) -> None:
         say(record.getMessage(), err=True)
 
 
-def _tell_what_takes_long() -> None:
-    """Print what the library logs, as that functions are compiled, if there is somebody who waits."""
+def _print_log() -> None:
+    """Print what the library logs, such as that functions are compiled, if stderr is a terminal."""
     log = logging.getLogger("mahala")
-    if sys.stderr.isatty() and not any(isinstance(handler, _Told) for handler in log.handlers):
-        log.addHandler(_Told())
+    if sys.stderr.isatty() and not any(isinstance(handler, _StderrHandler) for handler in log.handlers):
+        log.addHandler(_StderrHandler())
         log.setLevel(logging.INFO)
 
 
-# Arguments of the library, as its messages spell them, and the options that set them.
-_OPTIONS = {
-    r"\bnew_input=True\b": "--new-input",
-    r"^items are not those(.*) pass new_items=True\b": r"--items are not those\1 give --new-items",
-    r"^label and drop name": "--label and --drop name",
-    r"^drop and keep name": "--drop and --keep name",
-    r"\bfirst_index=0$": "--first-index 0 is given",
-    r"\(with items\)": "(with --items)",
-    r"\(if items are given\)": "(if --items is given)",
-    r"\bgive n_features$": "give --features",
-    r"^records must name ids in query_ids, got": "--qrels must name queries that --queries has, got",
-    r"^records must name ids in item_ids, got": "--qrels must name items that --items has, got",
-}
+# Options that have other names than the parameters of the library.
+_OPTIONS = {"n_features": "features", "records": "qrels", "query_ids": "queries", "item_ids": "items"}
 
 
-def _words(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return with_options(str(error) or type(error).__name__)
+    return with_options(str(error) or type(error).__name__, getattr(error, "parameters", ()))
 
 
-def with_options(text: str) -> str:
-    """Replace the arguments that a message of the library names by the options that set them."""
-    for argument, option in _OPTIONS.items():
-        text = re.sub(argument, option, text)
-    return text
+def with_options(message: str, parameters: Iterable[str]) -> str:
+    """Replace parameters that a message of the library names by the options that set them.
+
+    >>> with_options("pass new_input=True, unless first_index=0", ["new_input", "first_index"])
+    'pass --new-input, unless --first-index=0'
+    """
+    for name in parameters:
+        option = f"--{_OPTIONS.get(name, name)}".replace("_", "-")
+        message = re.sub(rf"\b{name}\b(=True)?", option, message, count=1)
+    return message

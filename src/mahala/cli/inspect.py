@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.models import load_model, spectrum
+from mahala.cli.models import load_model, spectrum, trust_text
 from mahala.cli.options import MODEL_HELP
-from mahala.cli.output import Json, bar, print_json, terminal
+from mahala.cli.output import Json, bar, fact_grid, show, terminal
 from mahala.cli.tables import show_columns
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from mahala.learner import Learner
     from mahala.metric import Metric
 
@@ -35,12 +34,7 @@ def inspect(
 
         mahala inspect state.safetensors --top 3 --json
     """
-    metric, learner = load_model(model)
-    told = _facts(metric, learner, top)
-    if as_json:
-        print_json(told)
-    else:
-        _show(told, model)
+    show(_facts(*load_model(model), top), as_json, lambda facts: _parts(facts, model))
 
 
 def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
@@ -49,7 +43,7 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
     origin = metric.origin or {}
     values = spectrum(metric)
     kernel_map = getattr(metric, "kernel_map", None)
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "holds": "metric" if learner is None else "learner",
         "learner": origin.get("learner"),
         "params": origin.get("params", learner and learner.to_parts()[0]["params"]),
@@ -75,67 +69,62 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
         "partial": origin.get("partial"),
     }
     if metric.preprocessor is not None:
-        told["columns"] = metric.preprocessor.columns_
+        facts["columns"] = metric.preprocessor.columns_
     if kernel_map is None and metric.matrix.shape[0] == metric.matrix.shape[1]:
         weights = np.asarray(metric.matrix.diagonal())
         names = metric.feature_names or [f"x{i}" for i in range(len(weights))]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]
-        told["weights"] = [{"feature": names[i], "weight": float(weights[i])} for i in order]
-    return told
+        facts["weights"] = [{"feature": names[i], "weight": float(weights[i])} for i in order]
+    return facts
 
 
-def _show(told: dict[str, Any], path: Path) -> None:
+def _parts(facts: dict[str, Any], path: Path) -> Iterator[Any]:
     from rich.markup import escape
-    from rich.table import Table
 
-    console = terminal()
-    what = "a bilinear similarity xᵀMy" if told["kind"] == "bilinear" else "a Mahalanobis distance"
-    whole = "a learner of " if told["holds"] == "learner" else ""
-    console.print(f"[bold]{escape(str(path))}[/bold] holds {whole}{what}")
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    if told["learner"] is not None:
-        params = ", ".join(f"{key}={value!r}" for key, value in sorted((told["params"] or {}).items()))
-        grid.add_row("learner", escape(f"{told['learner']}({params})"))
-    kernel = f" by the kernel {told['kernel']}, from {told['features']:,} features" if told["kernel"] else ""
-    grid.add_row("matrix", f"{' × '.join(f'{length:,}' for length in told['shape'])}{kernel}")
-    if told["rank"] is not None:
-        grid.add_row("rank", f"{told['rank']:,}")
-    if told["sparsity"]:
-        grid.add_row("zeros", f"{told['sparsity']:.1%} of the entries")
-    if told["scaled"]:
-        grid.add_row("scaling", "features are divided by their scales")
-    if told["threshold"] is not None:
-        grid.add_row("threshold", f"squared distances up to {told['threshold']:.4g} count as similar")
-    if told["comparisons"] is not None:
-        n = told["comparisons"]
-        wrong = f", {told['mistakes'] / n:.1%} predicted wrongly" if n else ""
-        grid.add_row("has seen", f"{n:,} comparisons, {told['updates']:,} updates{wrong}")
-    if told["verdict"] is not None:
-        grid.add_row("has seen", f"{told['impressions']:,} impressions")
-        grid.add_row("trust", ", ".join(f"{share:.2f} for {kind} queries" for kind, share in told["trust"].items()))
-        grid.add_row("verdict", escape(told["verdict"]))
-    if told["iterations"] is not None:
-        grid.add_row(
-            "iterations", f"{told['iterations']:,}, objective {told['objective']:.6g}, stopped: {told['stopped']}"
-        )
-    elif told["stopped"] is not None:
-        grid.add_row("stopped", {"interrupted": "by Ctrl-C", "time": "by its time limit"}.get(told["stopped"], ""))
-    if told["partial"] is not None:
-        grid.add_row("chosen", escape(f"by a comparison that was ended after {told['partial']}"))
-    console.print(grid)
-    if told["spectrum"]:
-        name = "singular values" if told["kind"] == "bilinear" else "eigenvalues"
-        _bars(console, f"Leading {name}", [(str(i + 1), value) for i, value in enumerate(told["spectrum"])])
-    if told["weights"]:
-        title = "Features with the largest weights (diagonal of M" + (", scaled features)" if told["scaled"] else ")")
-        _bars(console, title, [(line["feature"], line["weight"]) for line in told["weights"]])
-    if any(done != "number" for _, done in told.get("columns", ())):
-        console.print()
-        show_columns(told["columns"])
+    what = "a bilinear similarity xᵀMy" if facts["kind"] == "bilinear" else "a Mahalanobis distance"
+    whole = "a learner of " if facts["holds"] == "learner" else ""
+    yield f"[bold]{escape(str(path))}[/bold] holds {whole}{what}"
+    yield fact_grid((name, None if text is None else escape(text)) for name, text in _lines(facts))
+    if facts["spectrum"]:
+        name = "singular values" if facts["kind"] == "bilinear" else "eigenvalues"
+        yield from _bars(f"Leading {name}", [(str(i + 1), value) for i, value in enumerate(facts["spectrum"])])
+    if facts["weights"]:
+        title = "Features with the largest weights (diagonal of M" + (", scaled features)" if facts["scaled"] else ")")
+        yield from _bars(title, [(line["feature"], line["weight"]) for line in facts["weights"]])
+    if any(done != "number" for _, done in facts.get("columns", ())):
+        yield ""
+        show_columns(facts["columns"])
 
 
-def _bars(console: Console, title: str, lines: list[tuple[str, float]]) -> None:
+def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """Yield names of facts and their texts."""
+    if facts["learner"] is not None:
+        params = ", ".join(f"{key}={value!r}" for key, value in sorted((facts["params"] or {}).items()))
+        yield "learner", f"{facts['learner']}({params})"
+    kernel = f" by the kernel {facts['kernel']}, from {facts['features']:,} features" if facts["kernel"] else ""
+    yield "matrix", f"{' × '.join(f'{length:,}' for length in facts['shape'])}{kernel}"
+    yield "rank", None if facts["rank"] is None else f"{facts['rank']:,}"
+    yield "zeros", f"{facts['sparsity']:.1%} of the entries" if facts["sparsity"] else None
+    yield "scaling", "features are divided by their scales" if facts["scaled"] else None
+    if facts["threshold"] is not None:
+        yield "threshold", f"squared distances up to {facts['threshold']:.4g} count as similar"
+    if (n := facts["comparisons"]) is not None:
+        wrong = f", {facts['mistakes'] / n:.1%} predicted wrongly" if n else ""
+        yield "has seen", f"{n:,} comparisons, {facts['updates']:,} updates{wrong}"
+    if facts["verdict"] is not None:
+        yield "has seen", f"{facts['impressions']:,} impressions"
+        yield "trust", trust_text(facts["trust"])
+        yield "verdict", facts["verdict"]
+    if facts["iterations"] is not None:
+        end = f"objective {facts['objective']:.6g}, stopped: {facts['stopped']}"
+        yield "iterations", f"{facts['iterations']:,}, {end}"
+    elif facts["stopped"] is not None:
+        yield "stopped", {"interrupted": "by Ctrl-C", "time": "by its time limit"}.get(facts["stopped"], "")
+    if facts["partial"] is not None:
+        yield "chosen", f"by a comparison that was ended after {facts['partial']}"
+
+
+def _bars(title: str, lines: list[tuple[str, float]]) -> Iterator[Any]:
     from rich.markup import escape
     from rich.table import Table
 
@@ -143,9 +132,9 @@ def _bars(console: Console, title: str, lines: list[tuple[str, float]]) -> None:
     grid.add_column(justify="right", overflow="fold", max_width=40)
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True)
-    width = min(_BAR, max(0, console.width - _BARE))
+    width = min(_BAR, max(0, terminal().width - _BARE))
     largest = max(abs(value) for _, value in lines)
     for name, value in lines:
         grid.add_row(escape(name), f"{value:.4g}", bar(value, largest, width))
-    console.print(f"\n[bold]{title}[/bold]")
-    console.print(grid)
+    yield f"\n[bold]{title}[/bold]"
+    yield grid

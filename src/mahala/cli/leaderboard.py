@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mahala.cli.output import table, terminal
+
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.table import Table
 
     from mahala.evaluation.leaderboard import Leaderboard
 
-AGAIN = "What is finished is kept: the same command again resumes."
+_STYLES = {"winner": "bold", "plain": "dim"}
 
 
 def saved_model(board: Leaderboard) -> str:
@@ -37,51 +39,51 @@ def leaderboard_json(board: Leaderboard, data: str, paths: list[Path]) -> dict[s
         "winner": board.winner.name,
         "verdict": board.verdict(),
         "entries": board.table(),
-        "baselines": [asdict(own) for own in board.baselines],
+        "baselines": [entry.numbers() for entry in board.baselines],
         "files": [str(path) for path in paths],
     }
 
 
-def show_leaderboard(board: Leaderboard, paths: list[Path], console: Console) -> None:
-    """Print the table, what to know of it, the verdict and the files written."""
+def leaderboard_parts(board: Leaderboard) -> Iterator[Any]:
+    """Yield the table, what to know of it, and the verdict."""
     from rich.markup import escape
-    from rich.table import Table as Grid
 
-    from mahala.evaluation.leaderboard import p_text, percent
+    yield ""
+    yield _table(board, terminal().width)
+    yield ""
+    failed = [f"{entry.name} could not be fitted: {entry.failure}" for entry in board.entries if entry.failure]
+    resume = ["What is finished is kept: the same command again resumes."] if board.partial else []
+    for text in (*failed, *board.remarks(), *board.notes, *resume):
+        yield f"[yellow]{escape(text)}[/]"
+    yield f"[bold]{escape(board.verdict())}[/]"
+    yield from map(escape, filter(None, (board.context(), saved_model(board))))
+    yield ""
 
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+
+def _table(board: Leaderboard, width: int) -> Table:
+    from rich.markup import escape
+
+    from mahala.evaluation.leaderboard_lines import percent
+
     # A narrow terminal has room for the numbers only.
-    wide, wider = console.width >= 80, console.width >= 110
-    width = 20 if console.width >= 95 else 12
-    grid.add_column("metric", overflow="fold")
-    grid.add_column(board.measure, justify="right", overflow="fold")
+    wide, wider = width >= 80, width >= 110
+    bar_width = 20 if width >= 95 else 12
+    other = "plain_error" if board.metric == "balanced" else "balanced_error"
+    result = table(["metric"], ["metric"])
+    result.add_column(board.measure, justify="right", overflow="fold")
     if wide:
-        grid.add_column(f"0 {percent(board.axis_end):>{width - 2}}", no_wrap=True)
-        grid.add_column("error" if board.metric == "balanced" else "balanced", justify="right", no_wrap=True)
+        result.add_column(f"0 {percent(board.axis_end):>{bar_width - 2}}", no_wrap=True)
+        result.add_column("error" if board.metric == "balanced" else "balanced", justify="right", no_wrap=True)
     for title in ("difference", "p", "fit", *(("k", "scaling") if wider else ())):
-        grid.add_column(title, justify="right", overflow="fold")
-    for entry in board.ranked:
-        style = "bold" if entry is board.winner else "" if entry.learned else "dim"
-        points = "reference" if entry is board.euclidean else f"{100.0 * entry.difference:+.1f}"
-        p = "" if entry.p_value != entry.p_value else p_text(entry.p_value).removeprefix("p ").removeprefix("= ")
-        seconds = f"{entry.seconds:.2f} s" if entry.learned else ""
-        second = percent(entry.plain_error if board.metric == "balanced" else entry.balanced_error)
-        bar = [_interval(entry.low, entry.error, entry.high, board.axis_end, width), second] if wide else []
-        last = [str(entry.n_neighbors), entry.scaling] if wider else []
-        grid.add_row(escape(entry.name), percent(entry.error), *bar, points, p, seconds, *last, style=style)
-    console.print()
-    console.print(grid)
-    console.print()
-    failed = [f"{own.name} could not be fitted: {own.failure}" for own in board.entries if own.failure is not None]
-    for text in (*failed, *board.remarks(), *board.notes, *([AGAIN] if board.partial else [])):
-        console.print(escape(text), style="yellow")
-    console.print(escape(board.verdict()), style="bold")
-    if (context := board.context()) is not None:
-        console.print(escape(context))
-    console.print(escape(saved_model(board)))
-    console.print()
-    for path in paths:
-        console.print(f"  {escape(str(path))}", soft_wrap=True)
+        result.add_column(title, justify="right", overflow="fold")
+    for entry, style, texts, _ in board.lines():
+        if style == "failed":
+            continue
+        bar = [_interval(entry.low, entry.error, entry.high, board.axis_end, bar_width), texts[other]] if wide else []
+        numbers = [texts["difference"], texts["p_value"], texts["seconds"] if entry.learned else ""]
+        last = [texts["n_neighbors"], texts["scaling"]] if wider else []
+        result.add_row(escape(entry.name), texts["error"], *bar, *numbers, *last, style=_STYLES.get(style, ""))
+    return result
 
 
 def _interval(low: float, middle: float, high: float, scale: float, width: int = 20) -> str:
@@ -92,8 +94,5 @@ def _interval(low: float, middle: float, high: float, scale: float, width: int =
     low, high = (middle if math.isnan(end) else end for end in (low, high))
     at = [min(int(value / scale * (width - 1) + 0.5), width) for value in (low, middle, high)]
     cells = ["━" if at[0] <= place <= at[2] else " " for place in range(width)]
-    if at[1] < width:
-        cells[at[1]] = "●"
-    else:
-        cells[-1] = "›"
+    cells[min(at[1], width - 1)] = "●" if at[1] < width else "›"
     return "".join(cells)

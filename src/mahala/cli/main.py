@@ -30,18 +30,21 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("compare", cls=Command)(compare.compare)
-app.command("fit", cls=Command)(fit.fit)
-app.command("transform", cls=Command)(transform.transform)
-app.command("search", cls=Command)(search.search)
-app.command("evaluate", cls=Command)(evaluate.evaluate)
-app.command("simulate", cls=Command)(simulate.simulate)
-app.command("explain", cls=Command)(explain.explain)
-app.command("adapt", cls=Command)(adapt.adapt)
-app.command("inspect", cls=Command)(inspect.inspect)
-app.command("stream", cls=Command)(stream.stream)
+for command in (
+    compare.compare,
+    fit.fit,
+    transform.transform,
+    search.search,
+    evaluate.evaluate,
+    simulate.simulate,
+    explain.explain,
+    adapt.adapt,
+    inspect.inspect,
+    stream.stream,
+    warm_up.warm_up,
+):
+    app.command(command.__name__.replace("_", "-"), cls=Command)(command)
 app.add_typer(serve.app, name="serve", help=serve.start.__doc__)
-app.command("warm-up", cls=Command)(warm_up.warm_up)
 
 
 def _version(wanted: bool) -> None:

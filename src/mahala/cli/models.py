@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,10 +24,10 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None, o
     import mahala
     from mahala.learner import Learner
 
-    exact = {known.lower(): known for known in mahala.__all__}.get(name.lower(), "")
+    exact = {other.lower(): other for other in mahala.__all__}.get(name.lower(), "")
     kind: Any = getattr(mahala, exact, None)
     if not _is_learner(kind, Learner):
-        names = [known for known in mahala.__all__ if _is_learner(getattr(mahala, known), Learner)]
+        names = [other for other in mahala.__all__ if _is_learner(getattr(mahala, other), Learner)]
         raise ValueError(f"{option} is {name!r}, not a learner{_nearest(name, names)}; choose from {', '.join(names)}")
     learner: Learner = kind()
     return configured(learner, settings, seed)
@@ -35,17 +35,19 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None, o
 
 def configured(learner: Estimator, settings: Sequence[str], seed: int | None = None) -> Estimator:
     """Return a learner after changing its parameters by settings such as "C=0.1", and `seed` as its random_state."""
-    known = learner.get_params(deep=False)
+    parameters = learner.get_params(deep=False)
     given = {}
     for setting in settings:
         key, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
             raise ValueError(f"--set takes NAME=VALUE, such as --set C=0.1, got {setting!r}")
-        if key not in known:
+        if key not in parameters:
             name = type(learner).__name__
-            raise ValueError(f"{name} has no parameter {key!r}{_nearest(key, known)}; it has {', '.join(known)}")
+            raise ValueError(
+                f"{name} has no parameter {key!r}{_nearest(key, parameters)}; it has {', '.join(parameters)}"
+            )
         given[key] = _value(text)
-    if seed is not None and "random_state" in known:
+    if seed is not None and "random_state" in parameters:
         given.setdefault("random_state", seed)
     learner.set_params(**given)
     return learner
@@ -83,6 +85,11 @@ def spectrum(metric: Metric) -> Any:
     return metric.spectrum
 
 
+def trust_text(trust: Mapping[str, float]) -> str:
+    """Return how much of a learned map is used for which queries."""
+    return ", ".join(f"{share:.2f} for {kind} queries" for kind, share in trust.items())
+
+
 def _is_learner(kind: Any, base: type) -> bool:
     return inspect.isclass(kind) and issubclass(kind, base)
 
@@ -95,9 +102,9 @@ def _value(text: str) -> Any:
         return text
 
 
-def _nearest(name: str, known: Any) -> str:
+def _nearest(name: str, names: Any) -> str:
     from difflib import get_close_matches
 
-    lower = {other.lower(): other for other in known}
+    lower = {other.lower(): other for other in names}
     near = [lower[match] for match in get_close_matches(name.lower(), lower, n=2)]
     return f" (did you mean {' or '.join(near)}?)" if near else ""

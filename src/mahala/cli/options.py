@@ -51,29 +51,14 @@ GENERATOR = '<meta name="generator" content="mahala">'
 @contextmanager
 def computing(device: str | None, scheduler: str | None) -> Iterator[None]:
     """A context in which sums are computed on a device, and what runs in parallel on a cluster of Dask."""
-    from mahala.support.config import config_context, get_config
+    from mahala.support.parameters import config_context, get_config
 
     with ExitStack() as stack:
         stack.enter_context(config_context(engine=device or get_config()["engine"]))
         if scheduler is not None:
-            try:
-                import dask
-                from distributed import Client, LocalCluster
-            except ImportError:
-                raise ValueError("--scheduler needs Dask: pip install 'mahala[dask]'") from None
-            from joblib import parallel_config
+            from mahala.engine.dask.scheduler import on_cluster
 
-            # A client that is refused its address leaves Dask's configuration changed.
-            stack.enter_context(dask.config.set(scheduler=None))
-            if scheduler == "local":
-                address = stack.enter_context(LocalCluster(dashboard_address=":0", threads_per_worker=1))
-            else:
-                address = scheduler
-            try:
-                stack.enter_context(Client(address, timeout=10))
-            except (OSError, ValueError) as error:
-                raise ValueError(f"--scheduler is {scheduler!r}, where no scheduler answers: {error}") from None
-            stack.enter_context(parallel_config(backend="dask"))
+            stack.enter_context(on_cluster(scheduler, "--scheduler"))
         yield
 
 

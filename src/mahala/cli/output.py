@@ -1,4 +1,4 @@
-"""Output of the commands: text from files made safe for terminals and spreadsheets, and JSON."""
+"""Output of the commands: show results as text or JSON, and write files; text from files is made safe first."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+import shlex
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mahala.support.files import whole_file
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables, for scripts.")]
 
@@ -49,9 +56,74 @@ def terminal(stderr: bool = False) -> Console:
     return Safe(stderr=stderr, highlight=False)
 
 
-def write_csv(file: TextIO, rows: Iterable[Iterable[Any]]) -> None:
-    """Write rows to a CSV file; text that a spreadsheet would take for a formula gets an apostrophe before it."""
-    csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+def show(facts: dict[str, Any], as_json: bool, text: str | Callable[[dict[str, Any]], Iterable[Any]]) -> None:
+    """Print the result of a command: its facts as JSON, or text, or what a function makes of the facts for Rich."""
+    if as_json:
+        print_json(facts)
+    elif isinstance(text, str):
+        say(text)
+    else:
+        console = terminal()
+        for part in text(facts):
+            console.print(part)
+
+
+def fact_grid(lines: Iterable[tuple[str, str | None]]) -> Table:
+    """Return lines of a name in bold and what is said of it, in Rich's markup; those with None are left out."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    for name, text in lines:
+        if text is not None:
+            grid.add_row(name, text)
+    return grid
+
+
+def table(titles: Sequence[str], text: Collection[str], ruled: bool = False) -> Table:
+    """Return a table to add rows to; columns whose titles are in `text` are folded, the others hold numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    plain: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "dim"}
+    result = Table(box=SIMPLE_HEAD) if ruled else Table(**plain)
+    for title in titles:
+        if title in text:
+            result.add_column(title, overflow="fold")
+        else:
+            result.add_column(title, justify="right", no_wrap=True)
+    return result
+
+
+def write_files(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+    """Write all files or none: each function gets the path of a temporary file, which replaces the file at the end."""
+    with ExitStack() as stack:
+        places = [(stack.enter_context(whole_file(path)), write) for path, write in writers.items()]
+        for place, write in places:
+            write(place)
+
+
+def text_writer(text: str) -> Callable[[Path], object]:
+    """Return a function for `write_files` that writes text."""
+    return lambda path: path.write_text(text, encoding="utf-8")
+
+
+def csv_writer(rows: Iterable[Iterable[Any]]) -> Callable[[Path], object]:
+    """Return a function for `write_files` that writes rows; text that looks like a formula gets an apostrophe."""
+
+    def write(path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
+
+    return write
+
+
+def provenance(command: str, data: str = "") -> dict[str, str]:
+    """Return the command line and the versions of libraries, for the report of a command."""
+    from mahala.report.page import versions
+
+    typed = shlex.join(["mahala", *sys.argv[1:]]) if sys.argv[1:2] == [command] else f"mahala {command} {data}".strip()
+    return {"Command": typed, "Versions": ", ".join(f"{library} {number}" for library, number in versions().items())}
 
 
 def _cell(value: Any) -> Any:

@@ -10,12 +10,13 @@ import typer
 
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, Force, Model, check_output, check_row_number
-from mahala.cli.output import print_json, say, terminal, write_csv
+from mahala.cli.output import csv_writer, print_json, show, table, terminal, write_files
 from mahala.cli.tables import read_rows
-from mahala.support.files import whole_file
-from mahala.support.rows import slices
+from mahala.support.arrays import slices
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from mahala.metric import Metric
 
 # Number of queries whose distances are computed at a time.
@@ -62,47 +63,45 @@ def search(
     if output is not None:
         check_output(output, ".csv", inputs=[Path(items), Path(queries) if queries else None, model], force=force)
     metric = load_metric(model)
-    table = read_rows(items, metric, label, items=True, decimal=decimal, first_index=first_index)
+    items_read = read_rows(items, metric, label, items=True, decimal=decimal, first_index=first_index)
     if row:
-        rows = [check_row_number(number, table.X.shape[0], "--row") for number in row]
+        rows = [check_row_number(number, items_read.X.shape[0], "--row") for number in row]
         if metric.matrix.shape[0] != metric.matrix.shape[1]:
             raise ValueError("--row needs items with the features of queries, but the model's differ: use --queries")
-        asked, numbers, own = table.X[rows], rows, True
+        asked, numbers = items_read.X[rows], rows
     else:
         assert queries is not None, "either is given"
         asked = read_rows(queries, metric, decimal=decimal, first_index=first_index).X
-        numbers, own = list(range(asked.shape[0])), False
+        numbers = list(range(asked.shape[0]))
     score = "distance" if isinstance(metric, MahalanobisMetric) else "similarity"
-    found = _find(metric, asked, numbers, table.X, table.labels, k, own)
+    results = _find(metric, asked, numbers, items_read.X, items_read.labels, k, exclude_self=bool(row))
     if output is not None:
-        _write(output, found, score)
-        if as_json:
-            print_json({"queries": len(numbers), "file": str(output)})
-        else:
-            say(f"Wrote the results of {len(numbers):,} queries to {output}")
+        write_files({output: csv_writer(_lines(results, score))})
+        facts = {"queries": len(numbers), "file": str(output)}
+        show(facts, as_json, f"Wrote the results of {len(numbers):,} queries to {output}")
     elif as_json:
         plural = "similarities" if score == "similarity" else "distances"
-        for one in found:
+        for one in results:
             print_json({"query": one.query, "rows": one.rows, "labels": one.labels, plural: one.scores})
     else:
-        _show(found, score, table.labels is not None)
+        terminal().print(_table(results, score, items_read.labels is not None))
 
 
 def _find(
-    metric: Metric, queries: Any, numbers: list[int], items: Any, labels: Any, k: int, own: bool
+    metric: Metric, queries: Any, numbers: list[int], items: Any, labels: Any, k: int, exclude_self: bool
 ) -> Iterator[Found]:
     import numpy as np
 
     from mahala.metric import MahalanobisMetric
 
     n_items = items.shape[0]
-    k = min(k, n_items - own)
+    k = min(k, n_items - exclude_self)
     if k == 0:
         raise ValueError("ITEMS has only one row, which is the query: there is nothing to find")
     for part in slices(queries.shape[0], _BLOCK):
         block, names = queries[part], np.array(numbers[part])
-        order = metric.rank(block, items, k + own)
-        if own:
+        order = metric.rank(block, items, k + exclude_self)
+        if exclude_self:
             # Leave out the query itself, or the last item if items equal to the query come before it.
             mine = order == names[:, None]
             mine[~mine.any(axis=1), -1] = True
@@ -114,34 +113,22 @@ def _find(
             yield Found(name, rows.tolist(), None if labels is None else labels[rows].tolist(), values.tolist())
 
 
-def _write(path: Path, found: Iterator[Found], score: str) -> None:
-    with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        write_csv(file, _lines(found, score))
-
-
-def _lines(found: Iterator[Found], score: str) -> Iterator[list[Any]]:
-    for number, one in enumerate(found):
+def _lines(results: Iterator[Found], score: str) -> Iterator[list[Any]]:
+    for number, one in enumerate(results):
         if number == 0:
             yield ["query", "rank", "row", *(["label"] if one.labels else []), score]
         for place, (item, value) in enumerate(zip(one.rows, one.scores, strict=True)):
             yield [one.query, place + 1, item, *([one.labels[place]] if one.labels else []), value]
 
 
-def _show(found: Iterator[Found], score: str, labelled: bool) -> None:
-    from rich.box import SIMPLE_HEAD
+def _table(results: Iterator[Found], score: str, labelled: bool) -> Table:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("query", "rank", "item"):
-        table.add_column(name, justify="right")
-    if labelled:
-        table.add_column("label", overflow="fold")
-    table.add_column(score, justify="right", no_wrap=True)
-    for one in found:
+    result = table(["query", "rank", "item", *(["label"] if labelled else []), score], ["label"], ruled=True)
+    for one in results:
         for place, (item, value) in enumerate(zip(one.rows, one.scores, strict=True)):
-            kept = [escape(str(one.labels[place]))] if one.labels else []
+            label = [escape(str(one.labels[place]))] if one.labels else []
             query = str(one.query) if place == 0 else ""
-            table.add_row(query, str(place + 1), str(item), *kept, f"{value:.4g}")
-        table.add_section()
-    terminal().print(table)
+            result.add_row(query, str(place + 1), str(item), *label, f"{value:.4g}")
+        result.add_section()
+    return result

@@ -21,7 +21,7 @@ Collection = Annotated[str | None, typer.Option(help="Name of the collection; de
 
 
 class _Default(TyperGroup):
-    """Commands of which the first is meant if none is named."""
+    """Runs `start` by default."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if args and args[0] in self.commands else ["start", *args])
@@ -39,7 +39,7 @@ def start(
         typer.Argument(metavar="[ITEMS]...", help="A .parquet file, .npy and .jsonl, or a folder of images."),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Serve 2,000 functions of NumPy, SciPy and scikit-learn.")
+        bool, typer.Option("--demo", help="Serve 1,000 functions of NumPy, SciPy and scikit-learn.")
     ] = False,
     database: Database = "mahala-data/mahala.db",
     vectors: Annotated[str | None, typer.Option(help="Column of the vectors; for images, their .npy file.")] = None,
@@ -86,19 +86,19 @@ def start(
         mahala serve photos/ --vectors vectors.npy
     """
     _check_extra()
-    from mahala.serve.http.guard import Settings
+    from mahala.serve.http.guard import ServerSettings
     from mahala.serve.service import Service
 
     if demo and items:
         raise ValueError("give either ITEMS or --demo")
     if demo and database == "mahala-data/mahala.db":
         database = "mahala-demo/mahala.db"
-    settings = Settings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
+    settings = ServerSettings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
     with Service(database, learn=False, graph_beyond=graph_beyond) as service:
         if settings.needs_keys:
             _check_keys(service, host)
         if demo:
-            _add_demo(service, Path(database).parent)
+            _add_demo(service)
         elif items:
             own = _add_items(service, items, collection, update, {"vectors": vectors, "text": text, "id": id_column})
             if images or items[0].is_dir():
@@ -106,7 +106,7 @@ def start(
         elif not service.names():
             raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
         if encoder is not None:
-            from mahala.serve.page.encoders import sentence_encoder
+            from mahala.serve.index.encoders import sentence_encoder
 
             encode = sentence_encoder(encoder)
             service.encoders |= dict.fromkeys(service.names() if collection is None else [collection], encode)
@@ -129,18 +129,20 @@ def _check_keys(service: Service, host: str) -> None:
         raise ValueError(f"--host {host} needs API keys: make one by mahala serve key create --role admin")
 
 
-def _add_demo(service: Service, folder: Path) -> None:
-    from mahala.serve.page.demo import NAME, WIDTH, demo_items
-    from mahala.serve.page.encoders import WordEncoder
+def _add_demo(service: Service) -> None:
+    import numpy as np
 
-    place = folder / "demo-encoder.npz"
-    if NAME not in service.names() or not place.exists():
-        encoder, items = demo_items()
-        encoder.save(place)
-        if NAME not in service.names():
-            service.create(NAME, width=WIDTH)
+    from mahala.serve.page.demo import NAME, WIDTH, demo_items
+
+    encoder, items = demo_items()
+    if NAME not in service.names():
+        service.create(NAME, width=WIDTH)
+    index = service.served(NAME).index
+    rows = [row for item in items if (row := index.row(item["id"])) is not None]
+    # Another version of mahala may have written others.
+    if len(rows) < len(items) or not np.allclose(index.vectors(rows), [item["vector"] for item in items], atol=1e-4):
         service.put_items(NAME, items)
-    service.encoders[NAME] = WordEncoder.load(place)
+    service.encoders[NAME] = encoder
 
 
 def _add_items(
@@ -169,7 +171,7 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
 
     import uvicorn
 
-    from mahala.serve.http.api import create_app
+    from mahala.serve.http.app import create_app
     from mahala.serve.page.pages import pages
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -244,11 +246,10 @@ def export(
 ) -> None:
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
     _check_extra()
-    from mahala.serve.service import Service
+    from mahala.serve.store.collection_store import Store
     from mahala.serve.store.transfer import export as write
 
-    with Service(database, learn=False) as service:
-        say(f"Wrote {write(service, collection, folder):,} entries of the log to {folder}")
+    say(f"Wrote {write(Store(database), collection, folder):,} entries of the log to {folder}")
 
 
 @app.command("import", cls=Command)
@@ -259,8 +260,7 @@ def restore(
 ) -> None:
     """Make a collection from a folder that `export` wrote; a service learns its models again."""
     _check_extra()
-    from mahala.serve.service import Service
+    from mahala.serve.store.collection_store import Store
     from mahala.serve.store.transfer import restore as read
 
-    with Service(database, learn=False) as service:
-        say(f"Read {read(service, collection, folder):,} entries of the log from {folder}")
+    say(f"Read {read(Store(database), collection, folder):,} entries of the log from {folder}")

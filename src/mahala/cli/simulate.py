@@ -9,7 +9,7 @@ import typer
 
 from mahala.cli.models import configured
 from mahala.cli.options import Items, Qrels, Queries, Settings
-from mahala.cli.output import Json, print_json, say, terminal
+from mahala.cli.output import Json, show, terminal
 from mahala.cli.tables import read_collection
 
 
@@ -38,16 +38,15 @@ def simulate(
 
         mahala simulate --queries q.npy --items i.npy --qrels qrels.tsv --clicks adversarial --set cap=0.5
     """
-
     from mahala.feedback.query_adapter import QueryAdapter
     from mahala.feedback.simulation import simulate_clicks
-    from mahala.support.progress import task_bar
+    from mahala.support.display import task_bar
 
     adapter = configured(QueryAdapter(), settings or [], seed)
     with task_bar("Simulating", terminal(stderr=True).is_terminal) as update:
         result = simulate_clicks(
             adapter,
-            *read_collection(queries, items, qrels),
+            *read_collection(queries, items, qrels)[:3],
             clicks=clicks,
             n_impressions=impressions,
             k=k,
@@ -55,13 +54,13 @@ def simulate(
             random_state=seed,
             progress=lambda done, total, text: update(done, text, total),
         )
-    if as_json:
-        ends, gains = result.curve()
-        shown = {"raw": result.raw.mean(), "shown": result.shown.mean(), "gain": result.gain}
-        print_json(
-            {"impressions": len(result.query), "clicks": result.n_clicks.sum(), f"ndcg@{k}": shown}
-            | {"curve": {"impressions": ends, "gain": gains}, "held_out": len(result.held_out)}
-            | {"unseen": {name: asdict(gain) for name, gain in result.unseen.gains.items()}}
-        )
-    else:
-        say(str(result))
+    ends, gains = result.curve()
+    facts = {
+        "impressions": len(result.query),
+        "clicks": result.n_clicks.sum(),
+        f"ndcg@{k}": {"raw": result.raw.mean(), "shown": result.shown.mean(), "gain": result.gain},
+        "curve": {"impressions": ends, "gain": gains},
+        "held_out": len(result.held_out),
+        "unseen": {name: asdict(gain) for name, gain in result.unseen.gains.items()},
+    }
+    show(facts, as_json, str(result))

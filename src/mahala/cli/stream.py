@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mahala.cli.group import with_options
+from mahala.cli.models import configured, learner_named
 from mahala.cli.options import Settings
 from mahala.cli.output import say
+from mahala.cli.tables import open_input, read_items
 
 if TYPE_CHECKING:
-    from mahala.stream.stream import Stream
+    from mahala.stream.stream import Malformed, Stream
 
 # Exit codes: too many malformed lines, and some malformed lines.
 INVALID, MALFORMED = 2, 3
@@ -78,14 +80,14 @@ def stream(
 
         tail -n +1 -F clicks.jsonl | mahala stream --model clicks.safetensors --learner OASIS --items embeddings.npy
     """
-    from mahala.stream.lines import LONGEST, read_lines
+    from mahala.stream.input import LONGEST, read_lines
     from mahala.stream.stream import Malformed, Stream
     from mahala.support.files import only_writer
 
     if settings and learner is None:
         raise ValueError("--set sets parameters of a new learner: give --learner too, or neither")
     with only_writer(model):
-        own = Stream(
+        learning = Stream(
             model,
             None if learner is None else _beginner(learner, settings or [], seed),
             items=None if items is None else read_items(items),
@@ -100,12 +102,12 @@ def stream(
         learned = mistakes = malformed = code = 0
         with open_input(source) as file, _Signals() as signals:
             try:
-                results = own.learn(read_lines(_Input(file, own, signals), max(max_line, LONGEST)))
-                _tell_start(own)
+                results = learning.learn(read_lines(_Input(file, learning, signals), max(max_line, LONGEST)))
+                _print_start(learning)
                 for result in results:
                     if isinstance(result, Malformed):
                         malformed += 1
-                        say(f"line {result.line}: {with_options(result.problem)}", err=True)
+                        report_malformed(result)
                         code = MALFORMED
                         if max_errors is not None and malformed > max_errors:
                             code = INVALID
@@ -114,13 +116,13 @@ def stream(
                         learned += 1
                         mistakes += not result.right
                         sys.stdout.write(json.dumps(result.record) + "\n")
-                    if own.due:
-                        _checkpoint(own)
+                    if learning.due:
+                        _checkpoint(learning)
             except _Stopped as stopped:
                 code = 128 + stopped.args[0]
             # After an error, also of printing, the last checkpoint stays, so that unprinted lines are processed again.
-            _checkpoint(own)
-        _tell_end(own, learned, malformed, mistakes, time.monotonic() - started, as_json)
+            _checkpoint(learning)
+        _print_end(learning, learned, malformed, mistakes, time.monotonic() - started, as_json)
     if code == INVALID:
         raise ValueError(
             f"{malformed} malformed lines, but --max-errors is {max_errors}: stopped before the last of them; "
@@ -130,10 +132,10 @@ def stream(
         raise typer.Exit(code)
 
 
-def _checkpoint(own: Stream) -> None:
+def _checkpoint(learning: Stream) -> None:
     """Save model and position, after everything learned so far has been printed."""
     sys.stdout.flush()
-    own.save()
+    learning.save()
 
 
 class _Stopped(Exception):
@@ -170,43 +172,45 @@ class _Signals:
         if self._number is not None:
             raise _Stopped(self._number)
 
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """A context in which signals raise an exception at once, also those that came before."""
+        self.waiting = True
+        try:
+            self.check()
+            yield
+        finally:
+            self.waiting = False
+
 
 class _Input:
     """The input of read_lines, which flushes the output before it waits and saves checkpoints while it waits."""
 
-    def __init__(self, file: Any, own: Stream, signals: _Signals) -> None:
+    def __init__(self, file: Any, learning: Stream, signals: _Signals) -> None:
         self._file = file
-        self._own = own
+        self._learning = learning
         self._signals = signals
 
     def read1(self, size: int, /) -> bytes:
         sys.stdout.flush()
-        if not self._is_ready(self._own.seconds):
-            self._own.save()
-        self._signals.waiting = True
-        try:
-            self._signals.check()
+        with self._signals.at_once():
+            ready = self._is_ready(self._learning.seconds)
+        if not ready:
+            self._learning.save()
+        with self._signals.at_once():
             block: bytes = self._file.read1(size)
-            return block
-        finally:
-            self._signals.waiting = False
+        return block
 
     def _is_ready(self, seconds: float) -> bool:
         """Return whether input arrives within this time, or cannot be waited for."""
-        self._signals.waiting = True
         try:
-            self._signals.check()
             return bool(select.select([self._file.fileno()], [], [], seconds)[0])
         except (OSError, ValueError):  # not a file of the operating system, or one without select
             return True
-        finally:
-            self._signals.waiting = False
 
 
 def _beginner(name: str, settings: list[str], seed: int) -> Any:
     """Return a new learner, which keeps no history unless --set asks for it: it would grow with the stream."""
-    from mahala.cli.models import configured, learner_named
-
     if name.lower() in ("adapter", "queryadapter"):
         from mahala.feedback.query_adapter import QueryAdapter
 
@@ -217,66 +221,28 @@ def _beginner(name: str, settings: list[str], seed: int) -> Any:
     return learner
 
 
-@contextmanager
-def open_input(path: Path | None) -> Iterator[Any]:
-    """Yield a file of lines, also .gz, opened for reading bytes; stdin if the path is None."""
-    import gzip
-
-    if path is None:
-        yield sys.stdin.buffer
-        return
-    opened: Any = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rb") as file:
-        yield file
+def report_malformed(line: Malformed) -> None:
+    """Print what is wrong with a line."""
+    say(f"line {line.line}: {with_options(line.problem, line.parameters)}", err=True)
 
 
-def read_items(path: Path) -> Any:
-    """Return the rows of an .npz file, or of a memory-mapped .npy file."""
-    import numpy as np
-
-    from mahala.data.array_files import read_npz
-
-    if path.suffix == ".npz":
-        return read_npz(str(path))[0]
-    if path.suffix != ".npy":
-        raise ValueError(f"--items must be a .npy or .npz file, got {path}")
-    try:
-        items = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError:
-        raise
-    except Exception as error:  # damaged files cause errors of many types
-        raise ValueError(f"--items {path} cannot be read: {error}") from error
-    if not isinstance(items, np.ndarray):
-        items.close()
-        raise ValueError(f"--items {path} must hold one array, but it is an .npz file: name it so")
-    return items
+def _print_start(learning: Stream) -> None:
+    if learning.began_anew:
+        say(f"{learning.path} has read another input to its end; reading this one from its first line", err=True)
+    elif learning.skipped:
+        say(f"{learning.path} has learned from the first {learning.skipped:,} lines; resuming after them", err=True)
 
 
-def _tell_start(own: Stream) -> None:
-    if own.began_anew:
-        say(f"{own.path} has read another input to its end; reading this one from its first line", err=True)
-    elif own.skipped:
-        say(f"{own.path} has learned from the first {own.skipped:,} lines; resuming after them", err=True)
-
-
-def _tell_end(own: Stream, learned: int, malformed: int, mistakes: int, seconds: float, as_json: bool) -> None:
-    lines = learned + malformed
-    written = os.path.exists(own.path)
+def _print_end(learning: Stream, learned: int, malformed: int, mistakes: int, seconds: float, as_json: bool) -> None:
+    path, lines = learning.path, learned + malformed
+    written = os.path.exists(path)
     if as_json:
-        summary = {
-            "lines": lines,
-            "learned": learned,
-            "malformed": malformed,
-            "mistakes": mistakes,
-            "skipped": own.skipped,
-            "new_input": own.began_anew,
-            "seconds": round(seconds, 3),
-            "model": own.path if written else None,
-        }
-        typer.echo(json.dumps(summary), err=True)
+        counts = {"lines": lines, "learned": learned, "malformed": malformed, "mistakes": mistakes}
+        state = {"skipped": learning.skipped, "new_input": learning.began_anew, "model": path if written else None}
+        typer.echo(json.dumps(counts | {"seconds": round(seconds, 3)} | state), err=True)
         return
     share = f"; {mistakes / learned:.1%} predicted wrongly" if learned else ""
-    where = f"the model is in {own.path}" if written else f"{own.path} was not written because nothing was learned"
+    where = f"the model is in {path}" if written else f"{path} was not written because nothing was learned"
     say(
         f"{lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-9):,.0f} per second): {learned:,} learned, "
         f"{malformed:,} malformed{share}; {where}",

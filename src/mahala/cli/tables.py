@@ -1,20 +1,23 @@
-"""Tables and collections that commands read, and what they tell of them."""
+"""Read the tables, collections and lines that commands are given, and show what was done to columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mahala.cli.options import Decimal
 from mahala.cli.output import say, terminal
+from mahala.cli.output import table as table_of
 
 if TYPE_CHECKING:
     from mahala.comparisons import Judgments
     from mahala.data.tables import Table
     from mahala.metric import Metric
 
-# Classes that are made of a label that is a number, and columns of which is told what was done to them.
+# Classes that are made of a label that is a number, and the most columns that are listed.
 _BINS, _SHOWN = 4, 25
 
 
@@ -39,32 +42,26 @@ def read_rows(
     names = metric.feature_names if of_queries and preprocessor is None else None
     with warnings.catch_warnings(record=True) as unseen:
         warnings.simplefilter("always")
-        table = read_data(
-            data,
-            label=label,
-            decimal=decimal,
-            preprocessor=preprocessor,
-            features=names,
-            n_features=n_features,
-            first_index=first_index,
-        )
+        reading = {"label": label, "decimal": decimal, "first_index": first_index}
+        table = read_data(data, **reading, preprocessor=preprocessor, features=names, n_features=n_features)  # type: ignore[arg-type]
     for warning in unseen:
         say(f"{data}: {warning.message}", err=True)
     return table
 
 
+class Reading(NamedTuple):
+    """Options by which `fit` and `compare` read a table."""
+
+    drop: Sequence[str] | None
+    keep: Sequence[str] | None
+    keep_ids: bool
+    bins: int | None
+    decimal: Decimal
+    first_index: int
+
+
 def labelled_table(
-    data: str,
-    label: str | None,
-    *,
-    drop: Sequence[str] | None,
-    keep: Sequence[str] | None,
-    keep_ids: bool,
-    bins: int | None,
-    decimal: Decimal,
-    first_index: int,
-    purpose: str | None,
-    classes: bool = True,
+    data: str, label: str | None, reading: Reading, *, purpose: str | None, classes: bool = True
 ) -> Table:
     """Read the rows to learn from; make classes of a label that is a number, and look for columns that give it away.
 
@@ -74,38 +71,25 @@ def labelled_table(
     from mahala.data.datasets import read_data
     from mahala.data.labels import binned, is_continuous, possible_leaks
 
-    table = read_data(
-        data,
-        label=label,
-        drop=drop or (),
-        keep=keep or (),
-        identifiers=keep_ids,
-        decimal=decimal,
-        first_index=first_index,
-    )
+    drop, keep, keep_ids, bins, decimal, first_index = reading
+    columns = {"label": label, "drop": drop or (), "keep": keep or (), "identifiers": keep_ids}
+    table = read_data(data, **columns, decimal=decimal, first_index=first_index)  # type: ignore[arg-type]
     if purpose is not None:
         check_labels(table, data, purpose)
     if table.labels is None or not classes:
         return table
-    labels, told = table.labels, list(table.columns)
-
-    def add(name: str, said: str) -> None:
-        """Add to what is told of a column; of a file, several things may be told."""
-        at = max((place for place, (own, _) in enumerate(told) if own == name), default=None)
-        if at is None:
-            told.append((name, said))
-        else:
-            told[at] = name, f"{told[at][1]}; {said}"
-
+    labels, remarks = table.labels, {}
     if bins is not None or is_continuous(labels):
         labels = binned(labels, bins or _BINS)
-        n_classes = len(set(labels.tolist()))
-        said = f"label: a regression target, divided into {n_classes} classes of about equal size; --bins sets how many"
-        add(label or "label", said)
+        classes_made = f"divided into {len(set(labels.tolist()))} classes of about equal size; --bins sets how many"
+        remarks[label or "label"] = f"label: a regression target, {classes_made}"
     if table.preprocessor is not None:
         for name in possible_leaks(table.X, labels, table.preprocessor.feature_groups()):
-            add(name, f"alone nearly determines the label: a leak? If so, --drop {name}")
-    return table._replace(labels=labels, columns=tuple(told))
+            remarks[name] = f"alone nearly determines the label: a leak? If so, --drop {name}"
+    noted = [
+        (name, f"{done}; {remarks.pop(name)}" if name in remarks else done) for name, done in reversed(table.columns)
+    ]
+    return table._replace(labels=labels, columns=(*reversed(noted), *remarks.items()))
 
 
 def without_single_rows(table: Table, label: str | None) -> Table:
@@ -119,32 +103,29 @@ def without_single_rows(table: Table, label: str | None) -> Table:
         return table
     rows = np.flatnonzero(counts[codes] > 1)
     names = ", ".join(map(str, single[:5])) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
-    told = (label or "label", f"label: classes of one row left out, which cannot be trained and tested: {names}")
+    remark = (label or "label", f"label: classes of one row left out, which cannot be trained and tested: {names}")
     numbers = rows if table.rows is None else table.rows[rows]
-    return table._replace(X=table.X[rows], labels=table.labels[rows], columns=(*table.columns, told), rows=numbers)
+    return table._replace(X=table.X[rows], labels=table.labels[rows], columns=(*table.columns, remark), rows=numbers)
 
 
 def show_columns(columns: Sequence[tuple[str, str]]) -> None:
     """Print what was done to the columns of a table, unless all are used as they are."""
     from rich.markup import escape
-    from rich.table import Table as Grid
 
     changed = [(name, done) for name, done in columns if done != "number"]
     if not changed:
         return
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    grid.add_column(overflow="fold", style="bold")
-    grid.add_column(overflow="fold")
+    grid = table_of(["column", "done"], ["column", "done"])
+    grid.show_header, grid.columns[0].style = False, "bold"
     for name, done in changed[:_SHOWN]:
         grid.add_row(escape(name), escape(done), style="yellow" if "left out" in done or "leak" in done else "")
     console = terminal()
     console.print("What was done to the columns", style="dim")
     console.print(grid)
-    rest = [f"{len(changed) - _SHOWN} more columns were changed; --json lists them"] if len(changed) > _SHOWN else []
-    n_numbers = len(columns) - len(changed)
-    rest += [f"{n_numbers} columns are numbers, used as they are"] if n_numbers else []
-    for line in rest:
-        console.print(line, style="dim")
+    if len(changed) > _SHOWN:
+        console.print(f"{len(changed) - _SHOWN} more columns were changed; --json lists them", style="dim")
+    if len(changed) < len(columns):
+        console.print(f"{len(columns) - len(changed)} columns are numbers, used as they are", style="dim")
     console.print()
 
 
@@ -158,20 +139,53 @@ def check_labels(table: Table, data: Path | str, purpose: str) -> Any:
     raise ValueError(f"--label must name the column of labels, {purpose}; the columns are {', '.join(names[:20])}")
 
 
-def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments]:
-    """Read the vectors of queries and items, and the judgments; the ids of a file without ids are row numbers."""
-    return read_named_collection(queries, items, qrels)[:3]
+def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments, list[str]]:
+    """Read the vectors of queries and items, the judgments, and the ids of the queries.
 
-
-def read_named_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, Judgments, list[str]]:
-    """Read what `read_collection` reads, and the ids of the queries."""
+    The ids of a file without ids are row numbers.
+    """
     from mahala.comparisons import Judgments
     from mahala.data.search_files import read_qrels, read_vectors
 
     records = read_qrels(qrels)
-    rows, names = {}, {}
-    for kind, path in (("query", queries), ("item", items)):
-        rows[kind], ids = read_vectors(path)
-        names[kind] = [str(name) for name in (range(rows[kind].shape[0]) if ids is None else ids.tolist())]
-    judgments = Judgments.from_ids(records, names["query"], names["item"])
-    return rows["query"], rows["item"], judgments, names["query"]
+    (asked, query_ids), (rows, item_ids) = (_with_ids(*read_vectors(path)) for path in (queries, items))
+    return asked, rows, Judgments.from_ids(records, query_ids, item_ids), query_ids
+
+
+def _with_ids(rows: Any, ids: Any) -> tuple[Any, list[str]]:
+    return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
+
+
+@contextmanager
+def open_input(path: Path | None) -> Iterator[Any]:
+    """Yield a file of lines, also .gz, opened for reading bytes; stdin if the path is None."""
+    import gzip
+
+    if path is None:
+        yield sys.stdin.buffer
+        return
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rb") as file:
+        yield file
+
+
+def read_items(path: Path) -> Any:
+    """Return the rows of an .npz file, or of a memory-mapped .npy file."""
+    import numpy as np
+
+    from mahala.data.array_files import read_npz
+
+    if path.suffix == ".npz":
+        return read_npz(str(path))[0]
+    if path.suffix != ".npy":
+        raise ValueError(f"--items must be a .npy or .npz file, got {path}")
+    try:
+        items = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError:
+        raise
+    except Exception as error:  # damaged files cause errors of many types
+        raise ValueError(f"--items {path} cannot be read: {error}") from error
+    if not isinstance(items, np.ndarray):
+        items.close()
+        raise ValueError(f"--items {path} must hold one array, but it is an .npz file: name it so")
+    return items

@@ -10,9 +10,8 @@ import typer
 
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, FittedData, Force, Model, check_output
-from mahala.cli.output import Json, print_json, say, write_csv
+from mahala.cli.output import Json, csv_writer, show, write_files
 from mahala.cli.tables import read_rows
-from mahala.support.files import whole_file
 
 
 def transform(
@@ -48,13 +47,10 @@ def transform(
     if components is not None:
         metric = metric.truncate(components)
     rows = metric.embed(table.X)
-    with whole_file(output) as temporary:
-        _write(temporary, rows, label or "y", table.labels)
-    if as_json:
-        print_json({"rows": rows.shape[0], "columns": rows.shape[1], "kind": metric.kind, "file": str(output)})
-    else:
-        what = "queries" if isinstance(metric, BilinearMetric) else "rows"
-        say(f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns to {output}")
+    write_files({output: lambda path: _write(path, rows, label or "y", table.labels)})
+    what = "queries" if isinstance(metric, BilinearMetric) else "rows"
+    facts = {"rows": rows.shape[0], "columns": rows.shape[1], "kind": metric.kind, "file": str(output)}
+    show(facts, as_json, f"Wrote {rows.shape[0]:,} {what} with {rows.shape[1]:,} columns to {output}")
 
 
 def _write(path: Path, rows: Any, label: str, labels: Any) -> None:
@@ -79,14 +75,9 @@ def _write(path: Path, rows: Any, label: str, labels: Any) -> None:
     columns = {f"z{j}": rows[:, j].tolist() for j in range(rows.shape[1])}
     if labels is not None:
         columns[label if label not in columns else f"{label}_label"] = labels.tolist()
-    if suffix == ".parquet":
-        _write_parquet(path, columns)
+    if suffix == ".csv":
+        csv_writer(chain([columns], zip(*columns.values(), strict=True)))(path)
         return
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        write_csv(file, chain([columns], zip(*columns.values(), strict=True)))
-
-
-def _write_parquet(path: Path, columns: dict[str, list[Any]]) -> None:
     try:
         try:
             import polars

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from mahala.cli.output import Json, print_json, say
+from mahala.cli.output import Json, show
 
 
-def warm_up(json: Json = False) -> None:
+def warm_up(as_json: Json = False) -> None:
     """Compile all functions ahead, once per installation and processor.
 
     Without it, the first use of each learner compiles what it needs, for some seconds. It takes minutes the first time
@@ -18,15 +18,12 @@ def warm_up(json: Json = False) -> None:
 
         mahala warm-up
     """
-    from mahala.support.compiling import COMPILING
-    from mahala.support.progress import task_bar
+    from mahala.support.contexts import COMPILING
+    from mahala.support.display import task_bar
     from mahala.warming import warm_up as compile_ahead
 
     with task_bar("Compiling", sys.stderr.isatty()) as update:
         n = compile_ahead(update)
-    if json:
-        print_json({"compiled": n, "seconds": COMPILING.seconds})
-    elif n:
-        say(f"{n} functions compiled in {COMPILING.seconds:.0f} s")
-    else:
-        say("nothing to compile: all functions are in the cache")
+    done = f"{n} functions compiled in {COMPILING.seconds:.0f} s"
+    facts = {"compiled": n, "seconds": COMPILING.seconds}
+    show(facts, as_json, done if n else "nothing to compile: all functions are in the cache")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -54,39 +55,28 @@ class Impressions(Sequence[Impression]):
     ) -> None:
         # Lists are read by position; a pandas Series would be read by its labels.
         shown, clicked = list(shown), list(clicked)
-        query_ids = None if query_ids is None else list(query_ids)
-        users = None if users is None else list(users)
+        self.query_ids = None if query_ids is None else list(query_ids)
+        self.users = None if users is None else list(users)
         self.queries, self.items = check_rows(queries, "queries"), check_rows(items, "items")
         self.query: IndexArray = check_indices(query, self.queries.shape[0], "query")
-        n = len(self.query)
-        for name, values, wanted in (
-            ("shown", shown, n),
-            ("clicked", clicked, n),
-            ("users", users, n),
-            ("query_ids", query_ids, self.queries.shape[0]),
-        ):
-            if values is not None and len(values) != wanted:
-                what = "query" if name == "query_ids" else "impression"
-                raise ValueError(f"{name} must have one entry for each of the {wanted} {what} rows, got {len(values)}")
+        for name, values in (("shown", shown), ("clicked", clicked), ("users", self.users)):
+            _check_length(name, values, len(self.query), "impression")
+        _check_length("query_ids", self.query_ids, self.queries.shape[0], "query")
         self.shown: list[IndexArray] = []
         self.clicked: list[FloatArray] = []
-        for at in range(n):
+        for at in range(len(self.query)):
             where = f" of impression {at}"
             self.shown.append(check_indices(shown[at], self.items.shape[0], f"shown{where}"))
             self.clicked.append(check_reactions(clicked[at], len(self.shown[-1]), where))
-        self.query_ids, self.users = query_ids, users
 
     def __len__(self) -> int:
         return len(self.query)
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
-            rows = range(len(self))[at]
-            part = Impressions.__new__(Impressions)
-            part.queries, part.items, part.query_ids = self.queries, self.items, self.query_ids
-            part.query = self.query[at]
-            part.shown, part.clicked = [self.shown[row] for row in rows], [self.clicked[row] for row in rows]
-            part.users = None if self.users is None else [self.users[row] for row in rows]
+            part = copy.copy(self)
+            part.query, part.shown, part.clicked = self.query[at], self.shown[at], self.clicked[at]
+            part.users = None if self.users is None else self.users[at]
             return part
         row = int(self.query[at])
         query_id = row if self.query_ids is None else self.query_ids[row]
@@ -95,6 +85,11 @@ class Impressions(Sequence[Impression]):
 
     def __iter__(self) -> Iterator[Impression]:
         return (self[at] for at in range(len(self)))
+
+
+def _check_length(name: str, values: Sequence[Any] | None, n: int, what: str) -> None:
+    if values is not None and len(values) != n:
+        raise ValueError(f"{name} must have one entry for each of the {n} {what} rows, got {len(values)}")
 
 
 def check_reactions(clicked: Any, n_shown: int, where: str = "") -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -12,19 +13,20 @@ import scipy.sparse as sp
 from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.impressions import Impression, check_reactions
 from mahala.support.arrays import FloatArray, IntArray
+from mahala.support.parameters import ParameterError
 from mahala.support.validation import LARGEST_VALUE, check_sparse, is_sparse
 
 PAIR = ("x", "x2", "similar")
 TRIPLET = ("query", "positive", "negative")
 IMPRESSION = ("query", "shown", "clicked")
 
-_KINDS: dict[tuple[str, ...], str] = {PAIR: "pair", TRIPLET: "triplet", IMPRESSION: "impression"}
+_KINDS: dict[tuple[str, ...], str] = {PAIR: "a pair", TRIPLET: "a triplet", IMPRESSION: "an impression"}
 
 _NUMBERS = np.arange(3)[:, np.newaxis]
 _ABBREVIATION = 40
 
 
-class LineError(ValueError):
+class LineError(ParameterError):
     """A line does not hold a comparison; the message says what is wrong and what would be right."""
 
 
@@ -83,9 +85,11 @@ class LineReader:
         for key in self.taken:
             if key in given:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
-        if self.keys == PAIR and not isinstance(given["similar"], bool):
-            raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
-        comparison = getattr(self, f"_{_KINDS[self.keys]}")(given)
+        comparison: Pairs | Triplets | Impression
+        if self.keys == PAIR:
+            comparison = self._pair(given)
+        else:
+            comparison = self._triplet(given) if self.keys == TRIPLET else self._impression(given)
         others = {key: value for key, value in given.items() if key not in self.keys}
         try:
             json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express
@@ -98,10 +102,12 @@ class LineReader:
         form = "{" + ", ".join(f'"{name}": ...' for name in self.keys) + "}"
         for keys, other in _KINDS.items():
             if all(name in given for name in keys):
-                return f"{_a(other)}, but the model learns from {wanted}s: {form}"
-        return f"{key} is missing: {_a(wanted)} is {form}"
+                return f"{other}, but the model learns from {wanted.split()[1]}s: {form}"
+        return f"{key} is missing: {wanted} is {form}"
 
     def _pair(self, given: dict[str, Any]) -> Pairs:
+        if not isinstance(given["similar"], bool):
+            raise LineError(f"similar must be true or false, got {_shown(given['similar'])}")
         points = {name: self._point(given[name], name, self.widths[0]) for name in PAIR[:2]}
         _check_widths(points)
         return Pairs._build(_rows(*points.values()), _NUMBERS[0], _NUMBERS[1], np.array([given["similar"]]))
@@ -128,7 +134,7 @@ class LineReader:
         except ValueError as error:
             raise LineError(str(error)) from None
         ids = (given.get(name) for name in ("query_id", "user"))
-        query_id, user = (json.dumps(own) if isinstance(own, dict | list) else own for own in ids)
+        query_id, user = (json.dumps(value) if isinstance(value, dict | list) else value for value in ids)
         return Impression(_rows(query), _rows(*points), clicked, query_id, user)
 
     def _point(self, value: Any, name: str, width: int | None) -> _Point:
@@ -142,7 +148,7 @@ class LineReader:
         else:
             row = "a row number" if self.items is not None else "(if items are given) a row number"
             kind = MissingItems if type(value) is int else LineError
-            raise kind(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}")
+            raise kind(f"{name} must be a list of numbers, an object of them or {row}, got {_shown(value)}", "items")
         if point.width == 0 or width not in (None, point.width):
             raise LineError(f"{name} must have {width or 'at least 1'} numbers, got {point.width}")
         largest = float(np.abs(point.values).max(initial=0.0))
@@ -152,7 +158,9 @@ class LineReader:
 
     def _sparse_point(self, value: dict[str, Any], name: str, width: int | None) -> _Point:
         if width is None:
-            raise LineError(f"{name} is an object, so the number of features must be known: give n_features")
+            raise LineError(
+                f"{name} is an object, so the number of features must be known: give n_features", "n_features"
+            )
         columns = np.array([self._column(key, name, width) for key in value], dtype=np.int64)
         values = _numbers(list(value.values()), list(value), name)
         order = np.argsort(columns)
@@ -167,9 +175,9 @@ class LineReader:
             return self._columns[key]
         if self._by_number and key.isascii() and key.isdecimal() and len(key) < 20 and int(key) < width:
             return int(key)
-        known = ["feature names of the model"] if self._columns else []
-        known += [f"numbers from 0 to {width - 1}"] if self._by_number else []
-        raise LineError(f"the features of {name} must be {' or '.join(known)}, got {_shown(key)}")
+        kinds = ["feature names of the model"] if self._columns else []
+        kinds += [f"numbers from 0 to {width - 1}"] if self._by_number else []
+        raise LineError(f"the features of {name} must be {' or '.join(kinds)}, got {_shown(key)}")
 
     def _item(self, number: int, name: str) -> _Point:
         n_rows, width = self.items.shape
@@ -181,15 +189,10 @@ class LineReader:
         return _Point(self.items.data[part].astype(np.float64), self.items.indices[part].astype(np.int64), width)
 
 
-def _a(kind: str) -> str:
-    return f"{'an' if kind == 'impression' else 'a'} {kind}"
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
         raise LineError(f"the key {_shown(twice)} must not occur twice in one object")
     return result
 
@@ -242,7 +245,7 @@ def _rows(*points: _Point) -> Any:
     width = points[0].width
     columns = [point.columns for point in points if point.columns is not None]
     if len(columns) == len(points):
-        indptr = np.append(0, np.cumsum([len(own) for own in columns]))
+        indptr = np.append(0, np.cumsum(list(map(len, columns))))
         data = np.concatenate([point.values for point in points])
         return sp.csr_matrix((data, np.concatenate(columns), indptr), shape=(len(points), width))
     rows = np.zeros((len(points), width))

@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.support.arrays import FloatArray, IndexArray, IntArray
+from mahala.support.arrays import FloatArray, IndexArray, IntArray, read_only
 from mahala.support.lazily import sp
-from mahala.support.parameters import is_count
-from mahala.support.validation import is_sparse
+from mahala.support.parameters import ParameterError, WholeNumber, check_value
+from mahala.support.validation import as_floats, check_indices, is_sparse
 
 # How many unknown ids a message names.
 _NAMED = 5
@@ -55,12 +55,13 @@ class Judgments:
     """Judgments of query i are those from `indptr[i]` to `indptr[i + 1] - 1`."""
 
     def __init__(self, query: ArrayLike, item: ArrayLike, grade: ArrayLike, n_queries: int, n_items: int) -> None:
-        self._store(query, item, grade, n_queries, n_items, lambda i, j: f"query {_shown(i)}, item {_shown(j)}")
+        self._store(query, item, grade, n_queries, n_items, lambda i, j: f"query {i:.15g}, item {j:.15g}")
 
     def _store(
         self, query: Any, item: Any, grade: Any, n_queries: int, n_items: int, name: Callable[[Any, Any], str]
     ) -> None:
-        n_queries, n_items = _check_length(n_queries, "n_queries"), _check_length(n_items, "n_items")
+        check_value(n_queries, "n_queries", WholeNumber)
+        check_value(n_items, "n_items", WholeNumber)
         query, item, grade = _numbers(query, "query"), _numbers(item, "item"), _numbers(grade, "grade")
         if not len(query) == len(item) == len(grade):
             lengths = f"{len(query)}, {len(item)} and {len(grade)}"
@@ -74,7 +75,7 @@ class Judgments:
         for column, n, kind in ((query, n_queries, "query"), (item, n_items, "item")):
             refuse(~((column >= 0) & (column < n)), f"{kind} row numbers from 0 to {n - 1}")
             refuse(column != np.floor(column), f"{kind} row numbers that are integers")
-        query, item, grade = query.astype(np.intp), item.astype(np.intp), grade.astype(np.float64)
+        query, item = query.astype(np.intp), item.astype(np.intp)
         refuse(~(np.isfinite(grade) & (grade >= 0.0)), "finite grades of at least 0")
 
         order = np.lexsort((item, query))
@@ -89,10 +90,9 @@ class Judgments:
         query, item, grade = query[~again], item[~again], grade[~again]
         indptr = np.searchsorted(query, np.arange(n_queries + 1)).astype(np.int64)
         for key, array in (("query", query), ("item", item), ("grade", grade), ("indptr", indptr)):
-            array.flags.writeable = False
-            object.__setattr__(self, key, array)
-        object.__setattr__(self, "n_queries", n_queries)
-        object.__setattr__(self, "n_items", n_items)
+            object.__setattr__(self, key, read_only(array))
+        object.__setattr__(self, "n_queries", int(n_queries))
+        object.__setattr__(self, "n_items", int(n_items))
 
     @classmethod
     def of(cls, qrels: Any, n_queries: int, n_items: int) -> Judgments:
@@ -157,11 +157,10 @@ class Judgments:
         queries, items = list(query_ids), list(item_ids)
         query = _rows_of([record[0] for record in records], queries, "query")
         item = _rows_of([record[1] for record in records], items, "item")
+        grade = [record[2] for record in records]
         self = object.__new__(cls)
-        grades = [record[2] for record in records]
-        self._store(
-            query, item, grades, len(queries), len(items), lambda i, j: f"query {queries[i]!r}, item {items[j]!r}"
-        )
+        n, m = len(queries), len(items)
+        self._store(query, item, grade, n, m, lambda i, j: f"query {queries[i]!r}, item {items[j]!r}")
         return self
 
     def of_query(self, i: int) -> tuple[IndexArray, FloatArray]:
@@ -174,9 +173,7 @@ class Judgments:
     @cached_property
     def judged_queries(self) -> IndexArray:
         """The row numbers of the queries with at least one relevant item, ascending."""
-        rows = np.unique(self.query[self.grade > 0.0])
-        rows.flags.writeable = False
-        return rows
+        return read_only(np.unique(self.query[self.grade > 0.0]))
 
     def select(self, queries: ArrayLike) -> Judgments:
         """Return the judgments of some queries, row numbers or a mask: query i of the result is `queries[i]`.
@@ -186,14 +183,7 @@ class Judgments:
         rows = np.asarray(queries)
         if rows.dtype == bool and rows.shape == (self.n_queries,):
             rows = np.flatnonzero(rows)
-        elif rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-            raise ValueError(
-                f"queries must be row numbers or a mask of {self.n_queries}, got {rows.dtype} of shape {rows.shape}"
-            )
-        elif rows.size and (rows.min() < 0 or rows.max() >= self.n_queries):
-            wrong = rows.min() if rows.min() < 0 else rows.max()
-            raise ValueError(f"queries must be row numbers from 0 to {self.n_queries - 1}, got {wrong}")
-        rows = rows.astype(np.intp)
+        rows = check_indices(rows, self.n_queries, "queries")
         counts = np.diff(self.indptr)[rows]
         entries = np.arange(counts.sum()) + np.repeat(self.indptr[rows] - (np.cumsum(counts) - counts), counts)
         query = np.repeat(np.arange(len(rows)), counts)
@@ -213,23 +203,8 @@ class Judgments:
         return Judgments, (self.query, self.item, self.grade, self.n_queries, self.n_items)
 
 
-def _check_length(n: Any, name: str) -> int:
-    if not is_count(n) and not (isinstance(n, int | np.integer) and n == 0):
-        raise ValueError(f"{name} must be an integer of at least 0, got {n!r}")
-    return int(n)
-
-
-def _shown(row: Any) -> Any:
-    """A row number in messages, which may come from an array of floats."""
-    return int(row) if float(row).is_integer() else row
-
-
 def _numbers(values: Any, name: str) -> Any:
-    try:
-        array = np.asarray(values)
-        array = array if array.dtype.kind in "iu" else array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold a number for each judgment: {error}") from None
+    array = as_floats(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D, one number per judgment, got an array of shape {array.shape}")
     return array
@@ -243,15 +218,15 @@ def _flat(nested: Mapping[Any, Any]) -> Iterable[tuple[Any, Any, Any]]:
             yield query, item, grade
 
 
-def _rows_of(found: list[Any], ids: Sequence[Any], kind: str) -> list[int]:
+def _rows_of(names: list[Any], ids: Sequence[Any], kind: str) -> list[int]:
     rows = {name: row for row, name in enumerate(ids)}
     if len(rows) < len(ids):
         twice = next(name for row, name in enumerate(ids) if rows[name] != row)
         raise ValueError(f"{kind}_ids must differ, got {twice!r} twice")
-    unknown = list(dict.fromkeys(name for name in found if name not in rows))
+    unknown = list(dict.fromkeys(name for name in names if name not in rows))
     if unknown:
         rest = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        raise ValueError(
-            f"records must name ids in {kind}_ids, got unknown ones: {', '.join(map(repr, unknown[:_NAMED]))}{rest}"
-        )
-    return [rows[name] for name in found]
+        listed = ", ".join(map(repr, unknown[:_NAMED])) + rest
+        message = f"records must name ids in {kind}_ids, got unknown ones: {listed}"
+        raise ParameterError(message, "records", f"{kind}_ids")
+    return [rows[name] for name in names]

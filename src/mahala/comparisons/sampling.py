@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from mahala.support.arrays import BoolArray, IndexArray
+from mahala.support.arrays import BoolArray, IndexArray, check_room
 from mahala.support.lazily import sklearn_checks
-from mahala.support.memory import check_room
-from mahala.support.parameters import Seed, between, check_value, is_count
+from mahala.support.parameters import Count, Seed, Share, check_value
 
 
 def draw_pairs(
@@ -27,10 +26,8 @@ def draw_pairs(
     `name` is the caller's name for n; with `at_most`, n is cut down to the number of pairs available.
     """
     order, _, own_stop = _sort_by_class(codes)
-    if balance is not None:
-        if not between(0.0, 1.0)(balance):
-            raise ValueError(f"balance must be None or the share of similar pairs, from 0 to 1, got {balance!r}")
-        balance = float(balance)
+    check_value(n, name, Literal["auto"] | Count)
+    check_value(balance, "balance", Share | None)
     # Each row is paired with rows that follow it when they are sorted by class: those of its own class first, then
     # those of later classes. So its partners of each kind are a range of positions.
     following, end = np.arange(1, len(order) + 1), np.full(len(order), len(order))
@@ -52,7 +49,7 @@ def draw_triplets(
 ) -> tuple[IndexArray, IndexArray, IndexArray]:
     """Return anchors whose class has other rows, another row of that class, and a row of another class."""
     order, start, stop = _sort_by_class(codes)
-    n = _check_n(n, "a positive integer", name)
+    check_value(n, name, Count)
     size = stop - start
     eligible = np.flatnonzero(size > 1)
     if codes.max() == 0:
@@ -77,12 +74,6 @@ def _sort_by_class(codes: IndexArray) -> tuple[IndexArray, IndexArray, IndexArra
     return np.argsort(codes, kind="stable"), np.repeat(stop - size, size), np.repeat(stop, size)
 
 
-def _check_n(n: Any, right: str, name: str = "n") -> int:
-    if not is_count(n):
-        raise ValueError(f"{name} must be {right}, got {n!r}")
-    return int(n)
-
-
 def _count_pairs(
     n: int | Literal["auto"], balance: float | None, n_classes: int, available: dict[str, int], name: str, at_most: bool
 ) -> dict[str, int]:
@@ -95,12 +86,12 @@ def _count_pairs(
     def too_many(n: int) -> bool:
         return any(count > available[kind] for kind, count in split(n).items())
 
-    auto = isinstance(n, str) and n == "auto"
+    auto = isinstance(n, str)
     if n_classes == 1 and (auto or balance not in (None, 1)):
         raise ValueError(
             f"y must hold at least two classes, got one; for pairs of one class give {name}, with balance=None or 1"
         )
-    target = 40 * n_classes * (n_classes - 1) if auto else _check_n(n, "'auto' or a positive integer", name)
+    target = 40 * n_classes * (n_classes - 1) if isinstance(n, str) else int(n)
     at_most = auto or at_most
     for kind, count in split(target).items():
         if count > available[kind] and (not at_most or available[kind] == 0):

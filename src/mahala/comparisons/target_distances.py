@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 import numpy as np
 
 from mahala.comparisons import Pairs
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, row_blocks
 from mahala.support.parameters import Where, is_number
-from mahala.support.rows import row_blocks
 from mahala.support.validation import LARGEST_VALUE
 
 Target = float | Literal["auto"]

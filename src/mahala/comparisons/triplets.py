@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
-from mahala.comparisons.pairs import Comparisons, check_columns, column_names, split_array
+from mahala.comparisons.base import Comparisons, column_names
 from mahala.comparisons.sampling import draw_triplets
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import Seed
@@ -40,9 +40,7 @@ class Triplets(Comparisons):
     def __init__(self, X: Any, anchor: ArrayLike, positive: ArrayLike, negative: ArrayLike, items: Any = None) -> None:
         names, X = column_names(X), check_rows(X)
         items = None if items is None else check_rows(items, "items")
-        n_items = X.shape[0] if items is None else items.shape[0]
-        columns = check_columns((X.shape[0], n_items, n_items), anchor=anchor, positive=positive, negative=negative)
-        self._store(X, *columns, names=names, items=items)
+        self._store(X, *self._checked_numbers(X, items, anchor, positive, negative), names=names, items=items)
 
     @property
     def n_item_features(self) -> int:
@@ -52,7 +50,7 @@ class Triplets(Comparisons):
     @classmethod
     def from_array(cls, array: ArrayLike) -> Self:
         """Build triplets from an array of shape (n, 3, n_features), which is not copied if it is contiguous."""
-        X, columns = split_array(array, cls._arity)
+        X, columns = cls._split(array)
         return cls._build(X, *columns)
 
     @classmethod

@@ -19,11 +19,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from mahala.support.arrays import RealArray
-from mahala.support.config import config_context, get_config
+from mahala.support.arrays import RealArray, slices
 from mahala.support.contexts import one_blas_thread
-from mahala.support.rows import slices
-from mahala.support.tensors import is_dask
+from mahala.support.parameters import config_context, get_config
 
 T = TypeVar("T")
 
@@ -213,8 +211,6 @@ def transposed_product(A: Any, B: Any) -> Any:
 
 
 def _threads_of_product(A: Any, B: Any) -> int:
-    if is_dask(A):  # which shares its rows itself
-        return 1
     # A product with a vector does little with each number that it reads.
     return n_threads(A.size * (B.shape[1] if B.ndim > 1 else PER_NUMBER))
 

@@ -9,13 +9,15 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from mahala.support.memory import check_room
+from mahala.support.arrays import check_room
+from mahala.support.parameters import ParameterError
 from mahala.support.validation import check_sparse, csr_from_arrays, is_sparse
 
 # The most rows or columns of a sparse matrix, in another form than CSR, for each of its numbers.
@@ -135,24 +137,23 @@ def read_npz(path: str, label: str | None = None) -> tuple[Any, NDArray[Any] | N
             if "X" in arrays or len(arrays.files) == 1:
                 return _array(arrays, "X" if "X" in arrays else arrays.files[0]), labels
             if "format" in arrays:  # what scipy.sparse.save_npz writes
-                _check_rows(*_array(arrays, "shape").tolist(), n_numbers=_array(arrays, "data").size)
+                _check_shape(_array(arrays, "shape").tolist(), _array(arrays, "data").size)
                 X = sp.load_npz(path)
                 check_sparse(X)
                 return sp.csr_array(X), labels
             if {"data", "indices", "indptr", "shape"} <= set(arrays):
-                return csr_from_arrays(
-                    *(_array(arrays, part) for part in ("data", "indices", "indptr", "shape"))
-                ), labels
+                parts = (_array(arrays, name) for name in ("data", "indices", "indptr", "shape"))
+                return csr_from_arrays(*parts), labels
         except Exception as error:  # damaged files cause errors of many types
             hint = ": save them as text, with y.astype(str)" if "Object arrays" in str(error) else ""
             raise ValueError(f"{path} holds arrays that cannot be read ({error}){hint}") from None
         raise ValueError(f"{path} must hold X, or data, indices, indptr and shape, but holds {listed(arrays)}")
 
 
-def _check_rows(n_rows: int, n_columns: int, *, n_numbers: int) -> None:
+def _check_shape(shape: list[int], n_numbers: int) -> None:
     """Raise ValueError for a matrix of so many empty rows or columns that its CSR form is far larger than the file."""
-    if min(n_rows, n_columns) < 0 or max(n_rows, n_columns) > _MOST_EMPTY * (n_numbers + _MOST_EMPTY):
-        raise ValueError(f"shape {n_rows} × {n_columns} is too large for {n_numbers} numbers")
+    if min(shape) < 0 or max(shape) > _MOST_EMPTY * (n_numbers + _MOST_EMPTY):
+        raise ValueError(f"shape {' × '.join(map(str, shape))} is too large for {n_numbers} numbers")
 
 
 def _array(arrays: Any, name: str) -> NDArray[Any]:
@@ -178,56 +179,53 @@ def open_data(path: str) -> IO[bytes]:
     return io.BufferedReader(data)
 
 
+@dataclass
 class _SvmlightLines:
     """The lines of an svmlight file, counted, with a check of their largest index; scikit-learn reads it as a file."""
 
-    def __init__(self, path: str, n_features: int | None, first_index: int) -> None:
-        self.number = 0
-        self._path = path
-        self._n_features = n_features
-        self._first_index = first_index
-        self._largest = 0
-        self._file = open_data(path)
+    file: IO[bytes]
+    path: str
+    n_features: int | None
+    first_index: int
+    number: int = 0
+    largest: int = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        for line in self._file:
+        for line in self.file:
             self.number += 1
             # Indices must rise within a line, so that the last one is the largest.
             index = b"".join(line.partition(b"#")[0].rpartition(b":")[0].rsplit(None, 1)[-1:])
-            if index.isdigit() and int(index) > self._largest:
+            if index.isdigit() and int(index) > self.largest:
                 self._check(int(index))
             yield line
 
     def _check(self, index: int) -> None:
-        self._largest, n_features = index, index - self._first_index + 1
-        what = f"{self._path}: line {self.number} has index {index}"
-        if self._n_features is not None and n_features > self._n_features:
-            last = self._n_features - 1 + self._first_index
-            raise ValueError(f"{what}, but the model compares rows of {self._n_features} features, up to index {last}")
+        self.largest, n_features = index, index - self.first_index + 1
+        what = f"{self.path}: line {self.number} has index {index}"
+        if self.n_features is not None and n_features > self.n_features:
+            last = self.n_features - 1 + self.first_index
+            raise ValueError(f"{what}, but the model compares rows of {self.n_features} features, up to index {last}")
         _check_width(f"{what}, and a model of so many features", n_features)
 
     def read(self) -> bytes:  # by this name scikit-learn knows a file
-        return self._file.read()
-
-    def close(self) -> None:
-        self._file.close()
+        return self.file.read()
 
 
 def _read_svmlight(path: str, n_features: int | None, first_index: int) -> tuple[Any, NDArray[Any]]:
     from sklearn.datasets import load_svmlight_file
 
-    lines = _SvmlightLines(path, n_features, first_index)
+    lines = _SvmlightLines(open_data(path), path, n_features, first_index)
     try:
         X, labels = load_svmlight_file(lines, n_features=n_features, zero_based=first_index == 0)
     except (ValueError, EOFError, OSError, OverflowError, zlib.error) as error:
         if str(error).startswith(path):
             raise
         if str(error).startswith("Invalid index 0 "):
-            raise ValueError(
-                f"{path}: line {lines.number} has index 0, but indices count from 1 unless first_index=0"
+            raise ParameterError(
+                f"{path}: line {lines.number} has index 0, but indices count from 1 unless first_index=0", "first_index"
             ) from None
         raise ValueError(f"{path} is not a readable svmlight file: line {lines.number}: {error}") from None
     finally:
-        lines.close()
+        lines.file.close()
     whole = np.array_equal(labels, np.rint(labels))
     return sp.csr_array(X), labels.astype(np.int64) if whole else labels

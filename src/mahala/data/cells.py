@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,16 +49,16 @@ def decimal_marks(texts: Iterable[str]) -> set[Decimal]:
     >>> decimal_marks(["1,019"]), decimal_marks(["1,019", "12,5"]), decimal_marks(["1,019.5"])
     (set(), {','}, {'.'})
     """
-    found: set[Decimal] = set()
+    marks: set[Decimal] = set()
     for text in texts:
         comma, point = text.count(","), text.count(".")
         if comma and point:
-            found.add("." if text.rfind(".") > text.rfind(",") else ",")
+            marks.add("." if text.rfind(".") > text.rfind(",") else ",")
         elif comma + point > 1:
-            found.add("." if comma else ",")
+            marks.add("." if comma else ",")
         elif comma + point == 1 and not _EITHER.fullmatch(text):
-            found.add("," if comma else ".")
-    return found
+            marks.add("," if comma else ".")
+    return marks
 
 
 def number(text: str, decimal: Decimal = ".") -> float | None:
@@ -83,8 +83,7 @@ def number(text: str, decimal: Decimal = ".") -> float | None:
 
 def numbers(texts: Sequence[str | None], decimal: Decimal = ".") -> FloatArray:
     """Return the numbers in cells, NaN where there is none."""
-    found = (None if text is None else number(text, decimal) for text in texts)
-    values = np.fromiter((np.nan if value is None else value for value in found), dtype=np.float64, count=len(texts))
+    values = np.array([None if text is None else number(text, decimal) for text in texts], dtype=np.float64)
     values[np.isinf(values)] = np.nan
     return values
 
@@ -98,15 +97,9 @@ def date_format(texts: Iterable[str]) -> str | None:
     ('ISO 8601', '%d/%m/%Y')
     """
     texts = list(set(texts))
-    # Most columns are no dates, which the first cells show.
-    for format in _DATE_FORMATS:
-        if (
-            texts
-            and all(day_number(text, format) is not None for text in texts[:3])
-            and not any(day_number(text, format) is None for text in texts[3:])
-        ):
-            return format
-    return None
+    # Most columns are no dates, which their first cells show.
+    fitting = (format for format in _DATE_FORMATS if all(day_number(text, format) is not None for text in texts))
+    return next(fitting, None) if texts else None
 
 
 def day_number(text: str, format: str) -> float | None:
@@ -131,8 +124,5 @@ def day_number(text: str, format: str) -> float | None:
 
 def days(texts: Sequence[str | None], format: str) -> FloatArray:
     """Return dates in text as numbers of days, NaN where there is none."""
-    known: dict[Any, float] = {None: np.nan}
-    for text in set(texts) - {None}:
-        found = day_number(str(text), format)
-        known[text] = np.nan if found is None else found
-    return np.fromiter((known[text] for text in texts), dtype=np.float64, count=len(texts))
+    day_of = {text: None if text is None else day_number(text, format) for text in set(texts)}
+    return np.array([day_of[text] for text in texts], dtype=np.float64)

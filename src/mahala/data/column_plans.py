@@ -1,16 +1,19 @@
-"""What is done to each column of a table: chosen from its values, kept in model files."""
+"""What is done to each column of a table: chosen from its values, kept in model files, applied to other tables."""
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from mahala.data.array_files import places
 from mahala.data.cells import Decimal, date_format, days, decimal_marks, number, numbers
 from mahala.data.columns import Column
+from mahala.support.arrays import FloatArray
 
 # The level that stands for missing values of a category.
 GAP = "(missing)"
@@ -26,7 +29,7 @@ Kind = Literal["number", "flag", "date", "category", "hashed", "words", "out"]
 NUMERIC = ("number", "flag", "date")
 
 
-class Settings(NamedTuple):
+class PlanSettings(NamedTuple):
     """The parameters of a TablePreprocessor."""
 
     max_levels: int
@@ -59,26 +62,25 @@ class ColumnPlan:
         return [] if self.kind == "out" else [f"{self.name}#{j}" for j in range(n_hashed)]
 
 
-def choose_plans(columns: Mapping[str, Column], settings: Settings) -> list[ColumnPlan]:
+def choose_plans(columns: Mapping[str, Column], settings: PlanSettings) -> list[ColumnPlan]:
     """Return what is done to each column of a table.
 
-    The decimal mark of numbers in text that do not show it, such as 1,019, is that of the settings or else of the other
-    columns.
+    The decimal mark of ambiguous numbers in text, such as 1,019, is that of the settings, else that of other columns.
     """
-    written = {name: _number_texts(own) for name, own in columns.items() if own.kind == "text"}
+    written = {name: _number_texts(column) for name, column in columns.items() if column.kind == "text"}
     marks = {name: decimal_marks(texts) for name, texts in written.items() if texts}
-    shared: set[Decimal] = set().union(*marks.values(), *(own.marks for own in columns.values()))
+    shared: set[Decimal] = set().union(*marks.values(), *(column.marks for column in columns.values()))
     recognised = next(iter(shared)) if len(shared) == 1 else settings.otherwise
     default = recognised if settings.decimal is None else settings.decimal
     plans = []
-    for name, own in columns.items():
+    for name, column in columns.items():
         if name in marks:
             mark = next(iter(marks[name])) if len(marks[name]) == 1 else default
-            values = Column(numbers(own.values.tolist(), mark), "number")
-            plans.append(_plan_of_numbers(name, values, _as_written(own, written[name], mark), settings, mark))
+            values = Column(numbers(column.values.tolist(), mark), "number")
+            plans.append(_plan_of_numbers(name, values, _as_written(column, written[name], mark), settings, mark))
         else:
             # Whole numbers do not show the mark of later ones.
-            plans.append(replace(_plan(name, own, settings), decimal=default))
+            plans.append(replace(_plan(name, column, settings), decimal=default))
     return plans
 
 
@@ -97,67 +99,141 @@ def checked_plan(given: Any) -> ColumnPlan:
     return plan
 
 
-def counted(n: int, word: str) -> str:
+def encoded(plan: ColumnPlan, column: Column, n_hashed: int) -> FloatArray:
+    """Return the features that a column becomes; raise ValueError if it holds something else than in fit."""
+    values = _values_of(plan, column)
+    if plan.kind in NUMERIC:
+        gaps = np.isnan(values)
+        filled = np.where(gaps, plan.median or 0.0, values)
+        return np.column_stack([filled, gaps]) if plan.gaps else filled[:, np.newaxis]
+    if plan.kind == "category":
+        codes = {level: j for j, level in enumerate(plan.levels)}
+        chosen = np.array([codes.get(cell, -1) for cell in values])
+        rows, result = np.flatnonzero(chosen >= 0), np.zeros((len(values), len(codes)))
+        result[rows, chosen[rows]] = 1.0
+        return result
+    from sklearn.feature_extraction import FeatureHasher
+
+    words = ([] if cell is None else cell.lower().split() if plan.kind == "words" else [cell] for cell in values)
+    hashed: FloatArray = FeatureHasher(n_hashed, input_type="string").transform(words).toarray()
+    return hashed
+
+
+def _values_of(plan: ColumnPlan, column: Column) -> Any:
+    """Return the values of a column as its plan needs them: numbers with NaN, or text without gaps."""
+    if len(column.values) == 0:
+        raise ValueError(f"column {plan.name!r} holds {column.kind}, but in fit it held {_spoken(plan)}")
+    if plan.kind in NUMERIC:
+        values = _as_numbers(plan, column) if column.values.dtype == object else column.values
+        if plan.median is None and np.isnan(values).any():
+            gaps = np.flatnonzero(np.isnan(values))
+            raise ValueError(
+                f"column {plan.name!r} has {len(gaps)} missing or infinite values ({places('row', gaps)}), and the "
+                "model has no median to set them to: fill them in or drop those rows"
+            )
+        return values
+    cells = column.values.copy()
+    if plan.kind == "category":
+        if GAP in plan.levels:
+            cells[column.missing] = GAP
+        unseen = sorted({cell for cell in cells if cell is not None} - set(plan.levels))
+        if unseen:
+            warnings.warn(
+                f"column {plan.name!r} has {_counted(len(unseen), 'value')} not seen in fit, such as {unseen[0]!r}: "
+                "its features are 0 there",
+                stacklevel=6,
+            )
+    return cells
+
+
+def _as_numbers(plan: ColumnPlan, column: Column) -> FloatArray:
+    texts = column.values.tolist()
+    if plan.kind == "date":
+        values = days(texts, plan.format or "")
+        if np.isnan(values).all():  # in another format than in fit
+            values = days(texts, date_format(text for text in texts if text is not None) or "")
+    elif _are_flags([text for text in texts if text is not None]):
+        values = _flags(texts)
+    else:
+        values = numbers(texts, plan.decimal)
+    odd = np.flatnonzero(np.isnan(values) & ~column.missing)
+    if len(odd) and len(odd) == len(texts) - column.missing.sum():
+        raise ValueError(f"column {plan.name!r} is text, such as {texts[odd[0]]!r}, but in fit it held {_spoken(plan)}")
+    if len(odd):
+        warnings.warn(
+            f"column {plan.name!r} has {_counted(len(odd), 'cell')} other than {_spoken(plan)}, such as "
+            f"{texts[odd[0]]!r}; {'it counts' if len(odd) == 1 else 'they count'} as missing",
+            stacklevel=7,
+        )
+    return values
+
+
+def _spoken(plan: ColumnPlan) -> str:
+    return {"date": "dates", "number": "numbers", "flag": "true or false"}.get(plan.kind, "text")
+
+
+def _counted(n: int, word: str) -> str:
     """Return a number with its noun: "1 cell", "1,200 cells"."""
     return f"{n:,} {word}{'s' if n != 1 else ''}"
 
 
-def are_flags(texts: list[str]) -> bool:
+def _are_flags(texts: list[str]) -> bool:
     """Return whether cells are true or false, in any case."""
     return {text.lower() for text in set(texts)} <= {"true", "false"}
 
 
-def flags(cells: Any) -> Any:
-    """Return 1 for true, 0 for false and NaN for other cells."""
-    known = {"true": 1.0, "false": 0.0}
-    return np.array([np.nan if cell is None else known.get(cell.lower(), np.nan) for cell in cells])
+def _flags(cells: Any) -> FloatArray:
+    """Return 1 for true, 0 for false and NaN for what is missing."""
+    return np.array([None if cell is None else cell.lower() == "true" for cell in cells], dtype=np.float64)
 
 
-def _plan(name: str, own: Column, settings: Settings) -> ColumnPlan:
-    if len(own.values) == 0:
-        return ColumnPlan(name, "out", f"left out: it holds {own.kind}")
-    if own.missing.all():
+def _plan(name: str, column: Column, settings: PlanSettings) -> ColumnPlan:
+    if len(column.values) == 0:
+        return ColumnPlan(name, "out", f"left out: it holds {column.kind}")
+    if column.missing.all():
         return ColumnPlan(name, "out", "left out: empty")
-    if own.values.dtype != object:
-        return _plan_of_numbers(name, own, own.kind if own.kind != "flag" else "0 or 1", settings)
-    texts = [text for text in own.values if text is not None]
-    if own.kind == "text" and are_flags(texts):
-        return _plan_of_numbers(name, Column(flags(own.values), "flag"), "true or false → 1 or 0", settings)
-    format = date_format(texts) if own.kind == "text" else None
+    if column.values.dtype != object:
+        return _plan_of_numbers(name, column, column.kind if column.kind != "flag" else "0 or 1", settings)
+    texts = [text for text in column.values if text is not None]
+    if column.kind == "text" and _are_flags(texts):
+        return _plan_of_numbers(name, Column(_flags(column.values), "flag"), "true or false → 1 or 0", settings)
+    format = date_format(texts) if column.kind == "text" else None
     if format is not None:
-        dates = Column(days(own.values.tolist(), format), "date")
-        said = f"date as {format}" if format.startswith("%") else "date"
-        return replace(_plan_of_numbers(name, dates, said, settings), format=format)
-    return _plan_of_text(name, own, texts, settings)
+        dates = Column(days(column.values.tolist(), format), "date")
+        reading = f"date as {format}" if format.startswith("%") else "date"
+        return replace(_plan_of_numbers(name, dates, reading, settings), format=format)
+    return _plan_of_text(name, column, texts, settings)
 
 
-def _plan_of_numbers(name: str, own: Column, said: str, settings: Settings, mark: Decimal = ".") -> ColumnPlan:
-    present = own.values[~own.missing]
-    n_gaps = len(own.values) - len(present)
+def _plan_of_numbers(
+    name: str, column: Column, reading: str, settings: PlanSettings, mark: Decimal = "."
+) -> ColumnPlan:
+    present = column.values[~column.missing]
+    n_gaps = len(column.values) - len(present)
     if len(present) == 0:
         return ColumnPlan(name, "out", "left out: empty")
-    if own.kind == "date":
-        said += f", {_day(present.min())} to {_day(present.max())} → days"
+    if column.kind == "date":
+        reading += f", {_day(present.min())} to {_day(present.max())} → days"
     if not n_gaps and len(present) > 1 and present.min() == present.max():
         return ColumnPlan(name, "out", f"left out: the same value in every row ({present[0]:g})")
-    why = _identifier(name, own) if settings.identifiers == "drop" and own.kind == "number" else None
+    why = _identifier(name, column) if settings.identifiers == "drop" and column.kind == "number" else None
     if why:
         return ColumnPlan(name, "out", f"left out: looks like an identifier ({why})")
     median = float(np.median(present))
-    kind: Any = own.kind
-    shown = _day(median) if own.kind == "date" else f"{median:g}"
-    done = f"{said}; {n_gaps:,} missing, set to the median {shown} and marked" if n_gaps else said
+    kind: Any = column.kind
+    shown = _day(median) if column.kind == "date" else f"{median:g}"
+    done = f"{reading}; {n_gaps:,} missing, set to the median {shown} and marked" if n_gaps else reading
     return ColumnPlan(name, kind, done, median, n_gaps > 0, mark)
 
 
-def _plan_of_text(name: str, own: Column, texts: list[str], settings: Settings) -> ColumnPlan:
-    levels, n_rows = sorted(set(texts)), len(own.values)
+def _plan_of_text(name: str, column: Column, texts: list[str], settings: PlanSettings) -> ColumnPlan:
+    levels, n_rows = sorted(set(texts)), len(column.values)
     n_gaps, share = n_rows - len(texts), len(levels) / len(texts)
     if len(levels) == 1 and not n_gaps and n_rows > 1:
         return ColumnPlan(name, "out", f"left out: the same value in every row ({levels[0]!r})")
     several = f"{len(levels):,} different values in {len(texts):,} rows"
     distinct = (
-        own.kind == "text"
+        column.kind == "text"
         and n_rows >= _LEAST_IN_ORDER
         and (share == 1.0 or (share > 0.5 and len(levels) > settings.max_levels))
     )
@@ -174,29 +250,29 @@ def _plan_of_text(name: str, own: Column, texts: list[str], settings: Settings) 
         more = f"more than {settings.max_levels}: hashed to {settings.n_hashed} features"
         return ColumnPlan(name, "hashed", f"category of {len(levels):,} values, {more}{gaps}")
     gaps += ", with one of their own" if n_gaps else ""
-    done = f"category of {counted(len(levels), 'value')}, a 0/1 feature for each{gaps}"
+    done = f"category of {_counted(len(levels), 'value')}, a 0/1 feature for each{gaps}"
     return ColumnPlan(name, "category", done, levels=(*levels, GAP) if n_gaps and GAP not in levels else tuple(levels))
 
 
-def _number_texts(own: Column) -> list[str]:
+def _number_texts(column: Column) -> list[str]:
     """Return the cells of a column of text that are numbers, if nearly all are."""
-    texts = [text for text in own.values if text is not None]
+    texts = [text for text in column.values if text is not None]
     # The first cells show that most columns of text hold no numbers.
     for part in (texts[:100], texts):
-        found = [text for text in part if number(text) is not None or number(text, ",") is not None]
-        if len(found) < _MOSTLY * len(part) or not found:
+        numeric = [text for text in part if number(text) is not None or number(text, ",") is not None]
+        if len(numeric) < _MOSTLY * len(part) or not numeric:
             return []
-    return found
+    return numeric
 
 
-def _as_written(own: Column, texts: list[str], mark: Decimal) -> str:
+def _as_written(column: Column, texts: list[str], mark: Decimal) -> str:
     """Say how numbers in the text of a column were read."""
-    said = "number with decimal comma" if mark == "," and any("," in text for text in texts) else "number"
+    reading = "number with decimal comma" if mark == "," and any("," in text for text in texts) else "number"
     grouped = next((text for text in texts if number(text, mark) not in (None, _plain(text, mark))), None)
     if grouped is not None:
-        said += f", {grouped} read as {number(grouped, mark):.15g}" if len(grouped) < 12 else ", thousands marked"
-    odd = [text for text in own.values if text is not None and number(text, mark) is None]
-    return f"{said}; {counted(len(odd), 'cell')} of other text, such as {odd[0]!r}" if odd else said
+        reading += f", {grouped} read as {number(grouped, mark):.15g}" if len(grouped) < 12 else ", thousands marked"
+    odd = [text for text in column.values if text is not None and number(text, mark) is None]
+    return f"{reading}; {_counted(len(odd), 'cell')} of other text, such as {odd[0]!r}" if odd else reading
 
 
 def _plain(text: str, mark: Decimal) -> float | None:
@@ -207,9 +283,9 @@ def _plain(text: str, mark: Decimal) -> float | None:
         return None
 
 
-def _identifier(name: str, own: Column) -> str | None:
+def _identifier(name: str, column: Column) -> str | None:
     """Return why a column of numbers looks like an identifier, or None if it does not."""
-    values = own.values[~own.missing]
+    values = column.values[~column.missing]
     n = len(values)
     if n < _LEAST_IN_ORDER or (values != np.rint(values)).any():
         return None

@@ -70,21 +70,13 @@ def checked_table(X: Any) -> Any:
 def column(X: Any, at: int, *, as_text: bool = False, text_stays: bool = False) -> Column:
     """Return a column of a checked table; with `as_text` its values as text, with `text_stays` text that is one."""
     if type(X).__module__.startswith("polars"):
-        found = _from_polars(X[:, at], as_text or text_stays)
-    elif is_frame(X):
-        found = _from_pandas(X.iloc[:, at])
+        result = _from_polars(X[:, at], as_text or text_stays)
     else:
-        found = _from_array(X[:, at])
-    return _in_text(found) if as_text and found.values.dtype != object else found
-
-
-def _in_text(column: Column) -> Column:
-    """Return numbers as text, whole ones without a point."""
-    texts = [
-        None if gap else str(int(value)) if float(value).is_integer() else repr(float(value))
-        for value, gap in zip(column.values, column.missing, strict=True)
-    ]
-    if column.kind == "flag":
+        result = _from_pandas(X.iloc[:, at]) if is_frame(X) else _from_array(X[:, at])
+    if not as_text or result.values.dtype == object:
+        return result
+    texts = [None if np.isnan(value) else _spelled(value) for value in result.values.tolist()]
+    if result.kind == "flag":
         texts = [None if text is None else str(text == "1").lower() for text in texts]
     return Column(_objects(texts), "text")
 
@@ -97,22 +89,18 @@ def _from_polars(series: Any, as_text: bool) -> Column:
         return _from_polars_text(series.cast(polars.String), as_text)
     if dtype in (polars.Categorical, polars.Enum):
         return Column(_objects(series.cast(polars.String).to_list()), "category")
-    if dtype == polars.Boolean:
-        return Column(_numbers(series.cast(polars.Float64)), "flag")
-    if dtype == polars.Date or dtype == polars.Datetime:
-        return Column(_numbers(series.cast(polars.Datetime("us")).dt.epoch("us").cast(polars.Float64)) / _DAY, "date")
-    if dtype == polars.Duration:
-        return Column(_numbers(series.dt.total_microseconds().cast(polars.Float64)), "number")
-    if dtype.is_numeric():
-        return Column(_numbers(series.cast(polars.Float64)), "number")
+    if dtype in (polars.Date, polars.Datetime, polars.Duration):
+        return _from_array(series.to_numpy())
+    if dtype == polars.Boolean or dtype.is_numeric():
+        return _of_floats(series.cast(polars.Float64), "flag" if dtype == polars.Boolean else "number")
     return Column(np.empty(0), str(dtype))
 
 
-def _numbers(series: Any) -> NDArray[np.float64]:
-    """Return Polars' numbers with NaN for what is missing or infinite."""
-    values = np.array(series.fill_null(float("nan")).to_numpy(), dtype=np.float64)
+def _of_floats(values: Any, kind: str, marks: frozenset[Decimal] = frozenset()) -> Column:
+    """Return a column of numbers, with NaN for what is missing or infinite."""
+    values = np.array(values, dtype=np.float64)
     values[np.isinf(values)] = np.nan
-    return values
+    return Column(values, kind, marks)
 
 
 def _from_polars_text(series: Any, as_text: bool) -> Column:
@@ -127,17 +115,13 @@ def _from_polars_text(series: Any, as_text: bool) -> Column:
             pointed = series.filter(series.str.contains(".", literal=True).fill_null(False))
             clear = any(not part.str.contains(_EITHER_POINT).all() for part in (pointed.head(1000), pointed))
             if clear or len(pointed) == 0:
-                return Column(_numbers(numbers), "number", frozenset((".",)) if clear else frozenset())
+                return _of_floats(numbers, "number", frozenset((".",)) if clear else frozenset())
     text = series.str.strip_chars()
     spellings = MISSING - {"-"} if (text == "+").any() else MISSING
     text = polars.select(polars.when(~text.is_in(list(spellings))).then(text)).to_series()
-    return Column(shared_cells(text), "text")
-
-
-def shared_cells(text: Any) -> NDArray[Any]:
-    """Return text of Polars as strings, of which equal ones share memory: a large table has few different ones."""
+    # Equal strings share memory: a large table has few different ones.
     values, codes = distinct(text)
-    return _objects([None, *values])[codes]
+    return Column(_objects([None, *values])[codes], "text")
 
 
 def distinct(text: Any) -> tuple[list[str], NDArray[np.intp]]:
@@ -162,18 +146,14 @@ def _from_pandas(series: Any) -> Column:
     if kind == "m":
         return _from_array(series.to_numpy(dtype="timedelta64[us]"))
     if kind in "iufb":
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan).copy()
-        values[np.isinf(values)] = np.nan
-        return Column(values, "flag" if kind == "b" else "number")
+        return _of_floats(series.to_numpy(dtype=np.float64, na_value=np.nan), "flag" if kind == "b" else "number")
     return _from_array(series.astype(object).where(series.notna(), None).to_numpy(dtype=object))
 
 
 def _from_array(array: NDArray[Any]) -> Column:
     kind = array.dtype.kind
     if kind in "iufb":
-        values = array.astype(np.float64)
-        values[np.isinf(values)] = np.nan
-        return Column(values, "flag" if kind == "b" else "number")
+        return _of_floats(array, "flag" if kind == "b" else "number")
     if kind in "Mm":
         values = array.astype(f"{array.dtype.str[1:2]}8[us]").astype(np.int64).astype(np.float64)
         values[np.isnat(array)] = np.nan
@@ -182,22 +162,19 @@ def _from_array(array: NDArray[Any]) -> Column:
 
 
 def _from_objects(values: list[Any]) -> Column:
-    gaps = [value is None or value != value or str(value) in ("<NA>", "NaT") for value in values]
-    present = [value for value, gap in zip(values, gaps, strict=True) if not gap]
+    values = [None if v is None or v != v or str(v) in ("<NA>", "NaT") else v for v in values]
+    present = [value for value in values if value is not None]
     if all(isinstance(value, str) for value in present):
-        texts = [None if gap else value.strip() for value, gap in zip(values, gaps, strict=True)]
-        missing = missing_cells(texts)
-        return Column(_objects([None if gap else text for text, gap in zip(texts, missing, strict=True)]), "text")
+        texts = _objects([None if value is None else value.strip() for value in values])
+        texts[missing_cells(texts.tolist())] = None
+        return Column(texts, "text")
     if all(isinstance(value, Real | np.bool_) for value in present):
-        numbers = np.array([np.nan if gap else float(value) for value, gap in zip(values, gaps, strict=True)])
-        numbers[np.isinf(numbers)] = np.nan
-        return Column(numbers, "flag" if all(isinstance(value, bool | np.bool_) for value in present) else "number")
+        is_flag = all(isinstance(value, bool | np.bool_) for value in present)
+        return _of_floats([np.nan if v is None else float(v) for v in values], "flag" if is_flag else "number")
     if all(isinstance(value, date | datetime) for value in present):
-        return _from_array(
-            np.array([None if gap else v for v, gap in zip(values, gaps, strict=True)], "datetime64[us]")
-        )
+        return _from_array(np.array(values, "datetime64[us]"))
     if all(isinstance(value, str | Real | np.bool_) for value in present):  # text and numbers side by side
-        return Column(_objects([None if gap else _spelled(v) for v, gap in zip(values, gaps, strict=True)]), "text")
+        return Column(_objects([None if value is None else _spelled(value) for value in values]), "text")
     odd = next(value for value in present if not isinstance(value, str | Real | np.bool_))
     return Column(np.empty(0), type(odd).__name__)
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from mahala.data.tables import Table
-from mahala.support.dask_rows import row_chunks
+from mahala.engine.inputs import as_rows
 
 
-def read_with_dask(sources: Sequence[str], *, label: str | None = None, drop: Sequence[str] = ()) -> Table:
-    """Return the rows, as a Dask array, and the labels of files or folders of one kind.
+def read_in_chunks(sources: Sequence[str], *, label: str | None = None, drop: Sequence[str] = ()) -> Table:
+    """Return the rows, as an array in chunks, and the labels of files or folders of one kind.
 
     Parquet files have named columns, all of numbers but the label. A Zarr group holds the arrays X and y, or another
     one that `label` names. A folder of .npy files holds parts of X and of y: X*.npy and y*.npy, in the order of their
@@ -63,8 +63,8 @@ def _read_parquet(paths: list[Path], label: str | None, drop: Sequence[str]) -> 
     if text:
         raise ValueError(f"{paths[0]} has columns that are not numbers: {', '.join(text)}; leave them out with --drop")
     labels = None if label is None else np.asarray(frame[label].compute())
-    kind = np.float32 if all(own == np.float32 for own in rows.dtypes) else np.float64
-    return Table(row_chunks(rows.astype(kind)), labels, tuple(map(str, rows.columns)))
+    kind = np.float32 if all(dtype == np.float32 for dtype in rows.dtypes) else np.float64
+    return Table(as_rows(rows.astype(kind)), labels, tuple(map(str, rows.columns)))
 
 
 def _read_zarr(path: Path, label: str) -> Table:
@@ -83,14 +83,13 @@ def _read_zarr(path: Path, label: str) -> Table:
 
 
 def _read_npy(paths: list[Path]) -> Table:
-    import dask
-    import dask.array as da
+    from dask import array, delayed
 
     parts = [path for path in paths if path.name.startswith("X")]
     labels = [np.load(path) for path in paths if path.name.startswith("y")]
     if not parts:
         raise ValueError(f"{paths[0].parent} must hold parts of the rows, X*.npy, and of the labels, y*.npy")
-    read = dask.delayed(np.load)
-    shapes = [np.load(path, mmap_mode="r") for path in parts]
-    rows = [da.from_delayed(read(path), own.shape, own.dtype) for path, own in zip(parts, shapes, strict=True)]
-    return Table(da.concatenate(rows), np.concatenate(labels) if labels else None, None)
+    read = delayed(np.load)
+    mapped = [np.load(path, mmap_mode="r") for path in parts]
+    rows = [array.from_delayed(read(path), part.shape, part.dtype) for path, part in zip(parts, mapped, strict=True)]
+    return Table(array.concatenate(rows), np.concatenate(labels) if labels else None, None)

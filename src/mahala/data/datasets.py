@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
 import os
 import warnings
-from collections.abc import Sequence
-from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.array_files import read_npz
-from mahala.data.cells import Decimal
-from mahala.data.preprocessing import TablePreprocessor
 from mahala.data.tables import Table, read_table
 from mahala.support.arrays import IndexArray
+from mahala.support.parameters import ParameterError
 from mahala.support.validation import class_codes
 
 # CSV files of this package, and the column of their labels.
@@ -91,49 +86,28 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
     if name in _OPENML:
         return _fetch(name)
     where = "MAHALA_DATA is not set" if path is None else f"there is no file {path}"
-    known = ", ".join(sorted({*_BUNDLED, *_SKLEARN, *_OPENML}))
-    raise FileNotFoundError(f"there is no data set {name!r}: {where}, and the names known without a file are {known}")
+    names = ", ".join(sorted({*_BUNDLED, *_SKLEARN, *_OPENML}))
+    raise FileNotFoundError(f"there is no data set {name!r}: {where}, and the names known without a file are {names}")
 
 
-def read_data(
-    source: str | os.PathLike[str],
-    *,
-    label: str | None = None,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    identifiers: bool = False,
-    decimal: Decimal | None = None,
-    preprocessor: TablePreprocessor | None = None,
-    features: Sequence[str] | None = None,
-    n_features: int | None = None,
-    first_index: int = 1,
-) -> Table:
+def read_data(source: str | os.PathLike[str], *, label: str | None = None, **options: Any) -> Table:
     """Read a table from a file or, if there is no such file, load a data set by name.
 
     The arguments are those of :func:`mahala.read_table`. The tables of this package come before those of the data
     folder because they have named columns, of which one is the label.
     """
     name = os.fspath(source)
-    read = partial(
-        read_table,
-        drop=drop,
-        keep=keep,
-        identifiers=identifiers,
-        decimal=decimal,
-        preprocessor=preprocessor,
-        features=features,
-        n_features=n_features,
-        first_index=first_index,
-    )
     if name == "-" or Path(name).exists() or Path(name).suffix:
-        return read(name, label=label)
+        return read_table(name, label=label, **options)
     if name in _BUNDLED:
         with as_file(files("mahala") / "data" / f"{name}.csv") as path:
-            return read(path, label=label or _BUNDLED[name])
-    if label is not None or drop or keep:
-        raise ValueError(f"label and drop name columns of a file, but {name!r} is the name of a data set")
+            return read_table(path, label=label or _BUNDLED[name], **options)
+    if label is not None or options.get("drop") or options.get("keep"):
+        message = f"label and drop name columns of a file, but {name!r} is the name of a data set"
+        raise ParameterError(message, "label", "drop")
     X, y, _ = load(name)
-    n_features = n_features if features is None else len(features)
+    features = options.get("features")
+    n_features = options.get("n_features") if features is None else len(features)
     if n_features not in (None, X.shape[1]):
         raise ValueError(f"{name} has rows of {X.shape[1]} features, but the model compares rows of {n_features}")
     return Table(X, y, None)
@@ -161,30 +135,3 @@ def _fetch(name: str) -> Dataset:
             f"save X and y as {name}.npz in a folder and set MAHALA_DATA to that folder"
         ) from error
     return Dataset(np.asarray(X, dtype=np.float64), np.unique(y, return_inverse=True)[1].astype(np.intp))
-
-
-class Document(NamedTuple):
-    """A text and its topics, of which there may be none or several."""
-
-    text: str
-    topics: frozenset[str]
-
-
-def load_reuters(folder: str | os.PathLike[str] | None = None, split: str = "train") -> list[Document]:
-    """Load the "train" or "test" documents of Reuters-21578 (ModApte split) in chronological order.
-
-    They are read from `reuters21578.jsonl.gz` in the folder (default: MAHALA_DATA), which holds one JSON object per
-    line with id, split, title, body and topics. The text of a document is its title and its body.
-    """
-    place = data_folder(folder)
-    path = None if place is None else place / "reuters21578.jsonl.gz"
-    if path is None or not path.exists():
-        where = "MAHALA_DATA is not set" if path is None else f"there is no file {path}"
-        raise FileNotFoundError(f"Reuters-21578 must be the file reuters21578.jsonl.gz of the data folder: {where}")
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        records = [record for record in map(json.loads, file) if record["split"] == split]
-    if not records:
-        raise ValueError(f"split must be one of those in {path}, 'train' or 'test', got {split!r}")
-    # The ids are in the order of publication.
-    records.sort(key=lambda record: int(record["id"]))
-    return [Document(f"{record['title']} {record['body']}", frozenset(record["topics"])) for record in records]

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 from mahala.data.array_files import open_data
 from mahala.data.cells import ISO, MISSING, Decimal, day_number, number
-from mahala.support.memory import check_room
+from mahala.support.arrays import check_room
 
 CSV = (".csv", ".tsv", ".txt")
 EXCEL = (".xlsx", ".xls", ".xlsb", ".ods")
@@ -77,10 +77,16 @@ _FORMATS = {".parquet": "Parquet", ".feather": "Feather", ".arrow": "Feather"}
 def text_file(path: str) -> Iterator[IO[str]]:
     """Open a text file in UTF-8, also .gz; raise a ValueError that names it if it cannot be decoded."""
     try:
-        with io.TextIOWrapper(open_data(path), encoding="utf-8-sig", newline="") as file:
+        with _gzip_errors(path), io.TextIOWrapper(open_data(path), encoding="utf-8-sig", newline="") as file:
             yield file
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text in UTF-8 ({error.reason}): save it as UTF-8") from None
+
+
+@contextmanager
+def _gzip_errors(path: str) -> Iterator[None]:
+    try:
+        yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} is not a complete gzip file ({error})") from None
 
@@ -106,50 +112,42 @@ def _read_csv(path: str) -> Frame:
     return Frame(frame, tuple(notes), "," if delimiter == ";" else ".", named)
 
 
-def _in_utf8(path: str) -> tuple[str | bytes, list[str]]:
-    """Return the path of a file, or what it holds in UTF-8 if that is not what is in the file itself."""
-    if path == "-":
-        data = sys.stdin.buffer.read()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-    elif path.lower().endswith(".gz"):
-        try:
-            with open_data(path) as file:
-                data = file.read()
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path} is not a complete gzip file ({error})") from None
-    else:
-        check_room(_BYTES_PER_BYTE * os.path.getsize(path), None, path, "split it")
-        encoding = _encoding(path)
-        if encoding == "utf-8":
-            return path, []
-        with open(path, "rb") as file:
-            data = file.read()
-        return _recoded(path, data, encoding)
-    with io.BytesIO(data) as stream:
-        return _recoded(path, data, _encoding(path, stream))
-
-
-def _encoding(path: str, stream: IO[bytes] | None = None) -> str:
+def _encoding(file: IO[bytes]) -> str:
     """Return the encoding of a text file: UTF-8, UTF-16 if it says so or has zeros, else Windows' Western European."""
-    with open(path, "rb") if stream is None else stream as file:
-        start = file.read(2**20)
-        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return "utf-16"
-        if b"\0" in start:
-            return "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        try:
-            while start:
-                decoder.decode(start)
-                start = file.read(2**20)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return "cp1252"
+    block = file.read(2**20)
+    if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in block:
+        return "utf-16-be" if block[:1] == b"\0" else "utf-16-le"
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        while block:
+            decoder.decode(block)
+            block = file.read(2**20)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return "cp1252"
     return "utf-8"
 
 
-def _recoded(path: str, data: bytes, encoding: str) -> tuple[bytes, list[str]]:
+def _in_utf8(path: str) -> tuple[str | bytes, list[str]]:
+    """Return the path of a file, or what it holds in UTF-8 if that is not what is in the file itself, and notes."""
+    is_zipped = path.lower().endswith(".gz")
+    if path == "-":
+        data = sys.stdin.buffer.read()
+        file: IO[bytes] = io.BytesIO(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    elif is_zipped:
+        with _gzip_errors(path), open_data(path) as zipped:
+            file = io.BytesIO(zipped.read())
+    else:
+        check_room(_BYTES_PER_BYTE * os.path.getsize(path), None, path, "split it")
+        file = open_data(path)
+    with file:
+        encoding = _encoding(file)
+        if encoding == "utf-8" and path != "-" and not is_zipped:
+            return path, []
+        file.seek(0)
+        data = file.read()
     if encoding == "utf-8":
         return data, []
     try:
@@ -158,8 +156,8 @@ def _recoded(path: str, data: bytes, encoding: str) -> tuple[bytes, list[str]]:
         if encoding != "cp1252":
             raise ValueError(f"{path} is not text: neither UTF-8 nor UTF-16 ({error.reason})") from None
         text, encoding = data.decode("latin-1"), "latin-1"
-    said = "Latin-1 (Windows-1252)" if encoding == "cp1252" else encoding.upper()
-    return text.encode("utf-8", "replace"), [f"read as {said}"]
+    name = "Latin-1 (Windows-1252)" if encoding == "cp1252" else encoding.upper()
+    return text.encode("utf-8", "replace"), [f"read as {name}"]
 
 
 @contextmanager
@@ -190,27 +188,25 @@ def _head(path: str, source: str | bytes) -> tuple[list[list[str]], str]:
     The comma comes last, because it may be a decimal mark.
     """
     order = "\t;|," if ".tsv" in path.lower() else ";\t|,"
-    found: dict[str, list[list[str]]] = {}
+    heads: dict[str, list[list[str]]] = {}
     problem: ValueError | None = None
     for delimiter in order:
         with _opened(source) as file:
             try:
-                found[delimiter] = [row for _, row in islice(_records(path, file, delimiter), _HEAD)]
+                heads[delimiter] = [row for _, row in islice(_records(path, file, delimiter), _HEAD)]
             except ValueError as error:  # such as a comma after a quoted field, where commas do not delimit
                 problem = error
-    if not found and problem is not None:
-        raise problem
 
     def rank(delimiter: str) -> tuple[bool, int]:
-        widths = [len(row) for row in found[delimiter]] or [0]
+        widths = [len(row) for row in heads[delimiter]] or [0]
         alike = widths[0] > 1 and len(set(widths)) == 1
         return alike, 0 if alike else widths[0]
 
-    best = max(found, key=rank)
-    if problem is not None and len(found[best][0]) == 1:
+    best = max(heads, key=rank, default="")
+    if problem is not None and (not heads or len(heads[best][0]) == 1):
         raise problem
     # In a table of one column nothing delimits.
-    return found[best], best if found[best] and len(found[best][0]) > 1 else ","
+    return heads[best], best if heads[best] and len(heads[best][0]) > 1 else ","
 
 
 def _has_names(head: Sequence[Sequence[str]]) -> bool:
@@ -286,19 +282,16 @@ def _with_python(path: str, source: str | bytes, delimiter: str, width: int) -> 
     with _opened(source) as file:
         records = _records(path, file, delimiter)
         while chunk := list(islice(records, _ROWS)):
-            rows = []
-            for line, row in chunk:
-                if len(row) == width + 1 and not row[-1].strip():
-                    row = row[:-1]  # a delimiter ends the line
+            # A delimiter may end the line.
+            rows = [row[:-1] if len(row) == width + 1 and not row[-1].strip() else row for _, row in chunk]
+            for (line, _), row in zip(chunk, rows, strict=True):
                 if len(row) != width:
                     n_odd += 1
-                    odd += [(line, len(row))] if n_odd <= 5 else []
-                rows.append(row)
+                    odd += [f"line {line} has {len(row)} fields"] if n_odd <= 5 else []
             if not n_odd:
                 columns = (polars.Series(cells, dtype=polars.String) for cells in zip(*rows, strict=True))
                 parts.append(polars.DataFrame(dict(zip(names, columns, strict=True))))
     if n_odd:
-        told = ", ".join(f"line {line} has {fields} fields" for line, fields in odd)
         rest = f" and {n_odd - 5} more lines differ" if n_odd > 5 else ""
-        raise ValueError(f"{path}: {told}{rest}, but there are {width} columns")
+        raise ValueError(f"{path}: {', '.join(odd)}{rest}, but there are {width} columns")
     return polars.concat(parts, rechunk=False)

@@ -72,7 +72,7 @@ def possible_leaks(X: Any, labels: NDArray[Any], groups: Mapping[str, Sequence[i
     n_classes = len(np.unique(codes))
     if n_classes < 2 or len(codes) < _LEAST_LEAK_ROWS:
         return []
-    found = []
+    suspects = []
     tree = DecisionTreeClassifier(max_leaf_nodes=4 * n_classes, random_state=0)
     for name, features in groups.items():
         rows = X[np.ix_(chosen, np.asarray(features))]
@@ -80,5 +80,5 @@ def possible_leaks(X: Any, labels: NDArray[Any], groups: Mapping[str, Sequence[i
             continue
         predicted = cross_val_predict(tree, rows, codes, cv=StratifiedKFold(3, shuffle=True, random_state=0))
         if balanced_accuracy_score(codes, predicted) >= _LEAK:
-            found.append(name)
-    return found
+            suspects.append(name)
+    return suspects

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Literal, Self
+from dataclasses import KW_ONLY, asdict, dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -13,23 +13,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from mahala.data.array_files import listed
 from mahala.data.cells import Decimal
-from mahala.data.column_plans import NUMERIC, ColumnPlan, Settings, checked_plan, choose_plans
-from mahala.data.column_values import values_of
+from mahala.data.column_plans import NUMERIC, ColumnPlan, PlanSettings, checked_plan, choose_plans, encoded
 from mahala.data.columns import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.parameters import Count, check_value
+from mahala.support.parameters import Count, Where, check_params, is_count
 
 # A metric of more features would not fit into memory.
 _MOST_HASHED = 65_536
+Hashed = Annotated[
+    int, Where(lambda value: is_count(value) and value <= _MOST_HASHED, f"an integer from 1 to {_MOST_HASHED}")
+]
 
 
+@dataclass(eq=False, repr=False)
 class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turn a table as it is, with text, categories, dates and missing values, into features.
+    """Convert raw tables, with text, categories, dates and missing values, to features.
 
     - Numbers stay as they are. A missing one becomes the median, and a 0/1 feature "NAME missing" marks it.
-    - Text that holds numbers is read as such, 1,019.5 and 1.019,5, whatever the decimal mark. Up to a tenth of the
-      cells may be no numbers; they count as missing.
+    - Text that holds numbers, such as 1,019.5 or 1.019,5, becomes numbers; the decimal mark is inferred. Up to a tenth
+      of the cells may hold something else; they count as missing.
     - Dates become numbers of days since 1970.
     - Categories of up to `max_levels` values become 0/1 features "NAME=VALUE", of which one may be "(missing)". Those
       of more values are hashed to `n_hashed` features "NAME#0", ..., or left out; so are the words of longer text.
@@ -37,7 +40,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
       rows and rise or fall from row to row, or fill a range; names that end in id or key, such as customer_id, with
       hardly any value twice; text that differs in most rows.
 
-    What was done to each column is told by `columns_`. Values that were not seen in `fit` give zeros and a warning.
+    `columns_` lists what was done to each column. Values that were not seen in `fit` give zeros and a warning.
 
     Parameters
     ----------
@@ -45,8 +48,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     beyond : "hash" or "drop" categories of more values and longer text
     n_hashed : number of features to which a column is hashed
     identifiers : "drop" or "keep" columns that look like identifiers
-    decimal : "." or ",", the decimal mark of text such as 1,019, which does not show it; "auto" for that of the other
-        columns, or a point if they do not show it either
+    decimal : "." or ",", the decimal mark of ambiguous text such as 1,019. "auto" infers it from the other columns;
+        without any evidence it is a point
 
     Attributes
     ----------
@@ -69,22 +72,14 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     paid: number with decimal comma
     """
 
-    _otherwise: Decimal = "."  # the decimal mark if no column shows it; files with semicolons have a comma
+    _: KW_ONLY
+    max_levels: Count = 50
+    beyond: Literal["hash", "drop"] = "hash"
+    n_hashed: Hashed = 16
+    identifiers: Literal["drop", "keep"] = "drop"
+    decimal: Literal["auto", ".", ","] = "auto"
 
-    def __init__(
-        self,
-        *,
-        max_levels: int = 50,
-        beyond: Literal["hash", "drop"] = "hash",
-        n_hashed: int = 16,
-        identifiers: Literal["drop", "keep"] = "drop",
-        decimal: Literal["auto", ".", ","] = "auto",
-    ) -> None:
-        self.max_levels = max_levels
-        self.beyond = beyond
-        self.n_hashed = n_hashed
-        self.identifiers = identifiers
-        self.decimal = decimal
+    _otherwise: ClassVar[Decimal] = "."  # the decimal mark if no column shows it
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose what is done to each column of a table: a data frame of pandas or Polars, or a 2-D array."""
@@ -94,8 +89,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit to a table and return its features."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they say is told by columns_
-            return self._features([values_of(plan, found) for plan, found in self._learn(X)])
+            warnings.simplefilter("ignore")  # columns_ has what they say
+            return self._features(self._learn(X))
 
     def transform(self, X: Any) -> Any:
         """Return the features of a table, whose columns may be in another order.
@@ -106,12 +101,12 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "_plans")
         X = checked_table(X)
         names = names_of(X)
-        if not is_frame(X) and len(names) != self.n_features_in_:
-            raise ValueError(
-                f"X has {len(names)} features, but TablePreprocessor is expecting {self.n_features_in_} features as "
-                "input"
-            )
         if not is_frame(X):
+            if len(names) != self.n_features_in_:
+                raise ValueError(
+                    f"X has {len(names)} features, but TablePreprocessor is expecting {self.n_features_in_} features "
+                    "as input"
+                )
             names = [plan.name for plan in self._plans]
         at = {name: j for j, name in enumerate(names)}
         used = [plan for plan in self._plans if plan.kind != "out"]
@@ -119,16 +114,10 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if lacking:
             word = "columns" if len(lacking) > 1 else "column"
             raise ValueError(f"the table lacks the {word} {listed(lacking)}; its columns are {listed(names)}")
-        values, problems = [], []
-        for plan in used:
-            own = column(X, at[plan.name], as_text=plan.kind not in NUMERIC, text_stays=plan.decimal == ",")
-            try:
-                values.append(values_of(plan, own))
-            except ValueError as error:
-                problems.append(str(error))
-        if problems:
-            raise ValueError("; ".join(problems))
-        return self._features(values)
+        return self._features(
+            (plan, column(X, at[plan.name], as_text=plan.kind not in NUMERIC, text_stays=plan.decimal == ","))
+            for plan in used
+        )
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the features."""
@@ -144,13 +133,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def feature_groups(self) -> dict[str, list[int]]:
         """Return the numbers of the features that each used column became."""
         check_is_fitted(self, "_plans")
-        groups, start = {}, 0
-        for plan in self._plans:
-            if plan.kind != "out":
-                width = len(plan.features(self.n_hashed))
-                groups[plan.name] = list(range(start, start + width))
-                start += width
-        return groups
+        used = [plan for plan in self._plans if plan.kind != "out"]
+        ends = np.cumsum([0, *(len(plan.features(self.n_hashed)) for plan in used)]).tolist()
+        return {plan.name: list(range(*ends[j : j + 2])) for j, plan in enumerate(used)}
 
     def refitted(self, train: FloatArray, test: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return features of training and test rows, both of this preprocessor, as if it were fitted to the former.
@@ -176,7 +161,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return a fitted copy that reads numbers in text with this decimal mark, whatever it was in fit."""
         check_is_fitted(self, "_plans")
         made = type(self)(**self.get_params() | {"decimal": decimal})
-        made._check_params()
+        check_params(made)
         return made._set_plans([replace(plan, decimal=decimal) for plan in self._plans])
 
     def to_header(self) -> dict[str, object]:
@@ -197,7 +182,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         params, given = header_value(header, "params", dict), header_value(header, "columns", list)
         try:
             made = cls(**params)
-            made._check_params()
+            check_params(made)
             return made._set_plans([checked_plan(plan) for plan in given])
         except (TypeError, ValueError, KeyError) as error:
             raise ModelFileError(f"header entry 'preprocessor' is damaged ({error})") from error
@@ -235,83 +220,46 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.categorical = True
         return tags
 
-    def _check_params(self) -> None:
-        check_value(self.max_levels, "max_levels", Count)
-        check_value(self.n_hashed, "n_hashed", Count)
-        if self.n_hashed > _MOST_HASHED:
-            raise ValueError(f"n_hashed must be at most {_MOST_HASHED}, got {self.n_hashed}")
-        choices = {"beyond": ("hash", "drop"), "identifiers": ("drop", "keep"), "decimal": ("auto", ".", ",")}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {getattr(self, name)!r}")
-
     def _learn(self, X: Any) -> list[tuple[ColumnPlan, Column]]:
         """Choose plans; return those of the columns that are used, with their values."""
-        self._check_params()
+        check_params(self)
         framed, X = is_frame(X), checked_table(X)
         names = names_of(X)
-        found = {name: column(X, j) for j, name in enumerate(names)}
+        columns = {name: column(X, j) for j, name in enumerate(names)}
         decimal = None if self.decimal == "auto" else self.decimal
-        settings = Settings(self.max_levels, self.beyond, self.n_hashed, self.identifiers, decimal, self._otherwise)
-        plans = choose_plans(found, settings)
+        settings = PlanSettings(self.max_levels, self.beyond, self.n_hashed, self.identifiers, decimal, self._otherwise)
+        plans = choose_plans(columns, settings)
         self._set_plans(plans)
         if framed:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         if not self._names:
-            told = "; ".join(f"{plan.name!r} {plan.done}" for plan in plans[:5])
-            raise ValueError(f"no columns are left to be features: {told}")
-        return [(plan, found[plan.name]) for plan in plans if plan.kind != "out"]
+            reasons = "; ".join(f"{plan.name!r} {plan.done}" for plan in plans[:5])
+            raise ValueError(f"no columns are left to be features: {reasons}")
+        return [(plan, columns[plan.name]) for plan in plans if plan.kind != "out"]
 
     def _set_plans(self, plans: list[ColumnPlan]) -> Self:
-        """Set what is done to the columns, and make the parts that do it."""
-        from sklearn.feature_extraction import FeatureHasher
-        from sklearn.impute import SimpleImputer
-        from sklearn.preprocessing import OneHotEncoder
-
+        """Set what is done to the columns."""
         self._plans = plans
         self.n_features_in_ = len(plans)
         self._names = [feature for plan in plans for feature in plan.features(self.n_hashed)]
         if len(set(self._names)) < len(self._names):
             twice = next(name for name in self._names if self._names.count(name) > 1)
             raise ValueError(f"the table gives two features named {twice!r}: rename a column")
-        # Two rows, of which the second lacks what may be missing, have the medians and the gaps of all rows.
-        filled = [plan for plan in plans if plan.kind in NUMERIC]
-        medians = np.array([plan.median or 0.0 for plan in filled])
-        example = np.array([medians, np.where([plan.gaps for plan in filled], np.nan, medians)])
-        self._imputer = SimpleImputer(strategy="median", add_indicator=True) if filled else None
-        if self._imputer is not None:
-            self._imputer.fit(example.reshape(2, -1))
-        coded = [np.array(plan.levels, dtype=object) for plan in plans if plan.kind == "category"]
-        self._encoder = OneHotEncoder(categories=coded, handle_unknown="ignore", sparse_output=False) if coded else None
-        if self._encoder is not None:
-            self._encoder.fit(np.array([[levels[0] for levels in coded]], dtype=object))
-        self._hasher = FeatureHasher(self.n_hashed, input_type="string")
         return self
 
-    def _features(self, columns: list[Any]) -> FloatArray:
-        """Return the features of the values of the columns that are used."""
-        used = [plan for plan in self._plans if plan.kind != "out"]
-        n_rows = len(columns[0])
-        result = np.empty((n_rows, len(self._names)))
-        groups = self.feature_groups()
-        given = dict(zip((plan.name for plan in used), columns, strict=True))
-        numeric = [plan for plan in used if plan.kind in NUMERIC]
-        if self._imputer is not None:
-            order = [groups[plan.name][0] for plan in numeric]
-            order += [groups[plan.name][1] for plan in numeric if plan.gaps]
-            result[:, order] = self._imputer.transform(np.column_stack([given[plan.name] for plan in numeric]))
-        coded = [plan for plan in used if plan.kind == "category"]
-        if self._encoder is not None:
-            cells = np.column_stack([given[plan.name] for plan in coded])
-            result[:, [j for plan in coded for j in groups[plan.name]]] = self._encoder.transform(cells)
-        for plan in used:
-            if plan.kind in ("hashed", "words"):
-                cells = given[plan.name]
-                tokens = ([] if c is None else c.lower().split() if plan.kind == "words" else [c] for c in cells)
-                result[:, groups[plan.name]] = self._hasher.transform(tokens).toarray()
-        return result
+    def _features(self, columns: Iterable[tuple[ColumnPlan, Column]]) -> FloatArray:
+        """Return the features of the columns that are used; raise one ValueError for all that cannot be read."""
+        groups, problems, parts = self.feature_groups(), [], {}
+        for plan, values in columns:
+            try:
+                parts[plan.name] = encoded(plan, values, self.n_hashed)
+            except ValueError as error:
+                problems.append(str(error))
+        if problems:
+            raise ValueError("; ".join(problems))
+        return np.hstack([parts[name] for name in groups])
 
 
 def rows_of_table(X: Any) -> tuple[Any, TablePreprocessor | None]:

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mahala.support.arrays import FloatArray
-from mahala.support.dask_rows import in_memory
+from mahala.engine.inputs import computed
+from mahala.support.arrays import FloatArray, slices
 from mahala.support.lazily import sp
-from mahala.support.rows import slices
 from mahala.support.validation import is_sparse
 
 Scaling = Literal["none", "standard", "minmax", "robust"]
@@ -77,14 +76,14 @@ def _deviation(X: Any) -> FloatArray:
         variances[variances <= 1e-12 * squares] = 0.0
         deviations: FloatArray = np.sqrt(variances)
     else:
-        deviations, low, high = in_memory(X.std(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))
+        deviations, low, high = computed(X.std(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))
         deviations[low == high] = 0.0
     return deviations
 
 
 def _range(X: Any) -> FloatArray:
     """Return the largest value of each feature minus the smallest."""
-    ends = in_memory(X.max(axis=0), X.min(axis=0))
+    ends = computed(X.max(axis=0), X.min(axis=0))
     high, low = (np.asarray(end.todense() if is_sparse(X) else end, dtype=np.float64).ravel() for end in ends)
     spread: FloatArray = high - low
     return spread

@@ -135,8 +135,8 @@ def _vector_column(path: str, columns: dict[str, Any]) -> str:
     lists = [name for name, values in columns.items() if values.ndim == 2 or _holds_lists(values)]
     named = [name for name in _VECTORS if name in lists]
     if len(lists) != 1 and not named:
-        found = f"{len(lists)} of them: {listed(lists)}" if lists else f"only {listed(columns)}"
-        raise ValueError(f"{path} must have a column of lists of numbers, or vector must name it; it has {found}")
+        present = f"{len(lists)} of them: {listed(lists)}" if lists else f"only {listed(columns)}"
+        raise ValueError(f"{path} must have a column of lists of numbers, or vector must name it; it has {present}")
     return named[0] if named else lists[0]
 
 

@@ -16,6 +16,7 @@ from mahala.data.columns import distinct
 from mahala.data.frames import CSV, FRAMES, Frame, read_frame
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import IndexArray
+from mahala.support.parameters import ParameterError
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
 _READ = (
@@ -72,8 +73,8 @@ def read_table(
     drop : columns to leave out; an entry may hold several names separated by commas
     keep : the only columns to use beside the label, also if they look like identifiers; names as in `drop`
     identifiers : whether to use columns that look like identifiers
-    decimal : "." or ",", the decimal mark of text such as 1,019, which does not show it, and of all text that is read
-        with a `preprocessor`; None to detect it, or to read as when the preprocessor was fitted
+    decimal : "." or ",", the decimal mark of ambiguous text such as 1,019, and of all text that is read with a
+        `preprocessor`. None infers it from the column, then from the other columns, or reads as the preprocessor does
     preprocessor : what turns columns into features; None to fit a new one to the file
     features : feature names that a model without a preprocessor was fitted with. X then has these columns in this
         order: other columns are ignored, and unknown values of text columns become zeros
@@ -107,7 +108,8 @@ def read_table(
         table = _from_frame(frame, path, label, drop, keep, identifiers, decimal, preprocessor, features)
     else:
         if drop or keep:
-            raise ValueError(f"drop and keep name columns of CSV and Parquet files, but {path} has no column names")
+            message = f"drop and keep name columns of CSV and Parquet files, but {path} has no column names"
+            raise ParameterError(message, "drop", "keep")
         n_features = n_features if features is None else len(features)
         table = Table(*read_arrays(path, suffix, label, n_features, first_index), None)
     if n_features not in (None, table.X.shape[1]):
@@ -147,7 +149,7 @@ def _from_frame(
     kept = _several_columns(keep, "keep", frame, path, problems)
     if problems:
         raise ValueError("; ".join(problems))
-    told = [(os.path.basename(path), note) for note in frame.notes]
+    notes = [(os.path.basename(path), note) for note in frame.notes]
     labels, data, rows = None, frame.data, None
     given = preprocessor is not None or features is not None
     if label is not None:
@@ -156,13 +158,13 @@ def _from_frame(
             n_gaps = int((~present).sum())
             if n_gaps == len(present):
                 raise ValueError(f"{path}: the label column {label!r} is empty")
-            told.append((label, f"label; {n_gaps:,} row{'s' if n_gaps > 1 else ''} without it left out"))
+            notes.append((label, f"label; {n_gaps:,} row{'s' if n_gaps > 1 else ''} without it left out"))
             data, column, rows = data.filter(present), column.filter(present), np.flatnonzero(present)
         labels = _labels(column, decimal or frame.decimal)
     if preprocessor is not None:
         preprocessor = preprocessor if decimal is None else preprocessor.with_decimal(decimal)
         X = _named(path, preprocessor.transform, data)
-        return Table(X, labels, tuple(preprocessor.get_feature_names_out()), preprocessor, tuple(told))
+        return Table(X, labels, tuple(preprocessor.get_feature_names_out()), preprocessor, tuple(notes))
     if features is not None:
         # The label may be one of the features: a column to show with the results.
         made, order = _named(path, lambda: TablePreprocessor.from_feature_names(features, names))
@@ -172,9 +174,9 @@ def _from_frame(
     if not used:
         raise ValueError(f"{path} has no columns left to be features")
     made = TablePreprocessor(decimal=decimal or "auto", identifiers="keep" if identifiers or kept else "drop")
-    made._otherwise = frame.decimal
+    made._otherwise = frame.decimal  # type: ignore[misc]  # of this instance
     X = _named(path, made.fit_transform, data.select(used))
-    return Table(X, labels, tuple(made.get_feature_names_out()), made, (*told, *made.columns_), rows)
+    return Table(X, labels, tuple(made.get_feature_names_out()), made, (*notes, *made.columns_), rows)
 
 
 def _named(path: str, call: Any, *arguments: Any) -> Any:
@@ -225,29 +227,24 @@ def _labels(series: Any, decimal: Decimal) -> NDArray[Any]:
             return np.asarray(series.to_numpy())
         series = series.cast(str)
     texts, codes = distinct(series.fill_null(""))
-    labels = np.empty(len(texts), dtype=object)
-    labels[:] = texts
-    return _typed(labels, decimal)[codes - 1]
+    return _typed(texts, decimal)[codes - 1]
 
 
-def _typed(labels: NDArray[Any], decimal: Decimal) -> NDArray[Any]:
+def _typed(texts: list[str], decimal: Decimal) -> NDArray[Any]:
     """Return text as booleans, integers or other numbers if all of it is such."""
-    texts = labels.tolist()
     if {text.lower() for text in texts} <= {"true", "false"}:
         return np.array([text.lower() == "true" for text in texts])
     marks = decimal_marks(texts)
     values = numbers(texts, next(iter(marks)) if len(marks) == 1 else decimal)
-    if np.isnan(values).any():
-        return labels
-    try:
-        integers = [int(text) for text in texts]
+    if not np.isnan(values).any():
+        try:
+            integers = [int(text) for text in texts]
+        except ValueError:
+            return values
         # 007 is a name, not a number; so is an integer of more than 64 bits.
-        exact = [str(integer) for integer in integers] == texts
-        return np.array(integers, dtype=np.int64) if exact else labels
-    except ValueError:
-        return values
-    except OverflowError:
-        return labels
+        if [str(integer) for integer in integers] == texts and -(2**63) <= min(integers) <= max(integers) < 2**63:
+            return np.array(integers, dtype=np.int64)
+    return np.array(texts, dtype=object)
 
 
 def unknown_column(name: str, path: str, columns: Iterable[str]) -> str:

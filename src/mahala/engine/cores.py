@@ -12,8 +12,8 @@ from mahala.compiled.sums.pair_sums import sum_between, sum_within
 from mahala.compiled.sums.row_sums import between_of_rows, softmax_of_rows, softmax_pull_of_rows
 from mahala.compiled.sums.softmax_sums import sum_softmax
 from mahala.compiled.threads import product, transposed_product
-from mahala.engine.edge_graph import EdgeGraph
-from mahala.engine.row_hinges import RowHinges
+from mahala.engine.edges import EdgeGraph
+from mahala.engine.hinges import RowHinges
 from mahala.support.arrays import RealArray
 
 

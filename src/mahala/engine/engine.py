@@ -1,13 +1,11 @@
-"""The sums that learners are made of, and the choice of where to compute them."""
+"""The sums that learners are made of, as interfaces of the engines that compute them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from mahala.engine.cores import Cores
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.config import get_config
 
 Coefficients = tuple[float, float, float]
 
@@ -90,20 +88,3 @@ class Machine(Engine, Protocol):
         self, Z: Any, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
     ) -> tuple[float, Any]:
         """Half of the terms of `between` with one of the rows, and its pull on these."""
-
-
-_CORES = Cores()
-
-
-def current_engine() -> Engine:
-    """Return the engine of `set_config(engine=...)`."""
-    name = get_config()["engine"]
-    if name is None or name == "cpu":
-        return _CORES
-    if not isinstance(name, str) or name.startswith("dask:"):
-        from mahala.engine.dask_cluster import DaskCluster
-
-        return DaskCluster(name.removeprefix("dask:") if isinstance(name, str) else "")
-    from mahala.engine.torch_device import TorchDevice
-
-    return TorchDevice(name, tf32=get_config()["tf32"])

@@ -5,29 +5,29 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from mahala.data.scaling import Scaling
-from mahala.evaluation.cells import Cell
+from mahala.evaluation.measuring import Cell
+from mahala.evaluation.plan import EUCLIDEAN_SCALED
 from mahala.evaluation.statistics import holm
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
 
 # Differences with an adjusted p-value above this count as chance.
 ALPHA = 0.05
-EUCLIDEAN = "Euclidean"
-EUCLIDEAN_SCALED = "Euclidean, scaled"
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Result of one learner, or of a Euclidean distance (`learned` is False).
+    """Result of one learner, of a Euclidean distance (`learned` is False), or of a baseline.
 
-    If the learner could not be fitted, `failure` is the error message and the numbers are NaN. "Error" is the loss by
-    which the leaderboard ranks (`metric` of the leaderboard).
+    If it could not be fitted, `failure` is the error message and the numbers are NaN. "Error" is the loss by which the
+    leaderboard ranks (`metric` of the leaderboard). Baselines are measured on three test parts, as context only: they
+    have no differences and no p-value.
 
     Attributes
     ----------
@@ -50,15 +50,15 @@ class Entry:
 
     name: str
     learned: bool
-    errors: FloatArray
-    error: float
-    low: float
-    high: float
-    difference: float
-    difference_low: float
-    difference_high: float
-    p_value: float
-    seconds: float
+    errors: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    error: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    difference: float = math.nan
+    difference_low: float = math.nan
+    difference_high: float = math.nan
+    p_value: float = math.nan
+    seconds: float = 0.0
     failure: str | None = None
     plain_error: float = math.nan
     balanced_error: float = math.nan
@@ -67,6 +67,10 @@ class Entry:
     detectable: float = math.nan
     stopped: int = 0
     confusion: IntArray | None = None
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the fields that are no arrays."""
+        return {name: value for name, value in vars(self).items() if name not in ("errors", "confusion")}
 
     @property
     def spoken(self) -> str:
@@ -77,28 +81,6 @@ class Entry:
     def beats_euclidean(self) -> bool:
         """Whether the error is significantly below that of the best Euclidean distance."""
         return self.difference < 0.0 and self.p_value <= ALPHA
-
-
-@dataclass(frozen=True, eq=False)
-class Baseline:
-    """Errors of a method that users might try instead; it is measured on three test parts, and not a candidate.
-
-    Attributes
-    ----------
-    error, plain_error, balanced_error : mean error as it ranks the entries, mean share of rows misclassified, and mean
-        over classes of that share; NaN if it failed
-    seconds : CPU seconds of a fit, the median over training parts
-    failure : the error message, if it failed
-    stopped : number of training parts on which the time limit stopped the fit
-    """
-
-    name: str
-    error: float
-    plain_error: float
-    balanced_error: float
-    seconds: float = 0.0
-    failure: str | None = None
-    stopped: int = 0
 
 
 class CorrectedT(NamedTuple):
@@ -156,7 +138,7 @@ def chosen_neighbors(losses: FloatArray, repetitions: IndexArray, at: int | None
         return np.full(len(losses), at)
     parts = np.arange(len(losses))
     others = [losses[(repetitions == repetitions[part]) & (parts != part)] for part in parts]
-    return np.array([best_column(own) for own in others])
+    return np.array([best_column(rest) for rest in others])
 
 
 def best_column(losses: FloatArray) -> int:
@@ -188,96 +170,65 @@ def entries(
     `cells` has the cells of the same test parts for each name, `repetitions` the repetition of each part; the other
     arguments are those of `chosen_neighbors` and `corrected_t`.
     """
-    failures = {name: _failure(own) for name, own in cells.items()}
-    found = {name: _Losses.of(own, repetitions, at) for name, own in cells.items() if failures[name] is None}
-    base = min((name for name in found if name not in learned), key=lambda name: round(found[name].values.mean(), 12))
-    tests = {name: corrected_t(own.values - found[base].values, folds, step) for name, own in found.items()}
-    tested = [name for name in tests if name in learned and not math.isnan(tests[name].p_value)]
-    adjusted = dict(zip(tested, holm([tests[name].p_value for name in tested]).tolist(), strict=True))
-    result = []
-    for name, own in cells.items():
-        seconds, stopped = float(np.median([cell.seconds for cell in own])), sum(cell.stopped for cell in own)
-        if name not in found:
-            numbers = (math.nan,) * 7
-            result.append(Entry(name, name in learned, np.empty((0, 0)), *numbers, seconds, failures[name]))
-            continue
-        losses, test = found[name], tests[name]
-        mean, _, low, high, _ = corrected_t(losses.values, folds, step)
-        difference = (0.0, 0.0, 0.0) if name == base else (test.mean, test.low, test.high)
-        result.append(
-            Entry(
-                name,
-                name in learned,
-                losses.all,
-                mean,
-                max(low, 0.0) if low == low else low,
-                min(high, 1.0) if high == high else high,
-                *difference,
-                adjusted.get(name, math.nan),
-                seconds,
-                plain_error=losses.plain,
-                balanced_error=losses.balanced,
-                n_neighbors=losses.n_neighbors,
-                scaling=losses.scaling,
-                detectable=detectable(test.error, len(own), len(tested)) if name in adjusted else math.nan,
-                stopped=stopped,
-                confusion=_total(own),
-            )
+    measured: dict[str, Entry] = {}
+    losses: dict[str, FloatArray] = {}
+    for name, parts in cells.items():
+        measured[name], values = _entry(name, name in learned, parts, repetitions, at)
+        if values is not None:
+            losses[name] = values
+    base = min((name for name in losses if name not in learned), key=lambda name: round(losses[name].mean(), 12))
+    tests = {name: corrected_t(values - losses[base], folds, step) for name, values in losses.items()}
+    tested = [name for name, test in tests.items() if name in learned and not math.isnan(test.p_value)]
+    p_values = dict(zip(tested, holm([tests[name].p_value for name in tested]).tolist(), strict=True))
+    for name, test in tests.items():
+        mean, _, low, high, _ = corrected_t(losses[name], folds, step)
+        difference, lower, upper = (0.0, 0.0, 0.0) if name == base else (test.mean, test.low, test.high)
+        measured[name] = replace(
+            measured[name],
+            error=mean,
+            low=max(low, 0.0) if low == low else low,
+            high=min(high, 1.0) if high == high else high,
+            difference=difference,
+            difference_low=lower,
+            difference_high=upper,
+            p_value=p_values.get(name, math.nan),
+            detectable=detectable(test.error, len(losses[name]), len(tested)) if name in p_values else math.nan,
         )
     # Rounding must not break a tie with the Euclidean distance, which is simpler.
-    return tuple(sorted(result, key=lambda e: (e.failure is not None, round(e.error, 12), e.learned)))
+    return tuple(sorted(measured.values(), key=lambda e: (e.failure is not None, round(e.error, 12), e.learned)))
 
 
-def context(cells: Mapping[str, Sequence[Cell]], at: int | None) -> tuple[Baseline, ...]:
+def context(cells: Mapping[str, Sequence[Cell]], at: int | None) -> tuple[Entry, ...]:
     """Return what was measured of methods that are not candidates, on test parts of one repetition."""
-    result = []
-    for name, own in cells.items():
-        failure = _failure(own)
-        if failure is not None:
-            result.append(Baseline(name, math.nan, math.nan, math.nan, failure=failure))
-            continue
-        losses = _Losses.of(own, np.zeros(len(own), dtype=np.int64), at)
-        result.append(
-            Baseline(
-                name,
-                float(losses.values.mean()),
-                losses.plain,
-                losses.balanced,
-                seconds=float(np.median([cell.seconds for cell in own])),
-                stopped=sum(cell.stopped for cell in own),
-            )
-        )
-    return tuple(result)
+    return tuple(
+        _entry(name, False, parts, np.zeros(len(parts), dtype=np.int64), at)[0] for name, parts in cells.items()
+    )
 
 
-def _total(cells: Sequence[Cell]) -> IntArray | None:
-    """Add the confusion matrices of all test parts, if each has one."""
+def _entry(
+    name: str, learned: bool, cells: Sequence[Cell], repetitions: IndexArray, at: int | None
+) -> tuple[Entry, FloatArray | None]:
+    """Return an entry without intervals and tests, and its losses on the test parts; None if it failed."""
+    stopped, seconds = sum(cell.stopped for cell in cells), float(np.median([cell.seconds for cell in cells]))
+    failure = next((cell.failure for cell in cells if cell.failure is not None), None)
+    if failure is not None:
+        return Entry(name, learned, seconds=seconds, failure=failure), None
+    losses, plain, balanced = (
+        np.array([getattr(cell, kind) for cell in cells]) for kind in ("losses", "errors", "balanced")
+    )
+    chosen = np.arange(len(cells)), chosen_neighbors(losses, repetitions, at)
     matrices = [cell.confusion for cell in cells if cell.confusion is not None]
-    return np.sum(matrices, axis=0) if len(matrices) == len(cells) else None
-
-
-def _failure(cells: Sequence[Cell]) -> str | None:
-    return next((cell.failure for cell in cells if cell.failure is not None), None)
-
-
-class _Losses(NamedTuple):
-    """Losses of the test parts with the chosen numbers of neighbours, and what goes with them."""
-
-    all: FloatArray
-    values: FloatArray
-    plain: float
-    balanced: float
-    n_neighbors: int
-    scaling: Scaling
-
-    @classmethod
-    def of(cls, cells: Sequence[Cell], repetitions: IndexArray, at: int | None) -> _Losses:
-        losses, plain, balanced = (
-            np.array([getattr(cell, name) for cell in cells]) for name in ("losses", "errors", "balanced")
-        )
-        columns = chosen_neighbors(losses, repetitions, at)
-        parts = np.arange(len(cells))
-        overall = best_column(losses) if at is None else at
-        scaling = Counter(cell.scaling for cell in cells).most_common(1)[0][0]
-        means = float(plain[parts, columns].mean()), float(balanced[parts, columns].mean())
-        return cls(losses, losses[parts, columns], *means, overall + 1, scaling)
+    entry = Entry(
+        name,
+        learned,
+        losses,
+        float(losses[chosen].mean()),
+        seconds=seconds,
+        plain_error=float(plain[chosen].mean()),
+        balanced_error=float(balanced[chosen].mean()),
+        n_neighbors=1 + (best_column(losses) if at is None else at),
+        scaling=Counter(cell.scaling for cell in cells).most_common(1)[0][0],
+        stopped=stopped,
+        confusion=np.sum(matrices, axis=0) if len(matrices) == len(cells) else None,
+    )
+    return entry, losses[chosen]

@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.search.neighbors import vote
-from mahala.engine import current_engine
+from mahala.engine import current_engine, engine_for
+from mahala.engine.inputs import apply_to_rows, as_rows
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
-from mahala.support.config import config_context, get_config
-from mahala.support.dask_rows import any_rows, lazily_mapped
-from mahala.support.tensors import engine_of, is_dask
-from mahala.support.validation import check_counts, check_labels, check_rows
+from mahala.support.validation import check_counts, check_labels
 
 DEFAULT_NEIGHBORS = range(1, 26)
 
@@ -42,11 +40,11 @@ class KNNErrors:
 
     def at(self, n_neighbors: int) -> float:
         """Return the error with ``n_neighbors`` neighbours."""
-        found = np.flatnonzero(self.n_neighbors == n_neighbors)
-        if not len(found):
+        places = np.flatnonzero(self.n_neighbors == n_neighbors)
+        if not len(places):
             evaluated = self.n_neighbors.tolist()
             raise ValueError(f"n_neighbors must be one of the evaluated {evaluated}, got {n_neighbors}")
-        return float(self.error[found[0]])
+        return float(self.error[places[0]])
 
 
 def knn_error(
@@ -85,12 +83,12 @@ def knn_error(
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be given together, or neither for leave-one-out")
     leave_one_out = X_test is None
-    X_train = any_rows(X_train, "X_train")
+    X_train = as_rows(X_train, "X_train")
     y_train = check_labels(y_train, X_train.shape[0], "y_train")
     if leave_one_out:
         X_test, y_test = X_train, y_train
     else:
-        X_test = any_rows(X_test, "X_test")
+        X_test = as_rows(X_test, "X_test")
         y_test = check_labels(y_test, X_test.shape[0], "y_test")
         if X_test.shape[1] != X_train.shape[1]:
             raise ValueError(f"X_test must have the {X_train.shape[1]} columns of X_train, got {X_test.shape[1]}")
@@ -101,8 +99,7 @@ def knn_error(
     counts = check_counts(n_neighbors, DEFAULT_NEIGHBORS, available, "n_neighbors", what)
     codes, test_codes = _class_codes(y_train, y_test)
     train = _embed(metric, X_train)
-    engine = engine_of(X_test, engine_of(X_train, get_config()["engine"]))
-    with config_context(engine=engine):
+    with engine_for(X_train, X_test):
         wrong = misclassified(train, codes, None if leave_one_out else _embed(metric, X_test), test_codes, counts)
     if average == "sample":
         error = wrong.mean(axis=0)
@@ -145,7 +142,7 @@ def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[IndexArra
 def _embed(metric: Metric | None, X: Any) -> Any:
     """Return rows whose Euclidean distances are the metric's."""
     if metric is None:
-        return lazily_mapped(X, check_rows, X.shape[1], X.dtype) if is_dask(X) else X
+        return apply_to_rows(lambda rows: rows, X, X.shape[1], X.dtype)
     if not isinstance(metric, Metric):
         raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; pass the learner's metric_")
     if not isinstance(metric, MahalanobisMetric):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from mahala.evaluation.entries import EUCLIDEAN_SCALED, Baseline, Entry
+from mahala.evaluation.entries import Entry
+from mahala.evaluation.leaderboard_lines import Line, line_of, p_text, percent, points
+from mahala.evaluation.plan import EUCLIDEAN_SCALED, USUAL_NEIGHBORS
 from mahala.support.arrays import IndexArray
-from mahala.support.notebook import as_table, paragraph
+from mahala.support.display import as_table, paragraph
 
-# Neighbours that vote unless another number is given or chosen.
-USUAL_NEIGHBORS = 3
 # Of entries in the printed form.
 _MOST_LINES = 20
 
@@ -40,8 +40,6 @@ class Leaderboard:
     class_counts : how many of these rows are of each class
     columns : pairs of the name of each column of a table, or of its file, and what was done to it; empty for an array
     metric : the measure by which entries are ranked: "error", "balanced", "f1" or "roc_auc"
-    majority : the most frequent class
-    majority_error : plain error of always answering with it
     baselines : errors of other methods, as context
     left_out : reasons why members of the default panel were left out, by name
     parts : number of test parts that were measured, fewer than folds × repeats if the comparison is partial
@@ -62,9 +60,7 @@ class Leaderboard:
     class_counts: tuple[int, ...] = ()
     columns: Sequence[tuple[str, str]] = ()
     metric: str = "error"
-    majority: str = ""
-    majority_error: float = math.nan
-    baselines: tuple[Baseline, ...] = ()
+    baselines: tuple[Entry, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     parts: int | None = None
 
@@ -77,6 +73,17 @@ class Leaderboard:
     def usual_neighbors(self) -> int:
         """The number of neighbours that is given, or 3: with so many, scalings are tried and confusions counted."""
         return self.n_neighbors or USUAL_NEIGHBORS
+
+    @property
+    def majority(self) -> str:
+        """The most frequent class, or an empty text if `class_counts` is empty."""
+        return self.classes[self.class_counts.index(max(self.class_counts))] if self.class_counts else ""
+
+    @property
+    def majority_error(self) -> float:
+        """The plain error of always answering with the most frequent class."""
+        total = sum(self.class_counts)
+        return (total - max(self.class_counts)) / total if total else math.nan
 
     @property
     def partial(self) -> bool:
@@ -150,51 +157,51 @@ class Leaderboard:
         """Return a sentence on the smallest difference that could have been shown."""
         if math.isnan(best.p_value):
             return "One test part is too few for a test."
-        points = f"{100.0 * best.detectable:.1f} points"
+        least = f"{points(best.detectable)} points"
         if best.detectable > self.euclidean.error:
             return (
-                f"This comparison could not have shown any gain, because it would have to be {points}, more than the "
+                f"This comparison could not have shown any gain, because it would have to be {least}, more than the "
                 "whole error: more rows or repeats are needed."
             )
-        return f"The smallest difference that this comparison could have shown is {points}."
+        return f"The smallest difference that this comparison could have shown is {least}."
 
     def remarks(self) -> list[str]:
         """Return sentences on learners that the time limit stopped or that were left out."""
-        told = []
-        stopped = [f"{own.name} ({own.stopped} of {self.parts})" for own in self.ranked if own.stopped]
+        remarks = []
+        stopped = [f"{entry.name} ({entry.stopped} of {self.parts})" for entry in self.ranked if entry.stopped]
         if stopped:
-            told.append(
+            remarks.append(
                 f"Stopped by their share of the budget, on so many training parts: {', '.join(stopped)}. A larger "
                 "budget lets them finish."
             )
         for why in dict.fromkeys(self.left_out.values()):
-            names = [name for name, own in self.left_out.items() if own == why]
-            told.append(f"Not compared: {', '.join(names)} ({why}). Name them as learners to include them.")
-        return told
+            names = [name for name, reason in self.left_out.items() if reason == why]
+            remarks.append(f"Not compared: {', '.join(names)} ({why}). Name them as learners to include them.")
+        return remarks
 
     def context(self) -> str | None:
         """Return a sentence with what other methods have by the same measure, or None if nothing is known."""
-        known = {own.name: own.error for own in self.baselines if own.failure is None}
+        errors = {entry.name: entry.error for entry in self.baselines if entry.failure is None}
         always = {"error": self.majority_error, "balanced": 1.0 - 1.0 / len(self.classes)}
         if self.metric in always and self.majority:
-            known[f"always {self.majority!r}"] = always[self.metric]
-        if not known:
+            errors[f"always {self.majority!r}"] = always[self.metric]
+        if not errors:
             return None
-        told = {f"k-NN with {self.winner.spoken}": self.winner.error} | known
-        return f"For context: {', '.join(f'{name} {percent(error)}' for name, error in told.items())}."
+        errors = {f"k-NN with {self.winner.spoken}": self.winner.error} | errors
+        return f"For context: {', '.join(f'{name} {percent(error)}' for name, error in errors.items())}."
 
     def _test(self, entry: Entry) -> str:
         # Gains and losses are both shown as positive numbers, followed by "less" or "more".
         better = entry.difference <= 0.0
         if math.isnan(entry.p_value):
             return f"{abs(100.0 * entry.difference):.1f} points {'less' if better else 'more'}"
-        sign = -100.0 if better else 100.0
+        sign = -1.0 if better else 1.0
         ends = sorted((sign * entry.difference_low, sign * entry.difference_high))
         n = sum(other.learned for other in self.ranked)
         adjusted = f", adjusted for {n} learners" if n > 1 else ""
         return (
             f"{abs(100.0 * entry.difference):.1f} points {'less' if better else 'more'}, 95 % interval "
-            f"{_plus_zero(ends[0]):.1f} to {_plus_zero(ends[1]):.1f}, {p_text(entry.p_value)}{adjusted}"
+            f"{points(ends[0])} to {points(ends[1])}, {p_text(entry.p_value)}{adjusted}"
         )
 
     def _about_scaling(self) -> list[str]:
@@ -209,16 +216,26 @@ class Leaderboard:
 
     def table(self) -> list[dict[str, Any]]:
         """Return one dictionary per entry, with errors as shares from 0 to 1."""
-        names = [own.name for own in fields(Entry) if own.name not in ("errors", "confusion")]
-        return [{name: getattr(entry, name) for name in names} for entry in self.entries]
+        return [entry.numbers() for entry in self.entries]
+
+    def lines(self) -> list[Line]:
+        """Return the entries as every form of the leaderboard shows them: text, terminal and page."""
+        return [line_of(entry, self.euclidean, self.winner) for entry in self.entries]
 
     def __repr__(self) -> str:
         """Return a short table and the verdict, at most 30 lines."""
-        lines = [self._heading(), *(" ".join(line) for line in self._aligned())]
-        return "\n".join([*lines, *textwrap.wrap(self.verdict(), 100, max_lines=6)])
+        lines = self._cells(_MOST_LINES)
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [self._heading()]
+        for first, *others in lines:
+            numbers = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+            text.append(" ".join([first.ljust(widths[0]), *numbers]))
+        if len(self.entries) > _MOST_LINES:
+            text.append(f"… and {len(self.entries) - _MOST_LINES} more")
+        return "\n".join([*text, *textwrap.wrap(self.verdict(), 100, max_lines=6)])
 
     def _repr_html_(self) -> str:
-        lines = self._lines(len(self.entries))
+        lines = self._cells(len(self.entries))
         return paragraph(self.verdict(), bold=True) + as_table(lines[0], lines[1:]) + paragraph(self._heading())
 
     def _heading(self) -> str:
@@ -227,47 +244,11 @@ class Leaderboard:
             f"{self.folds} folds × {self.repeats}"
         )
 
-    def _lines(self, most: int) -> list[list[str]]:
+    def _cells(self, most: int) -> list[list[str]]:
         """Return the heading and the cells of the first entries."""
-        lines = [["metric", self.measure, "95 % interval", "to Euclidean", "p", "fit"]]
-        for entry in self.entries[:most]:
+        cells = [["metric", self.measure, "95 % interval", "to Euclidean", "p", "fit"]]
+        for entry, _, texts, intervals in self.lines()[:most]:
+            numbers = [texts[name] for name in ("difference", "p_value", "seconds")]
             name = textwrap.shorten(entry.name, 40, placeholder="…")
-            if entry.failure is not None:
-                lines.append([name, "failed", "", "", "", ""])
-                continue
-            p = "" if math.isnan(entry.p_value) else p_text(entry.p_value).removeprefix("p ").removeprefix("= ")
-            difference = "reference" if entry is self.euclidean else f"{_plus_zero(100.0 * entry.difference):+.1f}"
-            ends = "" if math.isnan(entry.low) else f"{100.0 * entry.low:.1f} to {100.0 * entry.high:.1f}"
-            lines.append([name, percent(entry.error), ends, difference, p, f"{entry.seconds:.2f} s"])
-        return lines
-
-    def _aligned(self) -> Iterator[list[str]]:
-        lines = self._lines(_MOST_LINES)
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        for first, *others in lines:
-            yield [first.ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(others, widths[1:], strict=True))]
-        if len(self.entries) > _MOST_LINES:
-            yield [f"… and {len(self.entries) - _MOST_LINES} more"]
-
-
-def percent(share: float) -> str:
-    """Format a share as a percentage.
-
-    >>> percent(0.0421)
-    '4.2 %'
-    """
-    return f"{100.0 * share:.1f} %"
-
-
-def p_text(p: float) -> str:
-    """Format a p-value.
-
-    >>> p_text(0.0123), p_text(1e-9)
-    ('p = 0.012', 'p < 0.001')
-    """
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
-
-
-def _plus_zero(value: float) -> float:
-    """Round to one digit, without the sign of -0.0."""
-    return round(value, 1) + 0.0
+            cells.append([name, texts["error"], intervals.get("error", ""), *numbers])
+        return cells

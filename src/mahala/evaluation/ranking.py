@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from mahala.compiled.search.ranking import retrieval
+from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric import MahalanobisMetric, Metric, scores_in_blocks
 from mahala.metric.matrices import score_blocks
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
-from mahala.support.dask_rows import any_rows, computed, kept, parts
-from mahala.support.tensors import is_dask
-from mahala.support.validation import check_counts, check_labels, class_codes
+from mahala.support.validation import check_counts, check_labels, class_codes, is_chunked
 
 DEFAULT_K = range(1, 51)
 
@@ -34,10 +33,10 @@ class PrecisionAtK:
 
     def at(self, k: int) -> float:
         """Return the precision among the first ``k`` items."""
-        found = np.flatnonzero(self.k == k)
-        if not len(found):
+        places = np.flatnonzero(self.k == k)
+        if not len(places):
             raise ValueError(f"k must be one of the evaluated {self.k.tolist()}, got {k}")
-        return float(self.precision[found[0]])
+        return float(self.precision[places[0]])
 
 
 def mean_average_precision(metric: Metric | None, X: Any, y: Any, X_items: Any = None, y_items: Any = None) -> float:
@@ -85,22 +84,22 @@ def precision_at_k(
     leave_one_out = X_items is None
     X, codes, X_items, item_codes = _check(X, y, X_items, y_items)
     ks = check_counts(k, DEFAULT_K, len(item_codes) - leave_one_out, "k", "the number of items of a query")
-    average, found = _retrieval(metric, X, codes, X_items, item_codes, int(ks[-1]))
-    return PrecisionAtK(ks, found[ks - 1] / ks / _answerable(average).sum())
+    average, hits = _retrieval(metric, X, codes, X_items, item_codes, int(ks[-1]))
+    return PrecisionAtK(ks, hits[ks - 1] / ks / _answerable(average).sum())
 
 
 def _check(X: Any, y: Any, X_items: Any, y_items: Any) -> tuple[Any, IndexArray, Any, IndexArray]:
     """Return queries and items (None if those are the queries), each followed by their class codes."""
     if (X_items is None) != (y_items is None):
         raise ValueError("X_items and y_items must be given together, or neither for leave-one-out")
-    X = any_rows(X)
+    X = as_rows(X)
     n = X.shape[0]
     if X_items is None:
         if n < 2:
             raise ValueError("X must have at least 2 rows for leave-one-out, got 1")
         codes = class_codes(y, n)
         return X, codes, None, codes
-    X_items = any_rows(X_items, "X_items")
+    X_items = as_rows(X_items, "X_items")
     labels = np.concatenate([check_labels(y, n), check_labels(y_items, X_items.shape[0], "y_items")])
     codes = class_codes(labels, len(labels), "y and y_items")
     return X, codes[:n], X_items, codes[n:]
@@ -109,31 +108,27 @@ def _check(X: Any, y: Any, X_items: Any, y_items: Any) -> tuple[Any, IndexArray,
 def _retrieval(
     metric: Metric | None, X: Any, codes: IndexArray, X_items: Any, item_codes: IndexArray, n_top: int = 0
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what `retrieval` does; of Dask, each chunk of queries is ranked where the images of all items come."""
+    """Return what `retrieval` does; the queries of each chunk are ranked where the images of all items come."""
     exclude_self = X_items is None
-    if not (is_dask(X) or is_dask(X_items)):
+    if not (is_chunked(X) or is_chunked(X_items)):
         blocks = scores_in_blocks(metric, X, X_items)
         return retrieval(blocks, codes, item_codes, n_top, exclude_self=exclude_self)
     if not isinstance(metric, MahalanobisMetric):
-        raise ValueError("metric must be a Mahalanobis metric if rows are of Dask, because only their images travel")
-    import dask
-
+        raise ValueError("metric must be a Mahalanobis metric if rows are in chunks, because only their images travel")
     Z = metric.transform(X)
     items = Z if exclude_self else metric.transform(X_items)
-    queries = parts(Z) if is_dask(Z) else [(slice(0, len(Z)), Z)]
-    images = kept([part for _, part in parts(items)]) if is_dask(items) else [items]
-    rank = dask.delayed(_retrieval_of_part, pure=False)
-    shares = computed([rank(part, rows, images, codes, item_codes, n_top, exclude_self) for rows, part in queries])
+    images = [part for _, part in parts(items, keep=True)]
+    shares = for_each(_retrieval_of_part, parts(Z), images, codes, item_codes, n_top, exclude_self)
     return np.concatenate([average for average, _ in shares]), np.sum([found for _, found in shares], axis=0)
 
 
 def _retrieval_of_part(
-    queries: Any, rows: slice, images: list[Any], codes: IndexArray, item_codes: IndexArray, n_top: int, alone: bool
+    images: list[Any], codes: IndexArray, item_codes: IndexArray, n_top: int, alone: bool, rows: slice, queries: Any
 ) -> tuple[FloatArray, FloatArray]:
     scores = score_blocks(queries, np.concatenate(images), None, distances=True)
-    blocks = ((slice(rows.start + block.start, rows.start + block.stop), own) for block, own in scores)
-    average, found = retrieval(blocks, codes, item_codes, n_top, exclude_self=alone)
-    return average[rows], found
+    blocks = ((slice(rows.start + block.start, rows.start + block.stop), values) for block, values in scores)
+    average, hits = retrieval(blocks, codes, item_codes, n_top, exclude_self=alone)
+    return average[rows], hits
 
 
 def _answerable(average: FloatArray) -> BoolArray:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from mahala.support.arrays import FloatArray
-from mahala.support.rows import row_blocks
+from mahala.support.arrays import FloatArray, row_blocks
 from mahala.support.validation import as_floats
 
 

@@ -54,10 +54,7 @@ class ClickModel:
             raise ValueError(f"eta must be a number of at least 0, got {self.eta!r}")
 
     def click(self, grades: ArrayLike, rng: np.random.Generator, best: float = 1.0) -> BoolArray:
-        """Return whether each item is clicked, given the grades of the items from the top of the page down.
-
-        `best` is the grade that counts as fully relevant; larger ones count like it.
-        """
+        """Return whether each item is clicked; `best` is the grade from which items count as fully relevant."""
         shares = _shares(grades, best)
         chances = _interpolated(shares, self.attraction) * np.arange(1.0, len(shares) + 1.0) ** -self.eta
         clicked: BoolArray = rng.random(len(shares)) < chances

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray
+from mahala.support.model_files import count_value, number_value
 
 # A smaller difference between two values of nDCG is rounding.
 ROUNDING = 1e-12
@@ -74,3 +75,10 @@ class RunningGain:
         few = self.n < 20  # too few for a normal distribution
         error = 1.0 if few else 1.96 * np.sqrt(self.squares / (self.n - 1) / self.n)
         return Gain("pairs in the right order", self.mean, self.mean - error, self.mean + error, self.n)
+
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        return {"n": self.n, "mean": self.mean, "squares": self.squares}, {}
+
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        self.n, self.mean = count_value(header, "n"), number_value(header, "mean")
+        self.squares = number_value(header, "squares", least=0.0)

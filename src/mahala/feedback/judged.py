@@ -1,18 +1,19 @@
-"""Learning from judgments: passes over the judged queries, with negatives from the current ranking."""
+"""Learning from judgments: passes over the judged queries, and how much of what they teach is used."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mahala.comparisons import Judgments
+from mahala.evaluation.statistics import paired_gains
+from mahala.feedback.gains import ROUNDING, CrossValidation, Gain
 from mahala.online.aroma import CovarianceState
 from mahala.online.state.dense import DenseState
 from mahala.online.state.similarity import SimilarityRule
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.rows import row_blocks
+from mahala.support.arrays import FloatArray, IndexArray, row_blocks
 from mahala.support.validation import is_sparse
 
 Averaged = DenseState | CovarianceState  # they have the mean of all models beside the last one
@@ -22,6 +23,8 @@ Averaged = DenseState | CovarianceState  # they have the mean of all models besi
 POOL = 256
 # Up to one non-zero feature in so many, mapping queries one by one is cheaper than whole matrices.
 SPARSE = 5
+# A map is used if its cross-validated gain is above 0 by so many standard errors.
+STANDARD_ERRORS = 1.0
 
 
 class Search(NamedTuple):
@@ -43,8 +46,8 @@ class Search(NamedTuple):
     def gap(self) -> float:
         """Return the median difference of the first and the tenth raw score, or of the last one if there are fewer."""
         tenth = -min(10, self.pool.shape[1])
-        scores = (np.sort(self.items[own] @ x) for own, x in zip(self.pool, self.queries, strict=True))
-        return float(np.median([own[-1] - own[tenth] for own in scores]))
+        pages = (np.sort(self.items[rows] @ x) for rows, x in zip(self.pool, self.queries, strict=True))
+        return float(np.median([scores[-1] - scores[tenth] for scores in pages]))
 
     def size(self) -> float:
         """Return the median over queries of the length of the query times that of its first candidate."""
@@ -63,11 +66,15 @@ def candidates(mapped: FloatArray, items: Any, size: int = POOL) -> IndexArray:
     n = items.shape[0]
     size = min(size, n)
     pool = np.empty((len(mapped), size), dtype=np.intp)
-    near = rough(mapped, items)
-    for block in row_blocks(len(mapped), n):
-        scores = (items @ near[block].T).T if is_sparse(items) else near[block] @ items.T
+    for block, scores in score_blocks(rough(mapped, items), items):
         pool[block] = np.argpartition(scores, n - size, axis=1)[:, n - size :]
     return pool
+
+
+def score_blocks(mapped: Any, items: Any) -> Iterator[tuple[slice, Any]]:
+    """Yield blocks of mapped queries and their scores of all items, so that few are in memory at a time."""
+    for block in row_blocks(len(mapped), items.shape[0]):
+        yield block, (items @ mapped[block].T).T if is_sparse(items) else mapped[block] @ items.T
 
 
 def rough(mapped: FloatArray, items: Any) -> Any:
@@ -79,44 +86,56 @@ def rough(mapped: FloatArray, items: Any) -> Any:
     return np.ldexp(mapped, -exponent[:, None]).astype(np.result_type(items.dtype, np.float32), copy=False)
 
 
-def learn(
-    search: Search,
-    rows: IndexArray,
-    model: Averaged,
-    rule: SimilarityRule,
-    n_passes: int,
-    n_negatives: int,
-    depth: int,
-    rng: np.random.Generator,
-    tick: Callable[[], object],
-) -> None:
-    """Take steps for the judged queries `rows`, each pass in a new order.
+class Passes(NamedTuple):
+    """How judged queries are learned from; the parameters are those of `QueryAdapter`."""
 
-    Each relevant item of a query is compared with `n_negatives` items of lower grades, drawn from the `depth` leading
-    candidates under the mean model at the start of the pass. A step is weighted by the difference of the grades.
-    """
-    pool, best = search.pool[rows], float(search.judgments.grade.max())
-    mapped = search.queries[rows]
-    for n in range(n_passes):
-        if n:
-            mapped = _mapped(search.queries[rows], model)[1]
-            if n == n_passes // 2 and pool.shape[1] < search.items.shape[0]:
-                pool = candidates(mapped, search.items, pool.shape[1])
-        near = rough(mapped, search.items)
-        for i in rng.permutation(len(rows)):
-            scores = search.items[pool[i]] @ near[i]
-            lead = pool[i][np.argpartition(-scores, depth)[:depth] if depth < len(scores) else slice(None)]
-            judged, grades = search.judgments.of_query(int(rows[i]))
-            better = judged[grades > 0.0]
-            given, own = _grades(lead, judged, grades), grades[grades > 0.0]
-            pairs = _drawn(own, given, n_negatives, rng)
-            if pairs is not None:
-                positive, negative = pairs
-                weights = (own[positive] - given[negative]) / best if rule.plain else np.ones(len(positive))
-                vectors = dense_rows(search.items[np.concatenate([better, lead])])
-                steps = positive, len(better) + negative, weights
-                model.feed_query(search.queries[rows[i]], vectors, steps, rule)
-            tick()
+    n_passes: int
+    n_negatives: int
+    depth: int
+    rng: np.random.Generator
+    tick: Callable[[], object]  # called after each query
+
+    def learn(self, search: Search, rows: IndexArray, model: Averaged, rule: SimilarityRule) -> Averaged:
+        """Take steps of a model for the judged queries `rows`, each pass in a new order; return the model.
+
+        Each relevant item of a query is compared with `n_negatives` items of lower grades, drawn from the `depth`
+        leading candidates under the mean model at the start of the pass. A step is weighted by the difference of the
+        grades.
+        """
+        pool, best = search.pool[rows], float(search.judgments.grade.max())
+        mapped = search.queries[rows]
+        for n in range(self.n_passes):
+            if n:
+                mapped = _mapped(search.queries[rows], model)[1]
+                if n == self.n_passes // 2 and pool.shape[1] < search.items.shape[0]:
+                    pool = candidates(mapped, search.items, pool.shape[1])
+            near = rough(mapped, search.items)
+            for i in self.rng.permutation(len(rows)):
+                scores = search.items[pool[i]] @ near[i]
+                first = np.argpartition(-scores, self.depth)[: self.depth] if self.depth < len(scores) else slice(None)
+                lead = pool[i][first]
+                items, grades = search.judgments.of_query(int(rows[i]))
+                better, high = items[grades > 0.0], grades[grades > 0.0]
+                low = grades_of(search.judgments, int(rows[i]), lead)
+                pairs = self._pairs(high, low)
+                if pairs is not None:
+                    positive, negative = pairs
+                    weights = (high[positive] - low[negative]) / best if rule.plain else np.ones(len(positive))
+                    vectors = dense_rows(search.items[np.concatenate([better, lead])])
+                    steps = positive, len(better) + negative, weights
+                    model.feed_query(search.queries[rows[i]], vectors, steps, rule)
+                self.tick()
+        return model
+
+    def _pairs(self, high: FloatArray, low: FloatArray) -> tuple[IndexArray, IndexArray] | None:
+        """Draw negatives for each positive, from those of lower grades; None if no positive has one."""
+        order = np.argsort(low, kind="stable")
+        n_lower = np.searchsorted(low[order], high)  # for each positive, how many have lower grades
+        positive = np.repeat(np.flatnonzero(n_lower), self.n_negatives)
+        if not len(positive):
+            return None
+        positive = self.rng.permutation(positive)
+        return positive, order[(self.rng.random(len(positive)) * n_lower[positive]).astype(np.intp)]
 
 
 def _mapped(queries: FloatArray, model: Averaged) -> tuple[FloatArray, FloatArray]:
@@ -128,24 +147,19 @@ def _mapped(queries: FloatArray, model: Averaged) -> tuple[FloatArray, FloatArra
     return queries @ matrices[0], queries @ matrices[1]
 
 
-def _drawn(
-    own: FloatArray, given: FloatArray, n_negatives: int, rng: np.random.Generator
-) -> tuple[IndexArray, IndexArray] | None:
-    """Draw negatives for each positive, from those of lower grades; None if no positive has one."""
-    order = np.argsort(given, kind="stable")
-    lower = np.searchsorted(given[order], own)  # for each positive, how many have lower grades
-    positive = np.repeat(np.flatnonzero(lower), n_negatives)
-    if not len(positive):
-        return None
-    positive = rng.permutation(positive)
-    return positive, order[(rng.random(len(positive)) * lower[positive]).astype(np.intp)]
-
-
-def _grades(items: IndexArray, judged: IndexArray, grades: FloatArray) -> FloatArray:
-    """Return the grade of each of the items; 0 if it is not judged."""
-    at = np.searchsorted(judged, items)
-    at[at == len(judged)] = 0
+def grades_of(judgments: Judgments, query: int, items: IndexArray) -> FloatArray:
+    """Return the grades of items for a query with judgments; 0 for those that are not judged."""
+    judged, grades = judgments.of_query(query)
+    at = np.minimum(np.searchsorted(judged, items), len(judged) - 1)
     return np.where(judged[at] == items, grades[at], 0.0)
+
+
+def ndcg(ranked: FloatArray, grades: FloatArray, k: int) -> FloatArray:
+    """Return the nDCG at k of a ranking, or of several in columns, from its grades and from all grades of the query."""
+    ranked, best = ranked[:k], np.sort(grades)[::-1][:k]
+    discounts = 1.0 / np.log2(np.arange(2, 2 + max(len(ranked), len(best))))
+    result: FloatArray = discounts[: len(ranked)] @ ranked / (discounts[: len(best)] @ best)
+    return result
 
 
 def expert_values(search: Search, rows: IndexArray, model: Averaged, experts: FloatArray, k: int) -> FloatArray:
@@ -157,16 +171,49 @@ def expert_values(search: Search, rows: IndexArray, model: Averaged, experts: Fl
     last, mean = _mapped(queries, model)
     maps = queries, mean, last
     pools = search.pool[rows], *(candidates(mapped, search.items, search.pool.shape[1]) for mapped in maps[1:])
-    k = min(k, search.items.shape[0])
-    discounts = 1.0 / np.log2(np.arange(2, k + 2))
     values = np.empty((len(rows), len(experts)))
-    for i, row in enumerate(rows):
-        judged, grades = search.judgments.of_query(int(row))
-        pool = np.unique(np.concatenate([own[i] for own in pools]))
+    for i, row in enumerate(rows.tolist()):
+        pool = np.unique(np.concatenate([part[i] for part in pools]))
         vectors = search.items[pool]
         scores = np.column_stack([vectors @ mapped[i] for mapped in maps]) @ experts.T
-        given = _grades(pool, judged, grades)
         first = np.argsort(-scores, axis=0, kind="stable")[:k]
-        ideal = np.sort(grades)[::-1][:k]
-        values[i] = discounts[: len(first)] @ given[first] / (discounts[: len(ideal)] @ ideal)
+        values[i] = ndcg(grades_of(search.judgments, row, pool)[first], search.judgments.of_query(row)[1], k)
     return values
+
+
+def choose(
+    search: Search,
+    learned: Callable[[IndexArray], Averaged],
+    experts: FloatArray,
+    folds: int,
+    k: int,
+    rng: np.random.Generator,
+) -> tuple[int, Gain | None, CrossValidation]:
+    """Return the number of the best expert by cross-validation, its gain in nDCG@k, and the values by query.
+
+    Expert 0 is the raw ranking, for which there is no gain. `learned(rows)` learns from queries.
+    """
+    n = len(search.queries)
+    fold_of = rng.permutation(n) % folds
+    values = np.empty((n, len(experts)))
+    for fold in range(folds):
+        test = np.flatnonzero(fold_of == fold)
+        values[test] = expert_values(search, test, learned(np.flatnonzero(fold_of != fold)), experts, k)
+    gains = values - values[:, :1]
+    gains[np.abs(gains) < ROUNDING] = 0.0  # equal rankings differ by rounding
+    # The gain of the choice is honest where the choice is made on the other folds.
+    honest = np.empty(n)
+    for fold in range(folds):
+        honest[fold_of == fold] = values[fold_of == fold, _best(gains[fold_of != fold])]
+    interval = paired_gains((honest - values[:, 0])[:, np.newaxis], 2000, 0.95, rng)[0]
+    chosen = _best(gains)
+    gain = Gain(f"nDCG@{k}", interval.mean, interval.low, interval.high, n) if chosen else None
+    return chosen, gain, CrossValidation(search.rows, values[:, 0], honest)
+
+
+def _best(gains: FloatArray) -> int:
+    """Return the expert with the largest mean gain, or the raw ranking unless that gain is above its standard error."""
+    means = gains.mean(axis=0)
+    best = int(means.argmax())
+    error = float(gains[:, best].std(ddof=1)) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
+    return best if means[best] > STANDARD_ERRORS * error else 0

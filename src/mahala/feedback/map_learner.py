@@ -23,10 +23,10 @@ class MapLearner:
     """
 
     def __init__(self, learner: SimilarityLearner | None, n_features: int) -> None:
-        own = OASIS("auto", margin="auto") if learner is None else clone(learner)
-        if isinstance(own.init, BilinearMetric):
+        self.learner: Any = OASIS("auto", margin="auto") if learner is None else clone(learner)
+        if isinstance(self.learner.init, BilinearMetric):
             raise ValueError("learner must start from the identity, which is the raw ranking, but its init is a metric")
-        self.learner: Any = own.set_params(init="identity", average=True, storage="dense", record=False)
+        self.learner.set_params(init="identity", average=True, storage="dense", record=False)
         check_params(self.learner)
         self.learner._check_params()
         self.learner.n_features_in_ = self.learner.n_item_features_ = n_features
@@ -76,11 +76,10 @@ class MapLearner:
                 setattr(self.learner, name, mean)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the state as parts of the header and of the arrays of a model file."""
+        """Return the state as a header and arrays for a model file."""
         model, arrays = self.learned.get_state()
         header: dict[str, object] = {"gap": self.learner._gap, "size": self.learner._size, "n_scales": self._n_scales}
-        header |= {"score": self._score, "n_steps": self.learned.n_steps, "model": model}
-        return header, {f"model.{name}": array for name, array in arrays.items()}
+        return header | {"score": self._score, "n_steps": self.learned.n_steps, "model": model}, arrays
 
     def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""
@@ -89,5 +88,4 @@ class MapLearner:
             setattr(self.learner, f"_{name}", min(value, LONGEST_STEP))
         self._n_scales = count_value(header, "n_scales")
         self._score = header_value({"score": None} | header, "score", float, int, type(None))
-        own = {name.removeprefix("model."): array for name, array in arrays.items() if name.startswith("model.")}
-        self.learned.set_state(header_value(header, "model", dict), own, count_value(header, "n_steps"))
+        self.learned.set_state(header_value(header, "model", dict), arrays, count_value(header, "n_steps"))

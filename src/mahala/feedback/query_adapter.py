@@ -1,8 +1,9 @@
-"""QueryAdapter: a map of queries that is learned from clicks and judgments, and used as far as it has proved itself."""
+"""QueryAdapter: a map of queries that is learned from clicks and judgments, and used as far as gains support it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
@@ -12,27 +13,23 @@ from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.comparisons.sampling import check_seed
 from mahala.feedback import judged
-from mahala.feedback.choice import choose
 from mahala.feedback.gains import Gain
 from mahala.feedback.map_learner import MapLearner
-from mahala.feedback.page_pairs import page_pairs
-from mahala.feedback.query_maps import QueryMaps
-from mahala.feedback.remembered import Remembered
-from mahala.feedback.trust import Trust
+from mahala.feedback.query_maps import QueryMaps, Remembered
+from mahala.feedback.trust import Part, Trust, packed, page_pairs, unpack
 from mahala.metric import BilinearMetric
 from mahala.metric.matrices import leading
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
+from mahala.support.display import SHOWN, task_bar
 from mahala.support.model_files import check_matrix_shape, count_value, header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_value
-from mahala.support.progress import SHOWN, task_bar
-from mahala.support.rows import row_blocks
 from mahala.support.validation import check_row, check_rows, is_sparse
 
 # The weight of a click on a page with n of them is n to the power of minus this.
-CROWD = 0.5
+CLICK_COUNT_EXPONENT = 0.5
 # Parameters that cannot change while a stream runs.
 _FIXED = ("learner", "cap", "half_life", "memory")
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
@@ -54,7 +51,7 @@ class QueryAdapter(SavedEstimator):
 
     What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the experts' losses, summed over T
     impressions with pairs, is above the loss of the raw ranking by at most 0.93 sqrt(T) for new queries and
-    1.45 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.hedge.Hedge` has the theorem; the constants
+    1.45 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the constants
     are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the weights.
     It says nothing about nDCG, nor about the ranking by the mean: that these follow was seen in simulations, and not
     proved.
@@ -163,22 +160,18 @@ class QueryAdapter(SavedEstimator):
             if done % 100 == 0:
                 update(done, "judged queries", total)
 
-        def learned(rows: IndexArray) -> judged.Averaged:
-            model: judged.Averaged = self._model.new_model()
-            rule = self._model.rule
-            judged.learn(
-                search, rows, model, rule, int(self.n_passes), int(self.n_negatives), int(self.depth), self._rng, tick
-            )
-            return model
+        passes = judged.Passes(int(self.n_passes), int(self.n_negatives), int(self.depth), self._rng, tick)
 
-        chosen, gain, self.cross_validation_ = choose(
+        def learned(rows: IndexArray) -> judged.Averaged:
+            return passes.learn(search, rows, self._model.new_model(), self._model.rule)
+
+        expert, self._judged, self.cross_validation_ = judged.choose(
             search, learned, self._trust.experts, folds, int(self.k), self._rng
         )
-        self._judged: Gain | None = gain
         self._tested = n
-        if chosen:  # otherwise the model stays the identity, as cross-validation chose
+        if expert:  # otherwise the model stays the identity, as cross-validation chose
             self._model.learned = learned(np.arange(n))
-            self._trust.prefer(chosen)
+            self._trust.prefer(expert)
 
     @one_at_a_time
     def learn_one(
@@ -205,14 +198,13 @@ class QueryAdapter(SavedEstimator):
         rows = check_rows(shown, "shown")
         self._check_same(len(x), rows.shape[1], "shown")
         values = check_reactions(clicked, rows.shape[0])
-        if not self.__sklearn_is_fitted__():
-            check_params(self)
-            with all_or_nothing(self):
-                self._begin(len(x))
-                return self._learn(x, judged.dense_rows(rows), values, query_id, user)
         check_params(self)
-        self._check_fixed()
-        return self._learn(x, judged.dense_rows(rows), values, query_id, user)
+        is_new = not self.__sklearn_is_fitted__()
+        with all_or_nothing(self) if is_new else nullcontext():
+            if is_new:
+                self._begin(len(x))
+            self._check_fixed()
+            return self._learn(x, judged.dense_rows(rows), values, query_id, user)
 
     def partial_fit(self, impressions: Iterable[Any]) -> Self:
         """Learn from impressions in their order, as `learn_one` does from each.
@@ -253,7 +245,7 @@ class QueryAdapter(SavedEstimator):
             scores = np.column_stack([raw, items @ mean, items @ last])
             loss = self._trust.judge(self._kind(key), scores, (positive, negative, weights), share)
             if self._model.plain:  # a click among many is less certain
-                weights = weights / len(np.unique(positive)) ** CROWD
+                weights = weights / len(np.unique(positive)) ** CLICK_COUNT_EXPONENT
             self._model.learned.feed_query(x, items, (positive, negative, weights * share), self._model.rule)
             self._ids.add(key)
             self._served.clear()
@@ -286,17 +278,17 @@ class QueryAdapter(SavedEstimator):
         if query_id is not None:
             if not isinstance(query_id, Collection) or len(query_id) != len(dense):
                 raise ValueError(f"query_id must have one id for each of the {len(dense)} rows, got {query_id!r:.80}")
-            known = np.array([self._kind(own) == "known" for own in query_id])
-            if known.any():
-                result[known] = dense[known] @ self._matrix("known")
+            is_known = np.array([self._kind(id) == "known" for id in query_id])
+            if is_known.any():
+                result[is_known] = dense[is_known] @ self._matrix("known")
         return result
 
     def _embed(self, x: FloatArray, kind: str) -> FloatArray:
         if kind not in self._served:
             self._served[kind] = None  # a second query before anything is learned is worth a matrix
-            raw, mean, last = self._trust.shares(kind)
+            _, mean, last = self._trust.shares(kind)
             products = self._model.learned.products(x)
-            return np.asarray(raw * x + last * products[0] + mean * products[1])
+            return np.asarray(x + last * (products[0] - x) + mean * (products[1] - x))
         return np.asarray(x @ self._matrix(kind))
 
     def rank(self, query: Any, items: Any, k: int | None = None, query_id: Any = None) -> IndexArray:
@@ -314,10 +306,9 @@ class QueryAdapter(SavedEstimator):
         n = rows.shape[0]
         if k is not None:
             check_value(k, "k", Count)
-        two = judged.rough(np.atleast_2d(vectors), rows)
-        best = np.empty((len(two), min(int(k or n), n)), dtype=np.intp)
-        for block in row_blocks(len(two), n):
-            scores = (rows @ two[block].T).T if is_sparse(rows) else two[block] @ rows.T
+        queries = judged.rough(np.atleast_2d(vectors), rows)
+        best = np.empty((len(queries), min(int(k or n), n)), dtype=np.intp)
+        for block, scores in judged.score_blocks(queries, rows):
             best[block] = leading(scores, best.shape[1])
         return best[0] if np.ndim(vectors) == 1 else best
 
@@ -332,7 +323,7 @@ class QueryAdapter(SavedEstimator):
     def maps(self) -> QueryMaps:
         """Return what is served at the moment, which maps queries without the learner and does not change."""
         self._check_fitted()
-        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.to_arrays()["digests"])
+        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.digests)
 
     @property
     @one_at_a_time
@@ -365,10 +356,8 @@ class QueryAdapter(SavedEstimator):
         """What `gain_` means, in words."""
         gain = self.gain_
         if gain is None:
-            tested = (
-                f" in cross-validation over {self._tested} queries" if self._tested else ": nothing was learned yet"
-            )
-            return f"not shown to help{tested}: the map is the identity"
+            test = f" in cross-validation over {self._tested} queries" if self._tested else ": nothing was learned yet"
+            return f"not shown to help{test}: the map is the identity"
         return gain.verdict(self.trust_["new"])
 
     def _begin(self, n_features: int) -> None:
@@ -383,18 +372,18 @@ class QueryAdapter(SavedEstimator):
         self._trust = Trust(float(self.cap), self.half_life)
         self._judged = None
         self._tested = 0
-        self._ids: Remembered = Remembered(int(self.memory))
-        self._users: Remembered = Remembered(int(self.memory))
+        self._ids, self._users = Remembered(int(self.memory)), Remembered(int(self.memory))
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
 
     def _matrix(self, kind: str) -> FloatArray:
         served = self._served.get(kind)
         if served is None:
-            raw, mean, last = self._trust.shares(kind)
+            _, mean, last = self._trust.shares(kind)
             models = self._model.learned.matrices()
             served = last * models[0] + mean * models[1]
-            served[np.diag_indices(len(served))] += raw
+            # What is left of the shares, rounding included, so that models that are the identity give the identity.
+            served[np.diag_indices(len(served))] += 1.0 - (last + mean)
             self._served[kind] = served
         return served
 
@@ -407,22 +396,21 @@ class QueryAdapter(SavedEstimator):
         return check_row(query, "query")
 
     def _check_same(self, n_query: int, n_item: int | None = None, name: str = "items") -> None:
-        known = getattr(self, "n_features_in_", n_query) if self.__sklearn_is_fitted__() else n_query
-        if n_query != known:
-            raise ValueError(f"query has {n_query} features, but QueryAdapter was fitted with {known} features")
+        n_features = self.n_features_in_ if self.__sklearn_is_fitted__() else n_query
+        if n_query != n_features:
+            raise ValueError(f"query has {n_query} features, but QueryAdapter was fitted with {n_features} features")
         if n_item is not None:
             _check_width(n_query, n_item, name)
 
+    def _parts_by_name(self) -> dict[str, Part]:
+        return {"model": self._model, "trust": self._trust, "ids": self._ids, "users": self._users}
+
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it
-        header: dict[str, object] = {name: getattr(self, f"{name}_") for name in _COUNTS}
+        header, arrays = packed(self._parts_by_name())
+        header |= {name: getattr(self, f"{name}_") for name in _COUNTS}
         header |= {"tested": self._tested, "judged": None if self._judged is None else list(self._judged)}
-        header["random_state"] = self._rng.bit_generator.state
-        learned, arrays = self._model.get_state()
-        header |= learned | self._trust.get_state()
-        for name, remembered in (("ids", self._ids), ("users", self._users)):
-            arrays |= {f"{name}.{key}": array for key, array in remembered.to_arrays().items()}
-        return header, arrays
+        return header | {"random_state": self._rng.bit_generator.state}, arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
@@ -432,12 +420,9 @@ class QueryAdapter(SavedEstimator):
         for name in _COUNTS:
             setattr(self, f"{name}_", count_value(header, name))
         self._tested = count_value(header, "tested")
-        known = header_value(header, "judged", list, type(None))
-        self._judged = None if known is None else Gain(*known)
-        self._trust.set_state(header)
-        self._model.set_state(header, arrays)
-        for name, remembered in (("ids", self._ids), ("users", self._users)):
-            remembered.from_arrays(arrays[f"{name}.digests"], arrays[f"{name}.counts"])
+        gain = header_value(header, "judged", list, type(None))
+        self._judged = None if gain is None else Gain(*gain)
+        unpack(self._parts_by_name(), header, arrays)
 
 
 def _check_width(n_query: int, n_item: int, name: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from mahala.comparisons import Judgments
 from mahala.evaluation.ranking_quality import RankingQuality, evaluate_ranking
 from mahala.feedback.click_models import Clicks, click_model
+from mahala.feedback.judged import grades_of, ndcg
 from mahala.metric.matrices import leading
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 from mahala.support.parameters import Count, Fraction, check_value
@@ -134,17 +135,26 @@ def simulate_clicks(
     if queries.shape[1] != items.shape[1]:
         raise ValueError(f"items must have the {queries.shape[1]} columns of queries, got {items.shape[1]}")
     judgments = Judgments.of(qrels, queries.shape[0], items.shape[0])
-    for value, name, kind in (
-        (n_impressions, "n_impressions", Count),
-        (k, "k", Count),
-        (test_share, "test_share", Fraction),
-    ):
-        check_value(value, name, kind)
+    check_value(n_impressions, "n_impressions", Count)
+    check_value(k, "k", Count)
+    check_value(test_share, "test_share", Fraction)
     model = click_model(clicks) if isinstance(clicks, str) else clicks
     rng = np.random.default_rng(random_state)
     asked, held_out = _split(judgments.judged_queries, test_share, rng)
-    page = _Page(items, judgments, k)
     best = float(judgments.grade.max())
+    vectors = items if is_sparse(items) else items.astype(np.float64, copy=False)
+
+    def first_items(vector: FloatArray) -> IndexArray:
+        """The first items by their inner products with a vector; of ties those with lower row numbers."""
+        if len(vector) != vectors.shape[1]:
+            raise ValueError(
+                f"adapter.embed must return vectors of {vectors.shape[1]} numbers, like the items, got {len(vector)}"
+            )
+        rows: IndexArray = leading(np.asarray(vectors @ vector)[np.newaxis], min(k, judgments.n_items))[0]
+        return rows
+
+    def quality_of(row: int, rows: IndexArray) -> float:
+        return float(ndcg(grades_of(judgments, row, rows), judgments.of_query(row)[1], k))
 
     query = asked[rng.integers(len(asked), size=n_impressions)]
     n_clicks = np.zeros(n_impressions, dtype=np.intp)
@@ -154,11 +164,11 @@ def simulate_clicks(
     for at, row in enumerate(query.tolist()):
         x = check_row(queries[[row]] if is_sparse(queries) else queries[row], "query")
         if row not in by_inner_product:
-            by_inner_product[row] = page.ndcg(row, page.first(x))
-        first = page.first(check_row(adapter.embed(x, query_id=row), "the result of adapter.embed"))
-        shown[at], raw[at] = page.ndcg(row, first), by_inner_product[row]
+            by_inner_product[row] = quality_of(row, first_items(x))
+        first = first_items(check_row(adapter.embed(x, query_id=row), "the result of adapter.embed"))
+        shown[at], raw[at] = quality_of(row, first), by_inner_product[row]
         total += shown[at] - raw[at]
-        clicked: BoolArray = np.asarray(model.click(page.grades(row, first), rng, best), dtype=bool)
+        clicked: BoolArray = np.asarray(model.click(grades_of(judgments, row, first), rng, best), dtype=bool)
         n_clicks[at] = clicked.sum()
         adapter.learn_one(x, shown=items[first], clicked=clicked, query_id=row)
         if progress is not None:
@@ -176,34 +186,3 @@ def _split(rows: IndexArray, test_share: float, rng: np.random.Generator) -> tup
     n_test = min(max(round(test_share * len(rows)), 1), len(rows) - 1)
     order = rng.permutation(rows)
     return np.sort(order[n_test:]), np.sort(order[:n_test])
-
-
-class _Page:
-    """What is shown for a query: the first k items, their grades and their nDCG."""
-
-    def __init__(self, items: Any, judgments: Judgments, k: int) -> None:
-        self.items = items if is_sparse(items) else items.astype(np.float64, copy=False)
-        self.judgments = judgments
-        self.k = min(k, judgments.n_items)
-        self.discounts = 1.0 / np.log2(np.arange(2.0, k + 2.0))
-
-    def first(self, vector: FloatArray) -> IndexArray:
-        """The first items by their inner products with a vector; of ties those with lower row numbers."""
-        if len(vector) != self.items.shape[1]:
-            raise ValueError(
-                f"adapter.embed must return vectors of {self.items.shape[1]} numbers, like the items, got {len(vector)}"
-            )
-        result: IndexArray = leading(np.asarray(self.items @ vector)[np.newaxis], self.k)[0]
-        return result
-
-    def grades(self, row: int, shown: IndexArray) -> FloatArray:
-        """The grades of the items shown for a query, 0 without a judgment."""
-        judged, grades = self.judgments.of_query(row)
-        at = np.minimum(np.searchsorted(judged, shown), len(judged) - 1)
-        return np.where(judged[at] == shown, grades[at], 0.0)
-
-    def ndcg(self, row: int, shown: IndexArray) -> float:
-        """The nDCG of the items shown for a query that has a relevant item."""
-        best = np.sort(self.judgments.of_query(row)[1])[::-1][: len(self.discounts)]
-        gain = self.grades(row, shown) @ self.discounts[: len(shown)]
-        return float(gain / (best @ self.discounts[: len(best)]))

@@ -30,8 +30,8 @@ def adapt_queries(model: Any, adapter: QueryAdapter) -> Any:
     for kind in type(model).__mro__:
         if wrap := _WRAPPERS.get((kind.__module__.split(".")[0], kind.__name__)):
             return wrap(model, adapter)
-    known = ", ".join(f"{library}'s {name}" for library, name in _WRAPPERS)
-    raise TypeError(f"model must be one of {known}, got {type(model).__name__}: call adapter.embed on its vectors")
+    kinds = ", ".join(f"{library}'s {name}" for library, name in _WRAPPERS)
+    raise TypeError(f"model must be one of {kinds}, got {type(model).__name__}: call adapter.embed on its vectors")
 
 
 def _langchain(model: Any, adapter: QueryAdapter) -> Any:

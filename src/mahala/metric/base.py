@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.data.columns import is_frame
+from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
-from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
-from mahala.support.dask_rows import computed, parts, row_chunks
+from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities, to_arrays
+from mahala.support.arrays import FloatArray, IndexArray, SignArray, row_blocks
+from mahala.support.display import as_table, paragraph
 from mahala.support.model_files import ModelFileError, header_value, read_model, write_model
-from mahala.support.notebook import as_table, paragraph
 from mahala.support.parameters import WholeNumber, check_value, is_count
-from mahala.support.rows import row_blocks
-from mahala.support.tensors import is_dask
-from mahala.support.validation import check_rows, is_sparse
+from mahala.support.validation import check_rows, is_chunked, is_sparse
 
 if TYPE_CHECKING:
     from mahala.data.preprocessing import TablePreprocessor
@@ -131,8 +129,8 @@ class Metric(ABC):
         of the distances between the items. Items of Dask, of which each worker ranks its own, need a k.
         """
         rows, single = self._points(query, "query")
-        if is_dask(items):
-            return self._rank_dask(rows, row_chunks(items, "items"), k)[0 if single else slice(None)]
+        if is_chunked(items):
+            return self._rank_parts(rows, as_rows(items, "items"), k)[0 if single else slice(None)]
         others = self._rows(items, "items", item=True)
         n_items = others.shape[0]
         if k is not None and not (is_count(k) and k <= n_items):
@@ -142,19 +140,16 @@ class Metric(ABC):
             result[block] = leading(scores, result.shape[1])
         return result[0] if single else result
 
-    def _rank_dask(self, rows: Any, items: Any, k: int | None) -> IndexArray:
+    def _rank_parts(self, rows: Any, items: Any, k: int | None) -> IndexArray:
         self._check_width(items, "items", item=True)
         if not (is_count(k) and k is not None and k <= len(items)):
-            raise ValueError(f"k must be from 1 to {len(items)}, the number of items, if these are of Dask, got {k!r}")
-        import dask
-
-        best = dask.delayed(self._best_of_part, pure=False)
-        found = computed([best(rows, part, own.start, int(k)) for own, part in parts(items)])
-        numbers, scores = (np.concatenate(column, axis=1) for column in zip(*found, strict=True))
+            raise ValueError(f"k must be from 1 to {len(items)}, the number of items, if they are in chunks, got {k!r}")
+        best = for_each(self._best_of_part, [(part, own.start) for own, part in parts(items)], rows, int(k))
+        numbers, scores = (np.concatenate(column, axis=1) for column in zip(*best, strict=True))
         order = np.lexsort((numbers, -scores), axis=-1)[:, : int(k)]
         return np.take_along_axis(numbers, order, axis=1)
 
-    def _best_of_part(self, rows: Any, items: Any, first: int, k: int) -> tuple[IndexArray, FloatArray]:
+    def _best_of_part(self, rows: Any, k: int, items: Any, first: int) -> tuple[IndexArray, FloatArray]:
         """Return the numbers of the k best of some items, the first of which has the number given, and their scores."""
         numbers = self.rank(rows, items, min(k, len(items)))
         return numbers + first, np.stack([self._scores(x, items[own]) for x, own in zip(rows, numbers, strict=True)])
@@ -185,24 +180,19 @@ class Metric(ABC):
 
     def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         """Return the metric as a header and arrays for a model file."""
-        header: dict[str, object] = {
-            "kind": self.kind,
-            "threshold": None,
-            "feature_names": self.feature_names,
-            "kernel_map": None,
-            "origin": self.origin,
-        }
+        header: dict[str, object] = {"kind": self.kind, "shape": list(self.matrix.shape)}
+        header |= {"feature_names": self.feature_names, "origin": self.origin, "threshold": None, "kernel_map": None}
         if self.preprocessor is not None:
             header["preprocessor"] = self.preprocessor.to_header()
-        return header, {}
+        return header, to_arrays(self.matrix, "matrix")
 
     @classmethod
     def from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the metric, of the class that it has, from what `to_parts` returned."""
         name = header_value(header, "kind", str)
         if name not in cls._kinds:
-            known = " or ".join(map(repr, sorted(cls._kinds)))
-            raise ModelFileError(f"header entry 'kind' should be {known}, found {name[:40]!r}")
+            kinds = " or ".join(map(repr, sorted(cls._kinds)))
+            raise ModelFileError(f"header entry 'kind' should be {kinds}, found {name[:40]!r}")
         kind = cls._kinds[name]
         if not issubclass(kind, cls):
             raise ModelFileError(
@@ -301,6 +291,9 @@ class Metric(ABC):
     def _prepared(self, X: Any) -> Any:
         """Checked rows in the coordinates on which M acts: dense in float64, or CSR in its own dtype."""
         return X.astype(np.float64, copy=False) if isinstance(X, np.ndarray) else X
+
+    def _prepared_triplets(self, triplets: Triplets, block: slice | int) -> Iterator[Any]:
+        return (self._prepared(triplets.rows_of(role, block)) for role in ("anchor", "positive", "negative"))
 
     def _features(self, X: Any) -> Any:
         """Data frames as features if there is a preprocessor, anything else as it is."""

@@ -15,7 +15,8 @@ from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition
 from mahala.support.arrays import FloatArray
-from mahala.support.model_files import header_value
+from mahala.support.model_files import ModelFileError, header_value
+from mahala.support.parameters import is_count
 from mahala.support.validation import is_sparse
 
 
@@ -82,17 +83,14 @@ class BilinearMetric(Metric):
             )
         return self._in_blocks(comparisons, self._margins)
 
-    def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-        """Return the metric as a header and arrays for a model file."""
-        header, _ = super().to_parts()
-        shape, arrays = matrices.to_arrays(self.matrix)
-        return header | shape, arrays
-
     @classmethod
     def _fields_from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
         for key in ("threshold", "kernel_map"):
             header_value(header, key, type(None))
-        return {"matrix": matrices.from_arrays(header, arrays)}
+        shape = header_value(header, "shape", list)
+        if len(shape) != 2 or not all(is_count(n) and n <= np.iinfo(np.int64).max for n in shape):
+            raise ModelFileError(f"header entry 'shape' should be two lengths of at least 1, found {str(shape)[:40]}")
+        return {"matrix": matrices.from_arrays(arrays, "matrix", tuple(shape))}
 
     def _scores(self, x: Any, items: Any) -> FloatArray:
         return self.similarity(x, items)  # type: ignore[no-any-return]
@@ -114,8 +112,6 @@ class BilinearMetric(Metric):
         return rows if item else matrices.map_queries(rows, self.matrix)
 
     def _margins(self, comparisons: Triplets, block: slice | int) -> Any:
-        items = comparisons.X if comparisons.items is None else comparisons.items
-        product = matrices.times_matrix(self._prepared(comparisons.X[comparisons.anchor[block]]), self.matrix)
-        positive = self._prepared(items[comparisons.positive[block]])
-        negative = self._prepared(items[comparisons.negative[block]])
+        anchor, positive, negative = self._prepared_triplets(comparisons, block)
+        product = matrices.times_matrix(anchor, self.matrix)
         return matrices.row_dots(product, positive) - matrices.row_dots(product, negative)

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mahala.metric.kernels import KERNELS, Kernel, check_kernel, kernel_values
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.metric.matrices import from_arrays, to_arrays
+from mahala.support.arrays import FloatArray, IndexArray, read_only, slices
 from mahala.support.contexts import all_or_nothing
 from mahala.support.lazily import linalg, sp
-from mahala.support.model_files import ModelFileError, array_value, header_value
-from mahala.support.rows import slices
-from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, csr_from_arrays, is_sparse
+from mahala.support.model_files import ModelFileError, array_value, finite, finite_array, header_value
+from mahala.support.validation import LARGEST_VALUE, check_indices, check_rows, is_sparse
 
 _BLOCK = 256  # points
 # Points are taken in their order, but those far from the span before those close to it. Otherwise a smooth kernel on
@@ -123,13 +123,7 @@ class KernelMap:
         }
         arrays: dict[str, NDArray[Any]] = {"kernel_factor": self._factor}
         if self._anchors is not None:
-            arrays["kernel_with_origin"] = self._with_origin
-        if is_sparse(self._anchors):
-            arrays["kernel_anchors_data"] = self._anchors.data
-            arrays["kernel_anchors_indices"] = self._anchors.indices.astype(np.int64)
-            arrays["kernel_anchors_indptr"] = self._anchors.indptr.astype(np.int64)
-        elif self._anchors is not None:
-            arrays["kernel_anchors"] = self._anchors
+            arrays |= {"kernel_with_origin": self._with_origin, **to_arrays(self._anchors, "kernel_anchors")}
         return header, arrays
 
     @classmethod
@@ -139,19 +133,23 @@ class KernelMap:
             result = cls(header_value(header, "kernel", str), header_value(header, "params", dict))
         except (TypeError, ValueError) as error:
             raise ModelFileError(f"the kernel is damaged: {error}") from error
-        factor = array_value(arrays, "kernel_factor", np.float64, (None, None))
+        factor = finite(array_value(arrays, "kernel_factor", np.float64, (None, None)), "kernel_factor")
         m = len(factor)
-        if factor.shape != (m, m) or not np.isfinite(factor).all() or np.triu(factor, 1).any():
-            raise ModelFileError("array 'kernel_factor' should be square, finite and lower triangular")
-        if not (factor.diagonal() > 0).all():
-            raise ModelFileError("array 'kernel_factor' should have a positive diagonal")
+        if factor.shape != (m, m) or np.triu(factor, 1).any() or not (factor.diagonal() > 0).all():
+            raise ModelFileError(
+                "array 'kernel_factor' should be square and lower triangular, with a positive diagonal"
+            )
         n_features = header_value(header, "n_features_in", int, type(None))
         if n_features is not None:
-            with_origin = array_value(arrays, "kernel_with_origin", np.float64, (m + 1,))
-            if not np.isfinite(with_origin).all():
-                raise ModelFileError("array 'kernel_with_origin' should be finite")
-            anchors = _read_anchors(arrays, result.kernel == "precomputed", m + 1, n_features)
-            result._set(anchors, with_origin, factor)
+            anchors: Any
+            if result.kernel == "precomputed":
+                anchors = array_value(arrays, "kernel_anchors", np.int64, (m + 1,))
+                if not 0 <= anchors.min() <= anchors.max() < n_features:
+                    raise ModelFileError(f"array 'kernel_anchors' should hold numbers from 0 to {n_features - 1}")
+            else:
+                anchors = from_arrays(arrays, "kernel_anchors", (m + 1, n_features))
+                finite(anchors.data if is_sparse(anchors) else anchors, "kernel_anchors")
+            result._set(anchors, finite_array(arrays, "kernel_with_origin", (m + 1,)), factor)
             result.n_features_in = n_features
         elif m:
             raise ModelFileError("header entry 'n_features_in' should be int if there are landmarks, found None")
@@ -244,12 +242,9 @@ class KernelMap:
 
     def _set(self, anchors: Any, with_origin: FloatArray, factor: FloatArray) -> None:
         self._anchors = sp.csr_array(anchors) if is_sparse(anchors) else anchors
-        self._with_origin = with_origin
-        self._factor = factor
-        own = self._anchors
-        parts = (own.data, own.indices, own.indptr) if is_sparse(own) else (own,)
-        for array in (*parts, with_origin, factor):
-            array.flags.writeable = False
+        self._with_origin, self._factor = read_only(with_origin), read_only(factor)
+        for array in to_arrays(self._anchors, "").values():
+            read_only(array)
 
 
 def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
@@ -262,25 +257,3 @@ def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
     """
     result: FloatArray = np.maximum(np.cbrt(rounding) ** 2 * np.cbrt(norms), 64 * rounding)
     return result
-
-
-def _read_anchors(arrays: dict[str, NDArray[Any]], precomputed: bool, n: int, n_features: int) -> Any:
-    anchors: Any
-    if precomputed:
-        anchors = array_value(arrays, "kernel_anchors", np.int64, (n,))
-        valid = n_features > 0 and bool(((anchors >= 0) & (anchors < n_features)).all())
-    elif "kernel_anchors_indptr" in arrays:
-        data = array_value(arrays, "kernel_anchors_data", np.float64, (None,))
-        indices = array_value(arrays, "kernel_anchors_indices", np.int64, data.shape)
-        indptr = array_value(arrays, "kernel_anchors_indptr", np.int64, (n + 1,))
-        try:
-            anchors = csr_from_arrays(data, indices, indptr, (n, n_features), canonical=True)
-        except ValueError as error:
-            raise ModelFileError(f"the kernel's landmarks are damaged: {error}") from error
-        valid = bool(np.isfinite(data).all())
-    else:
-        anchors = array_value(arrays, "kernel_anchors", np.float64, (n, n_features))
-        valid = bool(np.isfinite(anchors).all())
-    if not valid:
-        raise ModelFileError("the kernel's landmarks are damaged: they hold impossible values")
-    return anchors

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from numbers import Real
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +12,20 @@ from numpy.typing import NDArray
 from mahala.metric.matrices import row_dots
 from mahala.support.arrays import FloatArray
 from mahala.support.lazily import pairwise, preprocessing, sp, spatial_distance
+from mahala.support.parameters import NonNegative, Where, between, check_value, is_number
 from mahala.support.validation import is_sparse
 
 Kernel = str | Callable[[Any, Any], Any]
 
-# The named kernels and their parameters.
-KERNELS: dict[str, tuple[str, ...]] = {
-    "linear": (),
-    "rbf": ("gamma",),
-    "poly": ("gamma", "degree", "coef0"),
-    "cosine": (),
-    "precomputed": (),
+_DEGREE = Annotated[float, Where(between(1.0), "a number of at least 1")]
+_FINITE = Annotated[float, Where(lambda value: is_number(value) and math.isfinite(value), "a finite number")]
+# The named kernels, and the types of their parameters.
+KERNELS: dict[str, dict[str, Any]] = {
+    "linear": {},
+    "rbf": {"gamma": NonNegative | None},
+    "poly": {"gamma": NonNegative | None, "degree": _DEGREE, "coef0": _FINITE},
+    "cosine": {},
+    "precomputed": {},
 }
 
 
@@ -64,23 +66,13 @@ def check_kernel(kernel: Kernel, params: dict[str, Any] | None) -> dict[str, Any
     params = {} if params is None else params
     if not isinstance(params, dict):
         raise TypeError(f"kernel_params must be a dict or None, got {params!r}")
-    if callable(kernel):
-        known: tuple[str, ...] = ()
-    elif isinstance(kernel, str) and kernel in KERNELS:
-        known = KERNELS[kernel]
-    else:
+    if not callable(kernel) and not (isinstance(kernel, str) and kernel in KERNELS):
         raise ValueError(f"kernel must be one of {list(KERNELS)} or a function of two blocks of rows, got {kernel!r}")
+    types = KERNELS[kernel] if isinstance(kernel, str) else {}
     for name, value in params.items():
-        if name not in known:
-            raise ValueError(f"kernel {kernel!r} takes {list(known) or 'no parameters'}, got {name!r} in kernel_params")
-        if name == "gamma" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-            raise ValueError(f"kernel_params[{name!r}] must be a finite number, got {value!r}")
-        if name == "gamma" and value < 0:
-            raise ValueError(f"kernel_params['gamma'] must not be negative, got {value!r}")
-        if name == "degree" and value < 1:
-            raise ValueError(f"kernel_params['degree'] must be at least 1, got {value!r}")
+        if name not in types:
+            raise ValueError(f"kernel {kernel!r} takes {list(types) or 'no parameters'}, got {name!r} in kernel_params")
+        check_value(value, f"kernel_params[{name!r}]", types[name])
     return dict(params)
 
 

@@ -12,25 +12,16 @@ from numpy.typing import NDArray
 
 from mahala.comparisons import Pairs, Triplets
 from mahala.data.scaling import divided
+from mahala.engine.inputs import apply_to_rows
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
-from mahala.metric.matrices import (
-    Decomposition,
-    check_symmetric,
-    decompose,
-    in_dtype,
-    map_rows,
-    read_only,
-    squared_lengths,
-)
+from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in_dtype, map_rows, squared_lengths
 from mahala.metric.thresholds import Strategy, best_threshold
-from mahala.support.arrays import FloatArray
-from mahala.support.dask_rows import lazily_mapped
+from mahala.support.arrays import FloatArray, read_only
 from mahala.support.lazily import spatial_distance
 from mahala.support.model_files import array_value, header_value
-from mahala.support.tensors import is_dask
-from mahala.support.validation import as_floats
+from mahala.support.validation import as_floats, is_chunked
 
 # Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.
 _PSD_SLACK = 1e-10
@@ -140,13 +131,12 @@ class MahalanobisMetric(Metric):
     def transform(self, X: Any) -> FloatArray:
         """Map points to `n_components` dimensions in which this metric is the Euclidean distance.
 
-        Rows of float32 stay float32, but are computed in float64. Rows of Dask give a Dask array, not computed yet.
+        Rows of float32 stay float32, but are computed in float64. Rows of Dask give an array that is not computed yet.
         """
         self._require_psd("transform")
-        if is_dask(X):
+        if is_chunked(X):
             self._check_width(X, "X")
-            dtype = np.float32 if X.dtype == np.float32 else np.float64
-            return lazily_mapped(X, self.transform, self.n_components, dtype)  # type: ignore[no-any-return]
+            return apply_to_rows(self.transform, X, self.n_components)  # type: ignore[no-any-return]
         mapped = map_rows(self._rows(X, "X"), self.components)
         return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
 
@@ -218,14 +208,14 @@ class MahalanobisMetric(Metric):
 
     def to_parts(self) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
         """Return the metric as a header and arrays for a model file."""
-        header, _ = super().to_parts()
-        arrays = {"matrix": self.matrix}
+        header, arrays = super().to_parts()
+        header["threshold"] = self.threshold
         if self.kernel_map is not None:
             header["kernel_map"], kernel_arrays = self.kernel_map.to_arrays()
             arrays |= kernel_arrays
         if self.scales is not None:
             arrays["scales"] = self.scales
-        return header | {"threshold": self.threshold}, arrays
+        return header, arrays
 
     @classmethod
     def _fields_from_parts(cls, header: dict[str, object], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -280,17 +270,13 @@ class MahalanobisMetric(Metric):
         return self.transform(X)
 
     def _squared_of_pairs(self, pairs: Pairs, block: slice | int) -> Any:
-        X = pairs.X
-        return self._squared(self._prepared(X[pairs.left[block]]), self._prepared(X[pairs.right[block]]))
+        return self._squared(*(self._prepared(pairs.rows_of(role, block)) for role in ("left", "right")))
 
     def _margins(self, comparisons: Pairs | Triplets, block: slice | int) -> Any:
-        X = comparisons.X
         if isinstance(comparisons, Pairs):
             return (self.threshold or 0.0) - self._squared_of_pairs(comparisons, block)
-        items = X if comparisons.items is None else comparisons.items
-        anchors = self._prepared(X[comparisons.anchor[block]])
-        far = self._squared(anchors, self._prepared(items[comparisons.negative[block]]))
-        return far - self._squared(anchors, self._prepared(items[comparisons.positive[block]]))
+        anchor, positive, negative = self._prepared_triplets(comparisons, block)
+        return self._squared(anchor, negative) - self._squared(anchor, positive)
 
     def _prepared(self, X: Any) -> Any:
         if self.scales is not None:

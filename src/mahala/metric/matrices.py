@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray, check_room, read_only, row_blocks
 from mahala.support.lazily import sp
-from mahala.support.memory import check_room
-from mahala.support.model_files import ModelFileError, array_value, header_value
-from mahala.support.parameters import is_count
-from mahala.support.rows import row_blocks
+from mahala.support.model_files import ModelFileError, array_value
 from mahala.support.validation import LARGEST_VALUE, check_valid_sparse, csr_from_arrays, is_sparse
 
 Matrix = FloatArray | Any  # Any is a csr_array: mypy would require every user of a dense M to rule it out
 # Directions as columns, their values from the largest down, and the directions of items; all read-only.
 Decomposition = tuple[FloatArray, FloatArray, FloatArray]
 
+_CSR_PARTS = ("data", "indices", "indptr")
 # Distances between the largest points accepted overflow under a larger matrix.
 LARGEST_ENTRY = 1e300 / LARGEST_VALUE**2
 # Bytes of one block of products or of scores.
@@ -36,12 +34,10 @@ def check_symmetric(matrix: Any, n_coordinates: int | None) -> FloatArray:
 
     `n_coordinates` is the number of kernel coordinates on which it acts, None without a kernel.
     """
-    raw = _real(matrix)
-    if raw.ndim != 2 or raw.shape[0] != raw.shape[1]:
+    raw = _real(matrix, may_be_empty=n_coordinates is not None)
+    if raw.shape[0] != raw.shape[1]:
         raise ValueError(f"matrix must be square, got shape {raw.shape}")
-    if n_coordinates is None:
-        _check_not_empty(raw)
-    elif raw.shape[0] != n_coordinates:
+    if n_coordinates not in (None, raw.shape[0]):
         raise ValueError(
             f"matrix must have a row for each of the {n_coordinates} coordinates of kernel_map, got shape {raw.shape}"
         )
@@ -61,9 +57,6 @@ def check_symmetric(matrix: Any, n_coordinates: int | None) -> FloatArray:
 def check_matrix(matrix: Any) -> Matrix:
     """Return a read-only M: a dense float64 array, or canonical CSR if it is sparse."""
     raw = _real(matrix)
-    if raw.ndim != 2:
-        raise ValueError(f"matrix must be 2-D, got shape {raw.shape}")
-    _check_not_empty(raw)
     if is_sparse(raw):
         csr = _canonical(raw)
         _check_entries(csr.data)
@@ -74,24 +67,17 @@ def check_matrix(matrix: Any) -> Matrix:
     return read_only(array)
 
 
-def read_only(array: FloatArray) -> FloatArray:
-    """Make an array read-only and return it."""
-    array.flags.writeable = False
-    return array
-
-
-def _real(matrix: Any) -> Any:
+def _real(matrix: Any, may_be_empty: bool = False) -> Any:
     raw: Any = matrix if is_sparse(matrix) else np.asarray(matrix)
     if raw.dtype.kind not in "fiub":
         raise TypeError(f"matrix must hold real numbers, got dtype {raw.dtype}")
     if is_sparse(raw):
         check_valid_sparse(raw, "matrix")
+    if raw.ndim != 2:
+        raise ValueError(f"matrix must be 2-D, got shape {raw.shape}")
+    if 0 in raw.shape and not may_be_empty:
+        raise ValueError(f"matrix must have at least one row and one column, got shape {raw.shape}")
     return raw
-
-
-def _check_not_empty(matrix: Any) -> None:
-    if 0 in matrix.shape:
-        raise ValueError(f"matrix must have at least one row and one column, got shape {matrix.shape}")
 
 
 def _check_entries(values: RealArray) -> float:
@@ -117,38 +103,36 @@ def _canonical(matrix: Any) -> Any:
 
 def _freeze(csr: Any, given: Any) -> None:
     """Make the arrays read-only, including the given ones that share their memory: a metric never changes."""
-    for name in ("data", "indices", "indptr"):
-        own, other = getattr(csr, name), getattr(given, name, None)
-        own.flags.writeable = False
-        if isinstance(other, np.ndarray) and np.may_share_memory(own, other):
-            other.flags.writeable = False
+    for part in _CSR_PARTS:
+        array, other = read_only(getattr(csr, part)), getattr(given, part, None)
+        if isinstance(other, np.ndarray) and np.may_share_memory(array, other):
+            read_only(other)
 
 
-def to_arrays(matrix: Any) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
-    """Return M as header entries and arrays for a model file."""
+def to_arrays(matrix: Any, name: str) -> Arrays:
+    """Return a matrix, dense or CSR, as arrays for a model file."""
     if not is_sparse(matrix):
-        return {}, {"matrix": matrix}
-    arrays = {"matrix.data": matrix.data, "matrix.indices": matrix.indices, "matrix.indptr": matrix.indptr}
-    return {"shape": list(matrix.shape)}, arrays
+        return {name: matrix}
+    return {f"{name}.{part}": getattr(matrix, part) for part in _CSR_PARTS}
 
 
-def from_arrays(header: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]) -> Matrix:
-    """Return the matrix from what `to_arrays` returned; raise ModelFileError if the parts do not fit together."""
-    if "matrix.indptr" not in arrays:
-        return array_value(arrays, "matrix", np.float64, (None, None))
-    shape = header_value(header, "shape", list)
-    if len(shape) != 2 or not all(is_count(n) and n <= np.iinfo(np.int64).max for n in shape):
-        raise ModelFileError(f"header entry 'shape' should be two lengths of at least 1, found {str(shape)[:40]}")
+def from_arrays(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[Any, ...]) -> Matrix:
+    """Return the matrix from what `to_arrays` returned; raise ModelFileError unless the arrays fit together.
+
+    A length of None stands for any length of a dense matrix.
+    """
+    if f"{name}.indptr" not in arrays:
+        return array_value(arrays, name, np.float64, shape)
     types = {key: array.dtype for key, array in arrays.items()}
-    number = np.float32 if types.get("matrix.data") == np.float32 else np.float64
-    index = np.int32 if types.get("matrix.indptr") == np.int32 else np.int64
-    data = array_value(arrays, "matrix.data", number, (None,))
-    indices = array_value(arrays, "matrix.indices", index, data.shape)
-    indptr = array_value(arrays, "matrix.indptr", index, (shape[0] + 1,))
+    number = np.float32 if types.get(f"{name}.data") == np.float32 else np.float64
+    index = np.int32 if types.get(f"{name}.indptr") == np.int32 else np.int64
+    data = array_value(arrays, f"{name}.data", number, (None,))
+    indices = array_value(arrays, f"{name}.indices", index, data.shape)
+    indptr = array_value(arrays, f"{name}.indptr", index, (shape[0] + 1,))
     try:
         return csr_from_arrays(data, indices, indptr, shape, canonical=True)
     except ValueError as error:
-        raise ModelFileError(f"the sparse matrix is damaged: {error}") from error
+        raise ModelFileError(f"the sparse {name} is damaged: {error}") from error
 
 
 def decompose(matrix: FloatArray, symmetric: bool) -> Decomposition:

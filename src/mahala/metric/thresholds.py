@@ -28,12 +28,12 @@ def best_threshold(squared: FloatArray, similar: BoolArray, strategy: Strategy, 
     values, n_similar, n_dissimilar = squared[order], int(similar.sum()), int((~similar).sum())
     # After how many of the sorted pairs a threshold may come: before all of them, or where the next one is farther.
     cuts = np.concatenate([[0], np.flatnonzero(values[1:] > values[:-1]) + 1, [len(values)]])
-    found = np.concatenate([[0], np.cumsum(similar[order])])[cuts]
-    tpr, tnr = found / n_similar, 1.0 - (cuts - found) / n_dissimilar
+    hits = np.concatenate([[0], np.cumsum(similar[order])])[cuts]
+    tpr, tnr = hits / n_similar, 1.0 - (cuts - hits) / n_dissimilar
     if strategy == "accuracy":
-        quality = found + n_dissimilar - (cuts - found)
+        quality = hits + n_dissimilar - (cuts - hits)
     elif strategy == "f_beta":
-        quality = (1.0 + beta**2) * found / (beta**2 * n_similar + cuts)
+        quality = (1.0 + beta**2) * hits / (beta**2 * n_similar + cuts)
     elif strategy == "max_tpr":
         quality = np.where(tnr >= rate, tpr, -1.0)
     else:

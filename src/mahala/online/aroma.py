@@ -15,11 +15,9 @@ from mahala.online.state.base import Steps
 from mahala.online.state.dense import csr_rows
 from mahala.online.state.margin import SymmetricMatrix, Whole
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk
-from mahala.support.arrays import FloatArray
-from mahala.support.memory import check_room
+from mahala.support.arrays import FloatArray, block_size, check_room, slices
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, between
-from mahala.support.rows import block_size, slices
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 

@@ -12,19 +12,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mahala.comparisons import Pairs, Triplets
+from mahala.engine.inputs import computed, labelled_parts
 from mahala.learner import LabelledRows, Learner
 from mahala.metric import Metric
 from mahala.online.history import RECORD, History
 from mahala.online.state.base import State
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
-from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
-from mahala.support.dask_rows import in_memory, parts_with_labels
-from mahala.support.deadline import out_of_time
+from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, out_of_time, uninterrupted
+from mahala.support.display import SHOWN, tell_stream
 from mahala.support.model_files import check_matrix_shape, header_value
 from mahala.support.parameters import Count, Seed, WholeNumber, check_params, check_value
-from mahala.support.progress import SHOWN, tell_stream
 from mahala.support.states import Fields, Integer, Number, prefixed, restore, to_parts, without_prefix
-from mahala.support.tensors import is_bag, is_dask
+from mahala.support.validation import is_chunked
 
 Comparisons = Pairs | Triplets
 _COUNTED = ("n_steps_", "n_updates_", "n_mistakes_", "n_skipped_", "loss_", "squared_loss_")
@@ -81,7 +80,7 @@ class OnlineLearner(Learner):
 
         From rows or a bag of Dask, this is `partial_fit` from the start.
         """
-        if is_dask(X) or is_bag(X):
+        if is_chunked(X):
             with all_or_nothing(self):
                 vars(self).pop("_model", None)
                 return self.partial_fit(X, y)
@@ -100,8 +99,8 @@ class OnlineLearner(Learner):
         Chunks of rows, or of an array of comparisons, of Dask are learned from one after another, and so are the
         partitions of a bag of pairs (x, x2, similar) or triplets (query, positive, negative) of vectors.
         """
-        if is_dask(X) or is_bag(X):
-            for part, labels in (in_memory(*own) for own in parts_with_labels(X, y)):
+        if is_chunked(X):
+            for part, labels in (computed(*own) for own in labelled_parts(X, y)):
                 if len(part):
                     self.partial_fit(part, labels)
             return self
@@ -126,7 +125,7 @@ class OnlineLearner(Learner):
         Parameters
         ----------
         partitions : rows of Dask, whose chunks are learned from where they are, or a list of comparisons or (X, y)
-        y : class labels of rows of Dask
+        y : class labels of rows in chunks
         rounds : how often each partition is gone through
 
         McDonald, Hall and Mann: Distributed Training Strategies for the Structured Perceptron, NAACL 2010.
@@ -139,7 +138,7 @@ class OnlineLearner(Learner):
         self._check_open("parallel_fit")
         with all_or_nothing(self):
             given = partitions_of(partitions, y)
-            first, labels = in_memory(*given[0])
+            first, labels = computed(*given[0])
             comparisons, _ = self._comparisons(first, labels, reset=True, at_most=True)
             self._begin(comparisons, known=False)
             for number in range(rounds):

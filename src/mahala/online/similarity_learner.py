@@ -17,9 +17,8 @@ from mahala.online.online_learner import OnlineLearner
 from mahala.online.state.dense import DenseState, dense_bytes, fit_gram, gram_is_cheaper
 from mahala.online.state.similarity import LONGEST_STEP, SimilarityRule, SimilarityState, StepLength, items_of, touches
 from mahala.online.state.sparse import SparseState
-from mahala.support.arrays import IndexArray
+from mahala.support.arrays import IndexArray, memory_limit
 from mahala.support.contexts import one_at_a_time, uninterrupted
-from mahala.support.memory import memory_limit
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Positive
 from mahala.support.states import Number

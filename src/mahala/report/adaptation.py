@@ -9,7 +9,7 @@ import numpy as np
 
 from mahala.feedback.gains import CrossValidation
 from mahala.feedback.query_adapter import QueryAdapter
-from mahala.report.page import Section, chart, code, facts, page
+from mahala.report.page import Section, chart, code, facts, header, page
 from mahala.support.arrays import FloatArray, IndexArray
 
 _MOST_QUERIES = 10
@@ -28,6 +28,12 @@ def adaptation(
     values = adapter.cross_validation_
     gains, measure = values.gains, f"nDCG@{adapter.k}"
     counts = f"{(gains > 0.0).sum():,} gain, {(gains < 0.0).sum():,} lose, {(gains == 0.0).sum():,} stay"
+    protocol = {
+        "Protocol": f"{min(int(adapter.n_folds), len(gains))}-fold cross-validation over the judged queries",
+        "Raw": "the ranking by inner products of the vectors as they are",
+        "Learned": "the share of the learned map in each fold was chosen on the other folds, and may be none",
+        "Interval": "paired bootstrap over queries",
+    }
     sections = [
         Section(f"{measure}, raw and learned", _means(adapter)),
         Section(
@@ -38,9 +44,10 @@ def adaptation(
         Section("Queries that lose the most", _queries(values, values.losers(_MOST_QUERIES), names)),
         Section("Queries that gain the most", _queries(values, values.winners(_MOST_QUERIES), names)),
         Section("What next", code(commands)),
-        Section("How this was measured", _how(adapter, measured)),
+        Section("How this was measured", facts(protocol | dict(measured))),
     ]
-    headline = _headline(adapter.verdict_, f"{title} · {len(gains):,} judged queries")
+    advice = adapter.verdict_.rpartition(": ")[2]
+    headline = header(f"{title} · {len(gains):,} judged queries", advice[0].upper() + advice[1:], adapter.verdict_)
     data = {"gains": {"values": _thinned(gains), "n": len(gains), "measure": measure}}
     return page(f"{title} · mahala adapt", headline, sections, data)
 
@@ -51,14 +58,6 @@ def _thinned(gains: FloatArray) -> list[float]:
     chosen = np.linspace(0, n - 1, min(n, _MOST_GAINS)).round().astype(int)
     thinned: list[float] = np.sort(gains)[::-1][chosen].round(4).tolist()
     return thinned
-
-
-def _headline(verdict: str, eyebrow: str) -> str:
-    advice = verdict.rpartition(": ")[2]
-    return (
-        f"<header><p class=eyebrow>{escape(eyebrow)}</p><h1>{escape(advice[0].upper() + advice[1:])}</h1>"
-        f"<p class=verdict>{escape(verdict)}</p></header>"
-    )
 
 
 def _means(adapter: QueryAdapter) -> str:
@@ -83,17 +82,4 @@ def _queries(values: CrossValidation, places: IndexArray, names: Sequence[str]) 
     return (
         "<table class=queries><thead><tr><th>query</th><th class=n>raw</th><th class=n>learned</th>"
         f"<th class=n>gain</th></tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    )
-
-
-def _how(adapter: QueryAdapter, measured: Mapping[str, str]) -> str:
-    n = len(adapter.cross_validation_.query)
-    return facts(
-        {
-            "Protocol": f"{min(int(adapter.n_folds), n)}-fold cross-validation over the judged queries",
-            "Raw": "the ranking by inner products of the vectors as they are",
-            "Learned": "the share of the learned map in each fold was chosen on the other folds, and may be none",
-            "Interval": "paired bootstrap over queries",
-            **measured,
-        }
     )

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from mahala.data.scaling import divided, feature_scales
 from mahala.engine import current_engine
-from mahala.evaluation.entries import EUCLIDEAN_SCALED, Entry
+from mahala.evaluation.entries import Entry
 from mahala.evaluation.leaderboard import Leaderboard
+from mahala.evaluation.plan import EUCLIDEAN_SCALED
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from mahala.support.validation import is_sparse
@@ -55,12 +56,8 @@ def errors_by_k(board: Leaderboard) -> dict[str, object]:
         errors = entry.errors.mean(axis=0)
         on = entry in framed or (not entry.learned and float(errors.min()) <= top)
         series.append({"name": entry.name, "plain": not entry.learned, "on": on, "errors": _rounded(errors)})
-    return {
-        "counts": board.neighbor_counts.tolist(),
-        "at": board.winner.n_neighbors,
-        "series": series,
-        "measure": board.measure,
-    }
+    counts, at = board.neighbor_counts.tolist(), board.winner.n_neighbors
+    return {"counts": counts, "at": at, "series": series, "measure": board.measure}
 
 
 def drawn_classes(board: Leaderboard) -> IndexArray:
@@ -158,13 +155,8 @@ def spectrum(values: FloatArray) -> dict[str, object]:
     shares = np.maximum(values, 0.0) / (float(np.maximum(values, 0.0).sum()) or 1.0)
     thinned = np.geomspace(1, len(shares), _MOST_DIRECTIONS).round().astype(int)
     numbers = np.unique(np.concatenate([np.arange(1, min(len(shares), _HEAD) + 1), thinned]))
-    sums = np.cumsum(shares)
-    return {
-        "numbers": numbers.tolist(),
-        "head": _HEAD,
-        "shares": _rounded(shares[numbers - 1]),
-        "cumulative": _rounded(sums[numbers - 1]),
-    }
+    drawn, sums = _rounded(shares[numbers - 1]), _rounded(np.cumsum(shares)[numbers - 1])
+    return {"numbers": numbers.tolist(), "head": _HEAD, "shares": drawn, "cumulative": sums}
 
 
 def feature_shares(shown: Shown, names: Sequence[str], most: int) -> list[tuple[str, float]]:
@@ -202,19 +194,19 @@ def _histograms(similar: FloatArray, dissimilar: FloatArray) -> dict[str, list[f
     both = np.concatenate([similar, dissimilar])
     edges = np.linspace(0.0, max(float(np.quantile(both, 0.995)), 1e-9), _BINS + 1)
     shares = {
-        kind: np.histogram(np.minimum(own, edges[-1]), edges)[0] / max(len(own), 1)
-        for kind, own in (("same", similar), ("other", dissimilar))
+        kind: np.histogram(np.minimum(distances, edges[-1]), edges)[0] / max(len(distances), 1)
+        for kind, distances in (("same", similar), ("other", dissimilar))
     }
-    return {"edges": _rounded(edges), **{kind: _rounded(own) for kind, own in shares.items()}}
+    return {"edges": _rounded(edges), **{kind: _rounded(share) for kind, share in shares.items()}}
 
 
 def _neighbours(mapped: NDArray[Any], points: IndexArray) -> tuple[IndexArray, FloatArray]:
     """Return the nearest other rows of each point, and their distances."""
     k = min(_NEIGHBOURS, len(mapped) - 1)
-    found, squared = current_engine().nearest(mapped, mapped[points], k + 1)
-    own = found == points[:, None]
-    own[~own.any(axis=1), -1] = True  # so many copies of a row that it is not among its nearest itself
-    return found[~own].reshape(-1, k), np.sqrt(np.maximum(squared[~own], 0.0)).reshape(-1, k)
+    nearest, squared = current_engine().nearest(mapped, mapped[points], k + 1)
+    is_self = nearest == points[:, None]
+    is_self[~is_self.any(axis=1), -1] = True  # so many copies of a row that it is not among its nearest itself
+    return nearest[~is_self].reshape(-1, k), np.sqrt(np.maximum(squared[~is_self], 0.0)).reshape(-1, k)
 
 
 def _leading(rows: NDArray[Any]) -> NDArray[Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from mahala.evaluation.leaderboard import Leaderboard, percent
+from mahala.evaluation.leaderboard import Leaderboard
+from mahala.evaluation.leaderboard_lines import percent
 from mahala.report import chart_data
 from mahala.report.chart_data import Shown
-from mahala.report.leaderboard_table import head, leaderboard_note, leaderboard_table
-from mahala.report.page import Section, chart, code, facts, page
+from mahala.report.leaderboard_table import head, leaderboard_note, leaderboard_table, text_cell
+from mahala.report.page import Section, chart, code, facts, header, page
 
 _MOST_FEATURES = 20
 
@@ -48,31 +49,28 @@ def report(
 def _headline(board: Leaderboard, title: str, saved: str) -> str:
     verdict = board.verdict().replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
     size = f"{len(board.rows):,} rows · {board.n_features:,} features · {len(board.classes):,} classes"
-    notes = "".join(f"<p class=note>{escape(note)}</p>" for note in (*board.remarks(), *board.notes))
-    context = "" if board.context() is None else f"<p>{escape(str(board.context()))}</p>"
-    return (
-        f"<header><p class=eyebrow>{escape(title)} · {size}</p><h1>{escape(board.headline)}</h1>"
-        f"<p class=verdict>{escape(verdict)}</p>{context}<p>{escape(saved)}</p>{notes}</header>"
-    )
+    texts = [text for text in (board.context(), saved) if text is not None]
+    more = "".join(f"<p>{escape(text)}</p>" for text in texts)
+    more += "".join(f"<p class=note>{escape(note)}</p>" for note in (*board.remarks(), *board.notes))
+    return header(f"{title} · {size}", board.headline, verdict, more)
 
 
 def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -> list[Section]:
     """Return the sections on the classes: their sizes, their errors, and for which other they are taken."""
-    drawn = chart_data.drawn_classes(board)
-    name = "" if shown is None else shown.name
+    drawn, name = chart_data.drawn_classes(board), "" if shown is None else shown.name
     data["classes"] = chart_data.errors_by_class(board, drawn, name)
-    counts, known = board.class_counts, board.euclidean.confusion is not None
-    largest = counts.index(max(counts))
-    share = counts[largest] / sum(counts)
+    counts, with_errors = board.class_counts, board.euclidean.confusion is not None
     majority = (
-        f"The largest class, {board.classes[largest]}, has {percent(share)} of the rows: to answer it always is wrong "
-        f"for {percent(1.0 - share)}."
+        f"The largest class, {board.majority}, has {percent(1.0 - board.majority_error)} of the rows: to answer it "
+        f"always is wrong for {percent(board.majority_error)}."
     )
-    votes = f" Errors are those of {board.usual_neighbors} neighbours." if known else ""
-    which = "with the most errors" if known else "with the most rows"
+    votes = f" Errors are those of {board.usual_neighbors} neighbours." if with_errors else ""
+    which = "with the most errors" if with_errors else "with the most rows"
     some = "" if len(drawn) == len(counts) else f" Of {len(counts)} classes, the {len(drawn)} {which}."
-    sections = [Section("Classes and their errors" if known else "Classes", chart("classes"), majority + votes + some)]
-    if known:
+    sections = [
+        Section("Classes and their errors" if with_errors else "Classes", chart("classes"), majority + votes + some)
+    ]
+    if with_errors:
         data["confusion"] = chart_data.confusions(board, drawn, name)
         times = "" if board.repeats == 1 else f", {board.repeats} times each"
         rows = f"The test rows of {board.parts} parts" if board.partial else f"All rows as test rows{times}"
@@ -121,11 +119,7 @@ def _before_and_after(board: Leaderboard, shown: Shown, data: dict[str, object])
 
 
 def _columns(columns: Iterable[tuple[str, str]]) -> str:
-    lines = "".join(
-        f"<tr><td data-value='{escape(name)}'>{escape(name)}</td>"
-        f"<td data-value='{escape(done)}'>{escape(done)}</td></tr>"
-        for name, done in columns
-    )
+    lines = "".join(f"<tr>{text_cell(name)}{text_cell(done)}</tr>" for name, done in columns)
     heads = head("column", "text") + head("what was done", "text")
     return f"<table class=sortable><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
 
@@ -149,7 +143,7 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
     }.get(board.scaling, "chosen for each training part by leave-one-out errors of the Euclidean distance in it")
     votes = "k" if board.n_neighbors is None else str(board.n_neighbors)
     chosen = "; k is chosen by the other test parts of the repetition" if board.n_neighbors is None else ""
-    told = {
+    protocol = {
         "Protocol": f"stratified {board.folds}-fold cross-validation, "
         + ("once" if board.repeats == 1 else f"repeated {board.repeats} times")
         + ", with the same folds for all",
@@ -162,4 +156,4 @@ def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
         "Seed": str(board.random_state),
         **measured,
     }
-    return facts(told)
+    return facts(protocol)

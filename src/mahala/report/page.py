@@ -46,6 +46,14 @@ def page(title: str, header: str, sections: Sequence[Section], data: Mapping[str
     )
 
 
+def header(eyebrow: str, headline: str, verdict: str, more: str = "") -> str:
+    """Return the header of a page, of texts and of `more`, which is HTML."""
+    return (
+        f"<header><p class=eyebrow>{escape(eyebrow)}</p><h1>{escape(headline)}</h1>"
+        f"<p class=verdict>{escape(verdict)}</p>{more}</header>"
+    )
+
+
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries."""
     return {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}

@@ -1,8 +1,8 @@
-"""Matplotlib figures of results, for papers: they can be saved as PNG, SVG or PDF."""
+"""Matplotlib figures of results, which can be saved as PNG, SVG or PDF."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -37,19 +37,4 @@ def error_curves(histories: Mapping[str, History], title: str = "Predictive erro
     axes.set_title(title)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, ncols=2)
-    return figure
-
-
-def curves(points: Mapping[str, Sequence[tuple[float, float, float]]], title: str, x: str, y: str) -> Figure:
-    """Draw one line per name through its points (x, mean, deviation), with error bars."""
-    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
-    axes = figure.subplots()
-    for number, (name, own) in enumerate(points.items()):
-        xs, means, deviations = zip(*sorted(own), strict=True)
-        colour = COLOURS[number % len(COLOURS)]
-        axes.errorbar(xs, means, deviations, label=name, color=colour, marker="o", markersize=4, capsize=3)
-    axes.set_ylim(bottom=0.0)
-    axes.set(xlabel=x, ylabel=y, title=title)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
     return figure

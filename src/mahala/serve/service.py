@@ -6,33 +6,28 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mahala.serve.index.graph_thread import GraphThread
-from mahala.serve.index.searching import Found, payload_filter
-from mahala.serve.index.served import PLAIN, Model, Query, Served, served_learner
-from mahala.serve.learning.learning_process import LearningProcess
-from mahala.serve.learning.learning_thread import LearningThread
+from mahala.serve.index.encoders import Encoder
+from mahala.serve.index.graph import GraphThread
+from mahala.serve.index.item_index import Found, payload_filter
+from mahala.serve.index.served_collection import PLAIN, Query, ServedCollection, ServedModel
+from mahala.serve.learning.worker import LearningProcess, LearningThread
 from mahala.serve.store.checkpoints import Checkpoints, Version
-from mahala.serve.store.checks import NAME, check_settings, check_vector
-from mahala.serve.store.database import Unavailable
+from mahala.serve.store.collection_store import Store
+from mahala.serve.store.database import Unavailable, Unknown
 from mahala.serve.store.group_commit import GroupCommit
-from mahala.serve.store.records import Entry, NewItem
-from mahala.serve.store.store import Store
+from mahala.serve.store.rows import LogEntry, NewItem, check_vector
 from mahala.support.arrays import FloatArray
 
 log = logging.getLogger("mahala.serve")
 
-Encoder = Callable[[str], Any]
 # Seconds between two looks at the database for what other processes did.
 POLL = 0.25
-
-
-class Unknown(LookupError):
-    """There is no collection, item or version of this name."""
 
 
 class Service:
@@ -72,7 +67,7 @@ class Service:
         self.images: dict[str, Path] = {}  # folders of collections by name
         self.writer = GroupCommit(self.store)
         self.problem: str | None = None  # why the database cannot be used at the moment
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, ServedCollection] = {}
         self._refreshing = threading.Lock()
         self._learning: LearningThread | LearningProcess | None = None
         self._stop = threading.Event()
@@ -90,7 +85,7 @@ class Service:
         self.close()
 
     def close(self) -> None:
-        """Write what waits, stop learning and close the database."""
+        """Write what is in the queue, stop learning and close the database."""
         self._stop.set()
         if self._graphs is not None:
             self._graphs.close()
@@ -102,8 +97,9 @@ class Service:
 
     def start_learning(self, *, apart: bool = False) -> None:
         """Learn in the background while no other process does: in a thread, or apart, in a process of its own."""
-        own = LearningProcess(self._address, self.checkpoints) if apart else None
-        self._learning = own or LearningThread(self.store, self.checkpoints)
+        self._learning = (
+            LearningProcess(self._address, self.checkpoints) if apart else LearningThread(self.store, self.checkpoints)
+        )
 
     def _poll(self) -> None:
         while not self._stop.wait(POLL):
@@ -119,13 +115,13 @@ class Service:
     def refresh(self) -> None:
         """Take in what other processes did."""
         with self._refreshing:
-            known = self.store.collections()
-            for name in self._served.keys() - known.keys():
+            collections = self.store.collections()
+            for name in self._served.keys() - collections.keys():
                 del self._served[name]
-            for name, collection in known.items():
-                own = self._served.get(name) or Served(collection)
-                own.refresh(collection, self.store, self.checkpoints)
-                self._served[name] = own
+            for name, collection in collections.items():
+                served = self._served.get(name) or ServedCollection(collection)
+                served.refresh(collection, self.store, self.checkpoints)
+                self._served[name] = served
             self.problem = None
 
     def vectors(self, name: str, rows: Sequence[int]) -> FloatArray:
@@ -139,7 +135,7 @@ class Service:
 
     @property
     def learns(self) -> bool:
-        """Whether what this process started has the lease; False while the database cannot be used."""
+        """Whether this process, or the one that it started, has the lease; False while the database cannot be used."""
         try:
             return self._learning is not None and self.checkpoints.has_lease()
         except Unavailable:
@@ -149,7 +145,7 @@ class Service:
         """Return the names of the collections."""
         return sorted(self._served)
 
-    def served(self, name: str) -> Served:
+    def served(self, name: str) -> ServedCollection:
         """Return the state of a collection in this process."""
         if name not in self._served:
             raise Unknown(f"there is no collection {name[:64]!r}")
@@ -157,16 +153,14 @@ class Service:
 
     def create(self, name: str, *, width: int, settings: dict[str, Any] | None = None) -> None:
         """Make an empty collection of vectors with `width` numbers; its settings may name "learners" and "served"."""
-        if not NAME.fullmatch(name):
-            raise ValueError(f"name must be letters a-z, digits, - and _, 64 at most, got {name[:80]!r}")
-        check_settings(settings or {})
+        _check_settings(settings or {})
         self.store.create(name, width=width, settings=settings or {})
         self.refresh()
 
     def configure(self, name: str, settings: dict[str, Any]) -> None:
         """Change the settings of a collection; other learners than before learn from the whole log."""
         before = self.served(name).collection.settings
-        check_settings(settings)
+        _check_settings(settings)
         self.store.configure(name, settings)
         if settings.get("learners") != before.get("learners"):
             self.store.relearn(name)
@@ -181,10 +175,14 @@ class Service:
     def put_items(self, name: str, items: Iterable[Mapping[str, Any]]) -> int:
         """Add or change items {"id": ..., "vector": [...], "payload": {...}}; return how many."""
         width = self.served(name).collection.width
-        new = []
-        for at, item in enumerate(items):
-            vector = check_vector(item["vector"], width, f"items[{at}].vector")
-            new.append(NewItem(str(item["id"]), vector, dict(item.get("payload") or {})))
+        new = [
+            NewItem(
+                str(item["id"]),
+                check_vector(item["vector"], width, f"items[{at}].vector"),
+                dict(item.get("payload") or {}),
+            )
+            for at, item in enumerate(items)
+        ]
         self.store.put_items(name, new)
         self.refresh()
         return len(new)
@@ -202,16 +200,16 @@ class Service:
         given = [kind for kind in ("vector", "item", "text") if query.get(kind) is not None]
         if len(given) != 1:
             raise ValueError(f"query must have one of vector, item and text, got {' and '.join(given) or 'none'}")
-        own, id = query[given[0]], query.get("id")
+        value, id = query[given[0]], query.get("id")
         if given == ["item"]:
-            row = self.row(name, str(own))
+            row = self.row(name, str(value))
             return Query(served.index.vector(row), row, id)
         if given == ["vector"]:
-            return Query(check_vector(own, served.collection.width, "query.vector"), None, id)
+            return Query(check_vector(value, served.collection.width, "query.vector"), None, id)
         if name not in self.encoders:
             raise ValueError(f"query.text needs an encoder, but {name!r} has none: give a vector or an item")
-        vector = check_vector(self.encoders[name](own), served.collection.width, "the vector of query.text")
-        return Query(vector, None, own if id is None else id)
+        vector = check_vector(self.encoders[name](value), served.collection.width, "the vector of query.text")
+        return Query(vector, None, value if id is None else id)
 
     def row(self, name: str, id: str) -> int:
         """Return the row of an item; raise Unknown if there is none with this id."""
@@ -227,7 +225,7 @@ class Service:
     def search(
         self, name: str, query: Mapping[str, Any], k: int = 10, filter: Mapping[str, Any] | None = None
     ) -> tuple[int, list[Found]]:
-        """Return the version that ranked, and the k best items; what `resolve` takes is a query."""
+        """Return the version that ranked, and the k best items for a query of the form that `resolve` takes."""
         return self.compared(name, self.resolve(name, query), k, filter)[:2]
 
     def compared(
@@ -241,49 +239,45 @@ class Service:
 
     def entry(
         self, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any
-    ) -> Entry:
+    ) -> LogEntry:
         """Return the entry of the log for a query, the ids shown for it, and a reaction to each."""
         rows = [self.row(name, id) for id in shown]
         vector = None if query.row is not None else query.vector
-        return Entry(
-            kind, rows, [float(value) for value in clicked], query=query.row, vector=vector, query_id=query.id, **more
-        )
+        values = [float(value) for value in clicked]
+        return LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
 
-    def append(self, name: str, entries: Sequence[Entry]) -> Future[list[int]]:
-        """Return what becomes the places of entries in the log, once they are durable."""
+    def pair_entry(self, name: str, query: Query, other: str, similar: bool, **more: Any) -> LogEntry:
+        """Return the entry of the log for a judged pair; the items that it is compared with are written with it.
+
+        A pair alone does not say above or below which others the item belongs: nothing is learned from the first ones
+        of a query until there are both verdicts.
+        """
+        served, pair = self.served(name), self.entry(name, "pair", query, [other], [float(similar)], **more)
+        (row,), (verdict,) = pair.shown, pair.clicked
+        if row == query.row:
+            raise ValueError("a judged pair must have two different items")
+        rows = served.pairs.contrast(self.store, served.collection.generation, pair)
+        return replace(pair, shown=[row, *rows], clicked=[verdict, *[1.0 - verdict] * len(rows)])
+
+    def append(self, name: str, entries: Sequence[LogEntry]) -> Future[list[int]]:
+        """Return a future of the places of entries in the log, which is set once they are durable."""
         self.served(name)
         self.writer.append(name, entries, future := Future[list[int]]())
         return future
 
-    async def appended(self, name: str, entries: Sequence[Entry]) -> list[int]:
+    async def appended(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Return the places of entries in the log, once they are durable."""
         self.served(name)
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self.writer.append(name, entries, future)
         return await future
 
-    def told(self, name: str) -> dict[str, Any]:
-        """Return what is served, what each learner says of itself, and which one is ahead, as JSON."""
-        served = self.served(name)
-        collection, model = served.collection, served.model
-        return {
-            "version": model.version,
-            "pinned": collection.pinned is not None,
-            "served": served_learner(collection),
-            "items": len(served.index),
-            "graph": 0 if served.index.graph is None else served.index.graph.n,
-            "logged": collection.n_logged,
-            "learned": model.place,
-            "learners": model.told.get("learners", {}),
-            "differences": model.told.get("differences", []),
-        }
-
     def versions(self, name: str) -> list[Version]:
         """Return the versions that are kept, the newest first."""
         self.served(name)
         return self.checkpoints.versions(name)
 
-    def pin(self, name: str, version: int | None) -> Model:
+    def pin(self, name: str, version: int | None) -> ServedModel:
         """Serve a version that is kept, 0 for the plain ranking or None for the newest; learning continues."""
         self.served(name)
         try:
@@ -297,3 +291,10 @@ class Service:
         """Delete what a user did, and learn again without it; return how many entries there were."""
         self.served(name)
         return self.store.forget_user(name, user)
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    if settings:
+        from mahala.serve.learning.learners import check_settings  # here: it loads all that learns
+
+        check_settings(settings)

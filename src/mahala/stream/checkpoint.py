@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mahala.saved_estimator import SavedEstimator
-from mahala.stream.position import Position, digest_of_rows
+from mahala.stream.input import Position
 from mahala.support.files import previous_of
 from mahala.support.model_files import ModelFileError, count_value, header_value, is_model_file, read_model
+from mahala.support.parameters import ParameterError
+from mahala.support.validation import is_sparse
 
 # Parameters in which a learner may differ from the saved one.
 _FREE = ("record", "random_state")
-
-KnownItems = dict[str, Any] | None
+# Rows, and bytes of them, by which items are recognised.
+_SAMPLED_ROWS, _SAMPLED_BYTES = 256, 2**24
 
 
 class Checkpoint(NamedTuple):
-    """What a stream resumes from."""
+    """What a stream resumes from; `items` has the number of rows and the digest of the items, if there are any."""
 
     learner: Any
     position: Position
-    items: KnownItems
+    items: dict[str, Any] | None
 
 
 def open_checkpoint(path: str, learner: Any) -> Checkpoint:
@@ -36,7 +41,7 @@ def open_checkpoint(path: str, learner: Any) -> Checkpoint:
             raise FileNotFoundError(f"{path} cannot be written because there is no folder {folder}")
         return Checkpoint(learner, Position(), None)
     try:
-        known = SavedEstimator.load(path)
+        saved = SavedEstimator.load(path)
     except ModelFileError as error:
         previous = previous_of(path)
         if not previous.exists():
@@ -48,26 +53,39 @@ def open_checkpoint(path: str, learner: Any) -> Checkpoint:
     position, items = Position(), None
     if "stream" in header:
         try:
-            saved = header_value(header, "stream", dict)
-            position = Position.of(saved)
-            items = header_value(saved, "items", dict, type(None)) if "items" in saved else None
+            entry = header_value(header, "stream", dict)
+            position = Position.of(entry)
+            items = header_value({"items": None} | entry, "items", dict, type(None))
         except ModelFileError as error:
             raise ModelFileError(f"{path} has a damaged position: {error}") from None
     if learner is not None:
-        _check_same(path, known, learner)
-    return Checkpoint(known, position, items)
+        _check_same(path, saved, learner)
+    return Checkpoint(saved, position, items)
 
 
-def check_items(path: str, known: KnownItems, items: Any) -> dict[str, Any]:
-    """Return by what the items are recognised; raise ValueError unless they are the known ones, or begin with them."""
-    if known is not None:
-        n_rows = count_value(known, "rows")
-        if n_rows > items.shape[0] or digest_of_rows(items, n_rows) != known.get("digest"):
-            raise ValueError(
+def check_items(path: str, saved: dict[str, Any] | None, items: Any) -> dict[str, Any]:
+    """Return by what the items are recognised; raise ValueError unless they are the saved ones, or begin with them."""
+    if saved is not None:
+        n_rows = count_value(saved, "rows")
+        if n_rows > items.shape[0] or _digest(items, n_rows) != saved.get("digest"):
+            raise ParameterError(
                 f"items are not those from which {path} has learned, to which rows may only be appended; give "
-                "these, or pass new_items=True if row numbers are to mean the rows of another file"
+                "these, or pass new_items=True if row numbers are to mean the rows of another file",
+                "items",
+                "new_items",
             )
-    return {"rows": items.shape[0], "digest": digest_of_rows(items, items.shape[0])}
+    return {"rows": items.shape[0], "digest": _digest(items, items.shape[0])}
+
+
+def _digest(items: Any, n_rows: int) -> str:
+    """Return a digest of some of the first `n_rows` rows, the same ones for the same number."""
+    digest = hashlib.sha256(f"{items.dtype.str} {items.shape[1]}".encode())
+    most = max(1, min(_SAMPLED_ROWS, _SAMPLED_BYTES // max(1, items.shape[1] * items.dtype.itemsize)))
+    for row in np.unique(np.linspace(0, n_rows - 1, most).astype(np.intp)) if n_rows else ():
+        part = items[[row]]
+        for array in (part.indices.astype(np.int64), part.data) if is_sparse(items) else (np.ascontiguousarray(part),):
+            digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _check_previous(path: str) -> None:
@@ -76,20 +94,20 @@ def _check_previous(path: str) -> None:
     if not previous.exists():
         return
     try:
-        ours = "stream" in read_model(previous, "learner")[0]
+        is_checkpoint = "stream" in read_model(previous, "learner")[0]
     except ModelFileError:
-        ours = is_model_file(previous) and os.path.exists(path)  # one of ours that was damaged
-    if not ours:
+        is_checkpoint = is_model_file(previous) and os.path.exists(path)  # a damaged one
+    if not is_checkpoint:
         raise FileExistsError(f"{previous} must be free for the last checkpoint but one, but it is not one: rename it")
 
 
-def _check_same(path: str, known: Any, learner: Any) -> None:
+def _check_same(path: str, saved: Any, learner: Any) -> None:
     """Raise ValueError if the learner differs from the saved one."""
-    ours, theirs = type(known).__name__, type(learner).__name__
-    advice = f"use another file, or omit the learner to continue with the saved {ours}"
-    if ours != theirs:
-        raise ValueError(f"{path} holds a {ours}, not a {theirs}: {advice}")
-    wanted = learner.get_params(deep=False)
-    for name, value in known.get_params(deep=False).items():
-        if name not in _FREE and value != wanted[name]:
-            raise ValueError(f"{path} holds a {ours} with {name}={value!r}, not {wanted[name]!r}: {advice}")
+    kind, given = type(saved).__name__, type(learner).__name__
+    advice = f"use another file, or omit the learner to continue with the saved {kind}"
+    if kind != given:
+        raise ValueError(f"{path} holds a {kind}, not a {given}: {advice}")
+    params = learner.get_params(deep=False)
+    for name, value in saved.get_params(deep=False).items():
+        if name not in _FREE and value != params[name]:
+            raise ValueError(f"{path} holds a {kind} with {name}={value!r}, not {params[name]!r}: {advice}")

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mahala.comparisons import Impression, Pairs, Triplets
@@ -17,10 +17,8 @@ from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 from mahala.online.rdml import RDML
 from mahala.stream.checkpoint import check_items, open_checkpoint
-from mahala.stream.input import Input
-from mahala.stream.lines import LONGEST, LongLine
-from mahala.stream.position import Position
-from mahala.support.parameters import Count, NonNegative, check_value
+from mahala.stream.input import LONGEST, Input, LongLine, Position
+from mahala.support.parameters import Count, NonNegative, ParameterError, check_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,8 @@ class Malformed:
 
     line: int
     problem: str
+    parameters: tuple[str, ...] = field(default=(), repr=False)
+    """Parameters that `problem` names."""
 
 
 class Stream:
@@ -96,8 +96,12 @@ class Stream:
         self.max_line = max_line
         self.every = every
         self.seconds = seconds
-        learner, self._saved, self._items = open_checkpoint(self.path, learner)
-        self.learner: Any = _check_online(learner)
+        self.learner, self._saved, self._items = open_checkpoint(self.path, learner)
+        if not isinstance(self.learner, OnlineLearner | QueryAdapter):
+            raise TypeError(
+                f"{type(self.learner).__name__} does not learn from one comparison at a time; give an online learner, "
+                "such as PA for pairs, OASIS for triplets or QueryAdapter for impressions"
+            )
         self._saved_steps = self._n_steps()
         self._saved_line = 0  # line of the last save in this input
         self._saved_at = time.monotonic()
@@ -122,9 +126,9 @@ class Stream:
         line counts as read once the next result is requested; a malformed last line without a newline does not
         count, because it may be incomplete. ValueError is raised if the first lines refer to items that are not given.
         """
-        read = self._input.progress
-        known = Position() if self.new_input else read.position() if read.lines else self._saved
-        given = Input(self.path, known)
+        progress = self._input.progress
+        before = Position() if self.new_input else progress.position() if progress.lines else self._saved
+        given = Input(self.path, before)
         unread = given.unread(iter(lines))
         self._input = given  # one that is refused leaves the position in the last one
         self._saved_line = given.progress.lines
@@ -178,41 +182,35 @@ class Stream:
                 comparison, others = self._reader.read(line)
             except LineError as error:
                 if isinstance(error, MissingItems) and needs_items:
-                    raise ValueError(f"line {progress.lines + 1}: {error}") from None
-                yield Malformed(progress.lines + 1, str(error))
+                    raise ParameterError(f"line {progress.lines + 1}: {error}", *error.parameters) from None
+                yield Malformed(progress.lines + 1, str(error), error.parameters)
                 if whole:
                     progress.add(line)
                 continue
-            result = self._step(comparison)
+            right, result = self._step(comparison)
+            self._reader.widths = self._widths()
             needs_items = False
             progress.add(line)
-            right = result.pop("right") if isinstance(comparison, Pairs) else result["right"]
-            # Of an impression, the share of pairs in the right order; one without pairs has none wrong.
-            right = right is None or right >= 0.5
             yield Learned(progress.lines, right, {"line": progress.lines, **result, **others})
         self._input.progress.ended = True
 
-    def _step(self, comparison: Pairs | Triplets | Impression) -> dict[str, Any]:
-        """Learn from one comparison; return what had been predicted, and whether that was right."""
+    def _step(self, comparison: Pairs | Triplets | Impression) -> tuple[bool, dict[str, Any]]:
+        """Learn from one comparison; return whether it had been predicted correctly, and what to print."""
+        learner = self.learner
         if isinstance(comparison, Impression):
             query, shown, clicked, query_id, user = comparison
-            share = self.learner.learn_one(query, shown, clicked, query_id=query_id, user=user)
-            self._reader.widths = self._widths()
-            return {"right": share, "trust": self.learner.trust_}
-        self.learner.partial_fit(comparison)
-        self._reader.widths = self._widths()
-        y, p, predicted = self.learner._last_step
-        result: dict[str, Any] = {"right": predicted == y}
-        if isinstance(comparison, Pairs):
-            result = {"similar": y == 1, "predicted": predicted == 1, **result}
-        margin = self._margin(p, y)
-        return result | ({"margin": margin} if math.isfinite(margin) else {})
-
-    def _margin(self, p: float, y: int) -> float:
-        """Return threshold minus squared distance, or the difference of similarities, before a step with loss p."""
-        if isinstance(self.learner, LEGO):
-            return math.nan  # its loss has no sign
-        return 0.0 - y * p if isinstance(self.learner, RDML) else 0.0 + y * (getattr(self.learner, "margin_", 1.0) - p)
+            share = learner.learn_one(query, shown, clicked, query_id=query_id, user=user)
+            # The share of pairs in the right order; an impression without pairs has none wrong.
+            return share is None or share >= 0.5, {"right": share, "trust": learner.trust_}
+        learner.partial_fit(comparison)
+        y, p, predicted = learner._last_step
+        is_pair, right = isinstance(comparison, Pairs), predicted == y
+        result: dict[str, Any] = {"similar": y == 1, "predicted": predicted == 1} if is_pair else {"right": right}
+        # Threshold minus squared distance, or the difference of similarities, before a step with loss p.
+        margin = 0.0 - y * p if isinstance(learner, RDML) else 0.0 + y * (getattr(learner, "margin_", 1.0) - p)
+        if math.isfinite(margin) and not isinstance(learner, LEGO):  # whose loss has no sign
+            result["margin"] = margin
+        return right, result
 
     def _n_steps(self) -> int:
         return getattr(self.learner, "n_steps_", getattr(self.learner, "n_impressions_", 0))
@@ -220,12 +218,3 @@ class Stream:
     def _widths(self) -> tuple[int, int]:
         n_features = self.learner.n_features_in_
         return n_features, getattr(self.learner, "n_item_features_", n_features)
-
-
-def _check_online(learner: Any) -> OnlineLearner | QueryAdapter:
-    if not isinstance(learner, OnlineLearner | QueryAdapter):
-        raise TypeError(
-            f"{type(learner).__name__} does not learn from one comparison at a time; give an online learner, "
-            "such as PA for pairs, OASIS for triplets or QueryAdapter for impressions"
-        )
-    return learner

@@ -1,8 +1,12 @@
-"""Names for the array types in annotations."""
+"""Array types for annotations, blocks of rows, and checks of the memory that arrays need."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,3 +18,72 @@ IntArray = NDArray[np.int64]
 IndexArray = NDArray[np.intp]
 SignArray = NDArray[np.int8]  # +1 and -1
 BoolArray = NDArray[np.bool_]
+
+A = TypeVar("A", bound=NDArray[Any])
+
+# Bytes of the float64 rows that are in work at a time.
+BLOCK_BYTES = 2**25
+
+
+def block_size(width: int, most_bytes: int = BLOCK_BYTES, least: int = 1) -> int:
+    """The number of float64 rows of this width that fit into `most_bytes`, and `least` at the least."""
+    return max(least, most_bytes // (8 * max(width, 1)))
+
+
+def row_blocks(n_rows: int, width: int, most_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
+    """Slices that cover 0..n_rows-1 in order, each of as many rows as `block_size` allows.
+
+    >>> list(row_blocks(5, width=2, most_bytes=32))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return slices(n_rows, block_size(width, most_bytes))
+
+
+def slices(n: int, size: int) -> Iterator[slice]:
+    """Slices of `size` that cover 0..n-1 in order; the last one may be shorter."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def read_only(array: A) -> A:
+    """Make an array read-only and return it."""
+    array.flags.writeable = False
+    return array
+
+
+def memory_limit(max_memory: float | None) -> float:
+    """Return the number of bytes that may be allocated: max_memory, by default the memory of this machine.
+
+    What a limit on the memory of this process (`ulimit -v`) leaves counts too.
+    """
+    if max_memory is not None:
+        return float(max_memory)
+    limit = math.inf
+    if hasattr(os, "sysconf"):
+        limit = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+    try:
+        import resource
+    except ImportError:  # Windows
+        return limit
+    address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit if address_space == resource.RLIM_INFINITY else min(limit, float(address_space) - _in_use())
+
+
+def _in_use() -> float:
+    """The address space of this process, in bytes, where the system tells."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[0]
+    except OSError:
+        return 0.0
+    return float(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def check_room(needed: float, max_memory: float | None, what: str, advice: str) -> None:
+    """Raise a MemoryError, which ends with `advice`, if `what` needs more bytes than may be allocated."""
+    limit = memory_limit(max_memory)
+    if needed > limit:
+        have = "this machine's" if max_memory is None else "max_memory ="
+        raise MemoryError(f"{what} takes {_gigabytes(needed)}, more than {have} {_gigabytes(limit)}; {advice}")
+
+
+def _gigabytes(n: float) -> str:
+    return f"{n / 2**30:.3g} GiB"

@@ -1,17 +1,24 @@
-"""Restore attributes on errors, defer Ctrl-C, let threads wait for each other, and limit BLAS to one thread."""
+"""Contexts for fits: restore on errors, defer Ctrl-C, lock, limit BLAS to one thread, and limit the time."""
 
 from __future__ import annotations
 
 import functools
+import logging
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+_LOG = logging.getLogger("mahala")
+NOTICE = "compiling kernels, once per installation; `mahala warm-up` does it ahead"
 
 _MAIN = threading.main_thread()
 try:  # the function without its conversion to enumerations, which costs more than a step
@@ -143,3 +150,124 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+class Compiling:
+    """Counts the functions that are compiled, and the seconds during which any thread compiles.
+
+    A function and those that it calls count as one. The first one of a process is logged as information by the logger
+    "mahala".
+    """
+
+    def __init__(self) -> None:
+        self.n_compiled = 0
+        self._lock = threading.Lock()
+        self._depth = 0  # a function compiles those that it calls
+        self._begin = 0.0
+        self._seconds = 0.0
+
+    def start(self) -> None:
+        """A compilation begins."""
+        with self._lock:
+            first = self.n_compiled == self._depth == 0
+            if self._depth == 0:
+                self._begin = time.monotonic()
+            self._depth += 1
+        if first:
+            _LOG.info(NOTICE)
+
+    def end(self) -> None:
+        """A compilation has ended."""
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self.n_compiled += 1
+                self._seconds += time.monotonic() - self._begin
+
+    @property
+    def active(self) -> bool:
+        """Whether a function is being compiled."""
+        return self._depth > 0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds spent so far, those of what is being compiled included."""
+        with self._lock:
+            return self._seconds + (time.monotonic() - self._begin if self._depth else 0.0)
+
+    def working_time(self) -> float:
+        """Return a clock in seconds that stands still while functions are compiled."""
+        return time.monotonic() - self.seconds
+
+
+# Of this process; `compiled/jit.py` keeps it.
+COMPILING = Compiling()
+
+
+class TimeLimit:
+    """A point in time, and whether it has stopped anything."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+        self.stopped = False
+
+    def end(self) -> None:
+        """Let the time be over now."""
+        self._end = -math.inf
+
+    def reached(self) -> bool:
+        """Whether the time is over; whoever asks must stop then."""
+        self.stopped |= self._clock() >= self._end
+        return self.stopped
+
+
+_in_block: ContextVar[TimeLimit | None] = ContextVar("mahala_time_limit", default=None)
+
+
+@contextmanager
+def time_limit(seconds: float | None, clock: Callable[[], float] | None = None) -> Iterator[TimeLimit]:
+    """Stop the fits in the block that are not finished after so many seconds, if any, with what they have learned.
+
+    Batch learners stop after the iteration in which the time ends, online learners after a chunk of steps; learners in
+    closed form are not stopped. The clock stands still while functions are compiled, unless another is given.
+
+    >>> with time_limit(0.0) as limit:
+    ...     out_of_time(), limit.stopped
+    (True, True)
+    """
+    limit = TimeLimit(math.inf if seconds is None else seconds, clock or COMPILING.working_time)
+    token = _in_block.set(limit)
+    try:
+        yield limit
+    finally:
+        _in_block.reset(token)
+
+
+@contextmanager
+def stopped_by_ctrl_c(notify: Callable[[], object]) -> Iterator[TimeLimit]:
+    """Stop the fits in the block after Ctrl-C, with what they have learned; a second Ctrl-C interrupts them at once.
+
+    `notify` is called at the first one. In threads other than the main one, Ctrl-C does what it always does.
+    """
+    with time_limit(None) as limit:
+        if threading.current_thread() is not threading.main_thread():
+            yield limit
+            return
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            signal.signal(signal.SIGINT, before)
+            limit.end()
+            notify()
+
+        before = signal.signal(signal.SIGINT, handle)
+        try:
+            yield limit
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def out_of_time() -> bool:
+    """Whether a time limit asks the caller to stop."""
+    limit = _in_block.get()
+    return limit is not None and limit.reached()

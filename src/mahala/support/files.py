@@ -108,8 +108,8 @@ def _dead(entry: os.DirEntry[str], match: re.Match[str]) -> bool:
 
 def _keep_owner_and_mode(old: Path, new: Path) -> None:
     """Give a file the owner, as far as the system permits, and the mode of another."""
-    was, own = old.stat(), new.stat()
-    if (was.st_uid, was.st_gid) != (own.st_uid, own.st_gid):
+    was, now = old.stat(), new.stat()
+    if (was.st_uid, was.st_gid) != (now.st_uid, now.st_gid):
         for user in (was.st_uid, -1):  # only the superuser may give a file to another user
             with suppress(OSError):
                 os.chown(new, user, was.st_gid)
@@ -192,13 +192,9 @@ def _open_lock(place: str) -> IO[str]:
 
 def _flush_folder(folder: Path) -> None:
     """Make a new name in a folder durable, where the system can."""
-    try:
+    with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

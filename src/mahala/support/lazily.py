@@ -1,4 +1,9 @@
-"""Modules that are imported on first use, so that a process that only applies a metric starts without them."""
+"""Modules and classes of SciPy and scikit-learn that are imported on first use.
+
+A process that only applies a metric starts without them. The base classes of scikit-learn have types of our own here:
+scikit-learn has none, and whatever derives from an untyped class accepts any argument and has any attribute to a type
+checker.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from typing import Literal, Self
+
+    import numpy as np
     import scipy.linalg as linalg
     import scipy.sparse as sp
     import scipy.spatial.distance as spatial_distance
     import sklearn.metrics.pairwise as pairwise
     import sklearn.preprocessing as preprocessing
     import sklearn.utils.validation as sklearn_checks
+    from numpy.typing import NDArray
+
+    class BaseEstimator:
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def set_params(self, **params: Any) -> Self: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+    class ClassifierMixin:
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+    class ClassNamePrefixFeaturesOutMixin:
+        def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]: ...
+
+    class TransformerMixin:
+        def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any: ...
+        def set_output(self, *, transform: Literal["default", "pandas", "polars"] | None = None) -> Self: ...
+        def __sklearn_tags__(self) -> Any: ...
+
 else:
 
     class _Module:
@@ -30,4 +57,21 @@ else:
     preprocessing = _Module("sklearn.preprocessing")
     sklearn_checks = _Module("sklearn.utils.validation")
 
-__all__ = ["linalg", "pairwise", "preprocessing", "sklearn_checks", "sp", "spatial_distance"]
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:  # such as __path__, for which every import asks
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module("sklearn.base"), name)
+
+
+__all__ = [
+    "BaseEstimator",
+    "ClassNamePrefixFeaturesOutMixin",
+    "ClassifierMixin",
+    "TransformerMixin",
+    "linalg",
+    "pairwise",
+    "preprocessing",
+    "sklearn_checks",
+    "sp",
+    "spatial_distance",
+]

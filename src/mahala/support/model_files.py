@@ -7,6 +7,7 @@ import math
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from safetensors import safe_open
 
+from mahala.support.arrays import Arrays
 from mahala.support.files import whole_file
 
 FORMAT_VERSION = 1
@@ -92,7 +94,7 @@ def _parts(
 
 def read_model(
     path: str | os.PathLike[str], content: str | None = None, *, mapped: bool = False
-) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+) -> tuple[dict[str, object], Arrays]:
     """Return the header and the arrays of a model file, which must hold `content` unless that is None.
 
     Raise ModelFileError if the file cannot be used, or if a bit of it is not as it was written; files without checksums
@@ -102,37 +104,38 @@ def read_model(
     path = os.fspath(path)
     with open(path, "rb"):  # a missing, forbidden or non-regular file raises Python's own OSError
         pass
-    try:
+    with _errors_of_damage(path):
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata()
             header = _read_header(path, metadata, content)
-            names = file.keys()
-            arrays = (
-                _views(np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray))[1]
-                if mapped
-                else {name: file.get_tensor(name) for name in names}
-            )
+            if mapped:
+                arrays = _views(np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray))[1]
+            else:
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         _check_checksums(path, metadata, arrays)
         return header, arrays
-    except ModelFileError:
-        raise
-    except Exception as error:  # hostile bytes cause errors of many types: parser, NumPy, memory
-        raise ModelFileError(
-            f"{path} is not a readable model file; it is damaged, truncated or in another format ({error})"
-        ) from error
 
 
-def read_model_bytes(data: bytes, content: str) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+def read_model_bytes(data: bytes, content: str) -> tuple[dict[str, object], Arrays]:
     """Return the header and the arrays, the caller's own, of what `model_bytes` returned."""
-    try:
+    with _errors_of_damage("the model"):
         metadata, views = _views(np.frombuffer(data, dtype=np.uint8))
         header = _read_header("the model", metadata, content)
         _check_checksums("the model", metadata, views)
         return header, {name: view.copy() for name, view in views.items()}
+
+
+@contextmanager
+def _errors_of_damage(name: str) -> Iterator[None]:
+    """Raise ModelFileError for every error: hostile bytes cause those of many types, of parser, NumPy and memory."""
+    try:
+        yield
     except ModelFileError:
         raise
-    except Exception as error:  # of many types, as above
-        raise ModelFileError(f"the model cannot be read; it is damaged or truncated ({error})") from error
+    except Exception as error:
+        raise ModelFileError(
+            f"{name} is not a readable model file; it is damaged, truncated or in another format ({error})"
+        ) from error
 
 
 def is_model_file(path: str | os.PathLike[str]) -> bool:
@@ -140,7 +143,7 @@ def is_model_file(path: str | os.PathLike[str]) -> bool:
     try:
         with safe_open(path, framework="numpy") as file:
             return _METADATA_KEY in (file.metadata() or {})
-    except Exception:  # of many types, as above
+    except Exception:  # of many types, see `_errors_of_damage`
         return False
 
 
@@ -153,9 +156,7 @@ def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:
     return value
 
 
-def array_value(
-    arrays: Mapping[str, NDArray[Any]], key: str, dtype: DTypeLike, shape: tuple[int | None, ...]
-) -> NDArray[Any]:
+def array_value(arrays: Arrays, key: str, dtype: DTypeLike, shape: tuple[int | None, ...]) -> NDArray[Any]:
     """Return the array `key` of those that were read; raise ModelFileError unless it has this dtype and shape.
 
     A length of None stands for any length.
@@ -173,7 +174,7 @@ def array_value(
     return array
 
 
-def finite_array(arrays: Mapping[str, NDArray[Any]], key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def finite_array(arrays: Arrays, key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return the array `key`; raise ModelFileError unless it holds finite float64 numbers in this shape."""
     return finite(array_value(arrays, key, np.float64, shape), key)
 
@@ -185,7 +186,7 @@ def finite(array: NDArray[Any], key: str) -> NDArray[Any]:
     return array
 
 
-def check_matrix_shape(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> None:
+def check_matrix_shape(arrays: Arrays, shape: tuple[int, int]) -> None:
     """Raise ModelFileError unless the matrix of a model is there and has this shape, before room for it is made."""
     matrix = arrays.get("model.planes", arrays.get("model.M"))
     found = "none" if matrix is None else f"{matrix.shape[0]} × {matrix.shape[-1]}" if matrix.ndim > 1 else "a vector"
@@ -259,7 +260,7 @@ def _check_checksums(name: str, metadata: dict[str, str], arrays: Mapping[str, N
         raise ModelFileError(f"{name} is damaged: its checksums are not those of its content")
 
 
-def _views(data: NDArray[np.uint8]) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+def _views(data: NDArray[np.uint8]) -> tuple[dict[str, str], Arrays]:
     """Return the metadata and, as views, the arrays of a file of `write_model`."""
     start = 8 + int.from_bytes(data[:8].tobytes(), "little")
     layout = json.loads(data[8:start].tobytes())

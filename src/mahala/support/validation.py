@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.lazily import sklearn_checks, sp
 from mahala.support.parameters import is_count, is_number
-from mahala.support.tensors import is_dask, to_numpy
 
 # The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
 LARGEST_VALUE = 1e45
@@ -28,14 +27,29 @@ def is_sparse(X: Any) -> bool:
     return "scipy.sparse" in sys.modules and bool(sp.issparse(X))
 
 
+def is_chunked(X: Any) -> bool:
+    """Whether X is an array, data frame, series or bag in chunks that are computed later."""
+    return hasattr(type(X), "__dask_graph__")
+
+
+def is_tensor(X: Any) -> bool:
+    """Whether X is a tensor, which may be on another device than the processor."""
+    return hasattr(type(X), "detach") and hasattr(type(X), "cpu")
+
+
+def to_numpy(X: Any) -> Any:
+    """Return a tensor as an array of NumPy, which shares its memory if it is on the processor; others unchanged."""
+    return X.detach().cpu().numpy() if is_tensor(X) else X
+
+
 def check_rows(X: Any, name: str = "X") -> Any:
     """Return X as a finite 2-D numeric array (dense, memory-mapped or CSR) in its own dtype, not copied if possible."""
     if _is_valid(X, 2):
         return X
-    if is_dask(X):
+    if is_chunked(X):
         raise TypeError(
             f"{name} is of Dask, whose rows are not gathered here: give NumPy rows, for instance of a sample "
-            f"({name}[:10_000].compute()), or see docs/scale.md for what runs on Dask"
+            f"({name}[:10_000].compute()); docs/scale.md says what runs on rows in chunks"
         )
     X = to_numpy(X)
     with _naming(X, name):
@@ -115,7 +129,7 @@ def check_sparse(matrix: Any) -> None:
         raise ValueError(f"it has {len(matrix.offsets)} diagonals, but data of shape {matrix.data.shape}")
     if matrix.format == "lil" and not (
         len(matrix.rows) == len(matrix.data) == matrix.shape[0]
-        and all(len(own) == len(values) for own, values in zip(matrix.rows, matrix.data, strict=True))
+        and all(len(columns) == len(values) for columns, values in zip(matrix.rows, matrix.data, strict=True))
     ):
         raise ValueError("each row should have as many indices as values")
     if matrix.format == "coo":
@@ -206,14 +220,14 @@ def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> SignArray:
     if array.dtype == bool:
         return np.where(array, np.int8(1), np.int8(-1))
     if array.dtype.kind not in "iuf" or not np.isin(array, (-1, 1)).all():
-        found = np.unique(array.astype(str))[:5].tolist()
-        raise ValueError(f"{name} must hold booleans, or +1 for similar and -1 for dissimilar, got {found}")
+        values = np.unique(array.astype(str))[:5].tolist()
+        raise ValueError(f"{name} must hold booleans, or +1 for similar and -1 for dissimilar, got {values}")
     return array.astype(np.int8)
 
 
 def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
     """Return the class labels of the rows as a 1-D array, strings as objects; raise if a label is missing."""
-    y = y.compute() if is_dask(y) else to_numpy(y)
+    y = y.compute() if is_chunked(y) else to_numpy(y)
     array = np.asarray(y)
     if array.ndim != 1 or len(array) != n_rows:
         raise ValueError(f"{name} must be 1-D with a label for each of the {n_rows} rows, got shape {array.shape}")

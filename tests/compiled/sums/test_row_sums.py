@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from mahala.batch.label_neighbors import target_neighbors
+from mahala.batch.triplets import target_neighbors
 from mahala.compiled.sums.pair_sums import sum_between
 from mahala.compiled.sums.row_sums import between_of_rows, hinges_of_rows_share, softmax_of_rows, softmax_pull_of_rows
 from mahala.compiled.sums.softmax_sums import sum_softmax
-from mahala.engine.row_hinges import RowHinges, squared_distances
+from mahala.engine.hinges import RowHinges, squared_distances
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:200, 2:20], Y[:200]

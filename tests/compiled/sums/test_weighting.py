@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala.batch.label_neighbors import hits_and_misses, rows_with_company
-from mahala.compiled.sums.weighting import extreme_pairs, simba_pass, to_unit_range
+from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
+from mahala.batch.whitening import to_unit_range
+from mahala.compiled.sums.weighting import extreme_pairs, simba_pass
 from reference import weighting as reference
 
 
@@ -21,9 +22,9 @@ def test_unit_range_and_company(rows):
     np.testing.assert_array_equal(scaled.min(axis=0), 0.0)
     np.testing.assert_array_equal(scaled.max(axis=0), [1.0, 0.0, 1.0, 1.0])
     assert extent[1] == np.inf
-    np.testing.assert_array_equal(rows_with_company(codes), np.arange(29))
+    np.testing.assert_array_equal(rows_in_shared_classes(codes), np.arange(29))
     with pytest.raises(ValueError, match="at least one class needs two rows"):
-        rows_with_company(np.arange(5))
+        rows_in_shared_classes(np.arange(5))
 
 
 def test_neighbours_and_simba_are_the_reference(rows):

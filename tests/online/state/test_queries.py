@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala
 from mahala import Triplets
+from strategies import examples
 
 LEARNERS = [
     mahala.OASIS(0.5, margin=0.25),
@@ -23,7 +24,7 @@ LEARNERS = [
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
-@settings(max_examples=8)
+@examples(8)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_steps_for_a_query_are_those_of_its_triplets(learner, seed):
     rng = np.random.default_rng(seed)
@@ -51,7 +52,7 @@ def test_steps_for_a_query_are_those_of_its_triplets(learner, seed):
     assert fast._model.n_steps == slow._model.n_steps
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 2**32 - 1), weight=st.sampled_from([0.25, 0.5, 1.0]))
 def test_a_weight_scales_a_step(seed, weight):
     rng = np.random.default_rng(seed)

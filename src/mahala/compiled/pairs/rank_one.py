@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 
-from mahala.compiled.jit import SKIPPED, kernel
-from mahala.compiled.pairs.steps import COINCIDING, add_terms, dot, times
-from mahala.compiled.pairs.symmetric import postpone, symmetrise, times_one
+from mahala.compiled.jit import SKIPPED, helper, kernel
+from mahala.compiled.pairs.steps import COINCIDING, add_terms, dot
+from mahala.compiled.pairs.symmetric import postpone, symmetrise, times
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 DONE, REFRESH = 0, 1
@@ -48,22 +48,17 @@ MOST_CORRECTIONS = 2000
 SPOILT = 0.01
 
 
-@kernel
 def block_size(n: int, d: int) -> int:
-    """The number of steps per block; few if d is small, because the work inside a block grows with its square."""
-    return min(n, 16 if d < 32 else 32 if d < 512 else 64)
+    """Return the number of steps per block; the work inside a block grows with its square."""
+    return min(n, 32 if d < 512 else 64)
 
 
-@kernel
 def trace_of(M: FloatArray, outside: int) -> float:
-    """The trace of M in all directions, including those outside."""
-    total = float(outside)
-    for j in range(len(M)):
-        total += M[j, j]
-    return total
+    """Return the trace of M in all directions, including those outside."""
+    return outside + float(M.trace())
 
 
-@kernel
+@helper
 def current(
     i: int, product: FloatArray, gram: FloatArray, terms: FloatArray, weights: FloatArray, places: IndexArray, n: int
 ) -> float:
@@ -78,7 +73,7 @@ def current(
     return float(dot(a, a))
 
 
-@kernel
+@helper
 def follow(gram: FloatArray, i: int, weight: float, column: FloatArray) -> None:
     """Update the lower triangle of V A Vᵀ after row i for A ← A + weight · a aᵀ, a = A v_i.
 
@@ -86,21 +81,15 @@ def follow(gram: FloatArray, i: int, weight: float, column: FloatArray) -> None:
     """
     for j in range(i + 1, len(gram)):
         column[j] = gram[j, i]
-    for j in range(i + 1, len(gram)):
-        scaled, row = weight * column[j], gram[j]
+        scaled = weight * column[j]
         for k in range(i + 1, j + 1):
-            row[k] += scaled * column[k]
+            gram[j, k] += scaled * column[k]
 
 
-@kernel
 def add(A: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
     """`A += Σ_{l<n} weights_l terms_l terms_lᵀ`; a single term leaves A exactly symmetric."""
-    for l in range(n):
-        root = math.sqrt(abs(weights[l]))
-        weights[l] = math.copysign(1.0, weights[l])
-        for j in range(len(A)):
-            terms[l, j] *= root
-    add_terms(A, terms, weights, n)
+    scaled = np.sqrt(np.abs(weights[:n, np.newaxis])) * terms[:n]
+    add_terms(A, scaled, np.copysign(1.0, weights[:n]), n)
 
 
 @kernel
@@ -117,7 +106,6 @@ def lego_step(dist: float, target: float, eta: float) -> float:
     return 2.0 * eta * (dist - target) / (2.0 * eta * dist * dist + b + root)
 
 
-@kernel
 def stream_lego(
     V: FloatArray,
     y: SignArray,
@@ -136,65 +124,105 @@ def stream_lego(
     Takes and returns tr M⁻¹, to which a step adds c ‖v‖² / (1 - c ŷ).
     """
     n, d = V.shape
-    threshold = 0.5 * (targets[0] + targets[1])
-    limit = LARGEST_CONDITION * (d + outside)
     size = block_size(n, d)
-    terms = np.empty((size, d))
-    weights, column = np.empty(size), np.empty(size)
-    places = np.empty(size, dtype=np.intp)
-    most = 0.0
+    terms, weights, column, places = _work(size, d)
+    traces = np.array([0.0, inverse_trace, 0.0])  # tr M, tr M⁻¹, and the largest tr M since M was symmetrised
     t = 0
     while t < n:
-        block = V[t : min(t + size, n)]
-        product = np.dot(block, M) if n > 1 else times_one(block, M, pending)
-        gram = np.dot(product, block.T)
-        trace = trace_of(M, outside)
-        most = max(most, trace)
-        n_terms = 0
-        for i in range(len(block)):
-            dist = gram[i, i]
-            target = targets[0] if y[t] > 0 else targets[1]
-            predicted[t] = 1 if dist <= threshold else -1
-            p[t] = abs(dist - target)
-            tau[t] = 0.0
-            norm2 = dot(block[i], block[i])
-            if norm2 >= COINCIDING and dist > 0.0:
-                length2 = current(i, product, gram, terms, weights, places, n_terms)
-                step = lego_step(dist, target, eta)
-                if step > 0.0:
-                    room = max(limit / trace - inverse_trace, 0.0)
-                    share = max(LEAST_SHARE, 1.0 / (1.0 + room * (dist / norm2)))
-                    step = min(step, (1.0 - share) / dist)
-                else:
-                    room = max(limit / inverse_trace - trace, 0.0)
-                    step = -min(-step, room / length2)
-                if not abs(step) * length2 <= LARGEST_TERM:
-                    tau[t] = SKIPPED
-                elif step != 0.0:
-                    tau[t] = step
-                    weights[n_terms] = -step
-                    places[n_terms] = i
-                    n_terms += 1
-                    trace -= step * length2
-                    inverse_trace += step * norm2 / (1.0 - step * dist)
-                    # Rounding may leave too little; no M of this trace has less than a multiple of I.
-                    inverse_trace = max(inverse_trace, (d + outside) * ((d + outside) / trace))
-                    follow(gram, i, -step, column)
-            t += 1
-            most = max(most, trace)
-            if trace < SHRUNK * most:
-                break
+        block = V[t : t + size]
+        product = times(block, M, pending)
+        traces[0] = trace_of(M, outside)
+        steps = y[t:], p[t:], tau[t:], predicted[t:]
+        done, n_terms = _lego_steps(
+            block,
+            product,
+            product @ block.T,
+            d + outside,
+            traces,
+            eta,
+            *targets,
+            *steps,
+            terms,
+            weights,
+            column,
+            places,
+        )
+        t += done
         if n == 1:
             postpone(pending, terms, weights, n_terms)
             break
         add(M, terms, weights, n_terms)
-        if t == n or trace < SHRUNK * most:
+        if t == n or traces[0] < SHRUNK * traces[2]:
             symmetrise(M)
-            most = 0.0
-    return inverse_trace
+            traces[2] = 0.0
+    return float(traces[1])
+
+
+def _work(size: int, d: int) -> tuple[FloatArray, FloatArray, FloatArray, IndexArray]:
+    """Return space for the terms of a block, their weights, a column of its Gram matrix, and the terms' places."""
+    return np.empty((size, d)), np.empty(size), np.empty(size), np.empty(size, dtype=np.intp)
 
 
 @kernel
+def _lego_steps(
+    block: FloatArray,
+    product: FloatArray,
+    gram: FloatArray,
+    dimension: int,
+    traces: FloatArray,
+    eta: float,
+    near: float,
+    far: float,
+    y: SignArray,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
+    terms: FloatArray,
+    weights: FloatArray,
+    column: FloatArray,
+    places: IndexArray,
+) -> tuple[int, int]:
+    """Take the steps of a block, until M has shrunk; return the number of steps and of terms."""
+    limit = LARGEST_CONDITION * dimension
+    trace, inverse_trace = traces[0], traces[1]
+    most = max(traces[2], trace)
+    n_terms = 0
+    t = 0
+    while t < len(block) and trace >= SHRUNK * most:
+        dist, target = gram[t, t], near if y[t] > 0 else far
+        predicted[t] = 1 if dist <= 0.5 * (near + far) else -1
+        p[t] = abs(dist - target)
+        tau[t] = 0.0
+        norm2 = dot(block[t], block[t])
+        if norm2 >= COINCIDING and dist > 0.0:
+            length2 = current(t, product, gram, terms, weights, places, n_terms)
+            step = lego_step(dist, target, eta)
+            if step > 0.0:
+                room = max(limit / trace - inverse_trace, 0.0)
+                share = max(LEAST_SHARE, 1.0 / (1.0 + room * (dist / norm2)))
+                step = min(step, (1.0 - share) / dist)
+            else:
+                step = max(step, -max(limit / inverse_trace - trace, 0.0) / length2)
+            if not abs(step) * length2 <= LARGEST_TERM:
+                tau[t] = SKIPPED
+            elif step != 0.0:
+                tau[t] = step
+                weights[n_terms] = -step
+                places[n_terms] = t
+                n_terms += 1
+                trace -= step * length2
+                inverse_trace += step * norm2 / (1.0 - step * dist)
+                # Rounding may leave too little; no M of this trace has less than a multiple of I.
+                inverse_trace = max(inverse_trace, dimension * (dimension / trace))
+                follow(gram, t, -step, column)
+        most = max(most, trace)
+        t += 1
+    traces[0] = trace
+    traces[1] = inverse_trace
+    traces[2] = most
+    return t, n_terms
+
+
 def stream_rdml(
     V: FloatArray,
     y: SignArray,
@@ -214,75 +242,96 @@ def stream_rdml(
     `n_corrections` counts the corrections since R was computed. Return steps done, corrections, reason to stop.
     """
     n, d = V.shape
-    limit = LARGEST_CONDITION * (d + outside)
     size = block_size(n, d)
-    dist, moves, weights, column = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    moved, terms = np.empty((size, d)), np.empty((size, d))
-    places = np.empty(size, dtype=np.intp)
-    most = 0.0
+    terms, weights, column, places = _work(size, d)
+    traces = np.zeros(3)  # tr M, tr M⁻¹, and the largest tr M since M was symmetrised
     t = 0
     while t < n:
-        block = V[t : min(t + size, n)]
-        product = times(block, M) if n > 1 else times_one(block, M, pending)
-        moves_any = False
-        for i in range(len(block)):
-            dist[i] = dot(product[i], block[i])
-            moves_any = moves_any or y[t + i] * (dist[i] - 1.0) >= -BORDER
-        solved = gram = inner = product  # not read if no pair moves M
-        if moves_any:
+        block = V[t : t + size]
+        dist = np.einsum("ij,ij->i", times(block, M, pending), block)
+        solved, gram, inner = block, block, block  # not read if no pair moves M
+        if (y[t : t + size] * (dist - 1.0) >= -BORDER).any():
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
-            solved = times(block, R) if n > 1 else times_one(block, R, correction)
-            gram = np.dot(solved, block.T)
-            inner = np.dot(block, block.T)
-        trace = trace_of(M, outside)
-        most = max(most, trace)
-        inverse_trace = trace_of(R, outside)
-        spoilt = False
-        n_terms = 0
-        for i in range(len(block)):
-            predicted[t] = 1 if dist[i] <= 1.0 else -1
-            p[t] = y[t] * (dist[i] - 1.0)
-            tau[t] = 0.0
-            if p[t] >= -BORDER and inner[i, i] >= COINCIDING and gram[i, i] > 0.0:
-                q = gram[i, i]
-                length2 = current(i, solved, gram, terms, weights, places, n_terms)
-                if y[t] > 0:
-                    floor = FLOOR * trace / (d + outside)
-                    step = min(lam, SHARE * max(1.0 - floor * length2 / q, 0.0) / q)
-                else:
-                    step = min(lam, max(limit / inverse_trace - trace, 0.0) / inner[i, i])
-                if not step * inner[i, i] <= LARGEST_TERM:
-                    tau[t] = SKIPPED
-                elif step > 0.0:
-                    tau[t] = step
-                    step *= y[t]
-                    moves[n_terms] = -step
-                    pivot = 1.0 - step * q
-                    weights[n_terms] = step / pivot
-                    places[n_terms] = i
-                    for j in range(d):
-                        moved[n_terms, j] = block[i, j]
-                    trace -= step * inner[i, i]
-                    inverse_trace += weights[n_terms] * length2
-                    follow(gram, i, weights[n_terms], column)
-                    for k in range(i + 1, len(block)):
-                        dist[k] -= step * inner[k, i] * inner[k, i]
-                    n_terms += 1
-                    spoilt = SPOILT * pivot > 1.0 and n_corrections + n_terms > d // 16
-            t += 1
-            most = max(most, trace)
-            if spoilt or trace < SHRUNK * most:
-                break
+            solved = times(block, R, correction)
+            gram, inner = solved @ block.T, block @ block.T
+        traces[:2] = trace_of(M, outside), trace_of(R, outside)
+        steps = y[t:], p[t:], tau[t:], predicted[t:]
+        done, n_terms, spoilt = _rdml_steps(
+            dist, solved, gram, inner, d + outside, traces, lam, n_corrections, *steps, terms, weights, column, places
+        )
+        moved = t + places[:n_terms]
+        moves = -tau[moved] * y[moved]
+        t += done
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
         if n == 1:
-            postpone(pending, moved, moves, n_terms)
+            postpone(pending, V[moved], moves, n_terms)
             postpone(correction, terms, weights, n_terms)
             break
-        add(M, moved, moves, n_terms)
+        add(M, V[moved], moves, n_terms)
         add(R, terms, weights, n_terms)
-        if t == n or trace < SHRUNK * most:
+        if t == n or traces[0] < SHRUNK * traces[2]:
             symmetrise(M)
             symmetrise(R)
-            most = 0.0
+            traces[2] = 0.0
     return t, n_corrections, DONE
+
+
+@kernel
+def _rdml_steps(
+    dist: FloatArray,
+    solved: FloatArray,
+    gram: FloatArray,
+    inner: FloatArray,
+    dimension: int,
+    traces: FloatArray,
+    lam: float,
+    n_corrections: int,
+    y: SignArray,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
+    terms: FloatArray,
+    weights: FloatArray,
+    column: FloatArray,
+    places: IndexArray,
+) -> tuple[int, int, bool]:
+    """Take the steps of a block, until M has shrunk or R is spoilt; return the number of steps and terms, and which."""
+    trace, inverse_trace = traces[0], traces[1]
+    most = max(traces[2], trace)
+    spoilt = False
+    n_terms = 0
+    t = 0
+    while t < len(dist) and not spoilt and trace >= SHRUNK * most:
+        predicted[t] = 1 if dist[t] <= 1.0 else -1
+        p[t] = y[t] * (dist[t] - 1.0)
+        tau[t] = 0.0
+        if p[t] >= -BORDER and inner[t, t] >= COINCIDING and gram[t, t] > 0.0:
+            q, norm2 = gram[t, t], inner[t, t]
+            length2 = current(t, solved, gram, terms, weights, places, n_terms)
+            if y[t] > 0:
+                floor = FLOOR * trace / dimension
+                step = min(lam, SHARE * max(1.0 - floor * length2 / q, 0.0) / q)
+            else:
+                step = min(lam, max(LARGEST_CONDITION * dimension / inverse_trace - trace, 0.0) / norm2)
+            if not step * norm2 <= LARGEST_TERM:
+                tau[t] = SKIPPED
+            elif step > 0.0:
+                tau[t] = step
+                step *= y[t]
+                pivot = 1.0 - step * q
+                weight = step / pivot
+                weights[n_terms] = weight
+                places[n_terms] = t
+                n_terms += 1
+                trace -= step * norm2
+                inverse_trace += weight * length2
+                follow(gram, t, weight, column)
+                for k in range(t + 1, len(dist)):
+                    dist[k] -= step * inner[k, t] * inner[k, t]
+                spoilt = SPOILT * pivot > 1.0 and n_corrections + n_terms > solved.shape[1] // 16
+        most = max(most, trace)
+        t += 1
+    traces[0] = trace
+    traces[2] = most
+    return t, n_terms, spoilt

@@ -10,22 +10,19 @@ changes the model in place and returns the threshold.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg.blas import dgemm
 
-from mahala.compiled.jit import kernel, kernel_with
-from mahala.compiled.pairs.symmetric import postpone, times_one
+from mahala.compiled.jit import helper, kernel
+from mahala.compiled.pairs.symmetric import postpone, times
 from mahala.support.arrays import FloatArray, IndexArray, IntArray, SignArray
 
 # Steps whose quadratic forms and updates are computed by one matrix product.
 BLOCK = 64
-# Rows of M that are updated by one matrix product, to avoid a temporary array as large as M.
-STRIPE = 64
-# Up to this number of rank-one terms, a loop is faster than a matrix product.
-FEW_TERMS = 2
 # Below this squared length v vᵀ underflows, and the two points count as coinciding.
 COINCIDING = 1e-304
 
 
-@kernel
+@helper
 def dot(a: FloatArray, b: FloatArray) -> float:
     total = 0.0
     for i in range(len(a)):
@@ -33,27 +30,7 @@ def dot(a: FloatArray, b: FloatArray) -> float:
     return total
 
 
-@kernel_with({"contract"})  # the terms are added in order, as BLAS adds them
-def times(rows: FloatArray, A: FloatArray) -> FloatArray:
-    """Return `rows @ A`. For a single row a loop is faster than BLAS, which copies A or starts threads."""
-    d, e = A.shape
-    out = np.zeros((len(rows), e))
-    if len(rows) > 1:
-        np.dot(rows, A, out)
-        return out
-    x, whole = rows[0], d - d % 4
-    for i in range(0, whole, 4):
-        a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
-        x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-        for j in range(e):
-            out[0, j] = (((out[0, j] + x0 * a0[j]) + x1 * a1[j]) + x2 * a2[j]) + x3 * a3[j]
-    for i in range(whole, d):
-        for j in range(e):
-            out[0, j] += x[i] * A[i, j]
-    return out
-
-
-@kernel
+@helper
 def step(
     t: int,
     label: int,
@@ -74,41 +51,18 @@ def step(
     return float(tau[t] * label)
 
 
-@kernel
 def add_outer(M: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray, n: int) -> None:
-    """`M += Σ_{l<n} weights_l left_l right_lᵀ`, without a temporary array as large as M."""
-    if n == 0:
-        return
-    n_rows, n_columns = M.shape
-    height = 1 if n <= FEW_TERMS else STRIPE
-    factor, product = np.empty((height, n)), np.empty((height, n_columns))
-    for first in range(0, n_rows, height):
-        height = min(height, n_rows - first)
-        for i in range(height):
-            for l in range(n):
-                factor[i, l] = weights[l] * left[l, first + i]
-        if n > FEW_TERMS:
-            np.dot(factor[:height], right[:n], product[:height])
-        else:
-            # Rounded like the matrix product: the sum of the terms comes first, then M is added.
-            for j in range(n_columns):
-                product[0, j] = factor[0, 0] * right[0, j]
-            for l in range(1, n):
-                for j in range(n_columns):
-                    product[0, j] += factor[0, l] * right[l, j]
-        # Written out, because a slice with += takes six seconds to compile.
-        for i in range(height):
-            for j in range(n_columns):
-                M[first + i, j] += product[i, j]
+    """`M += Σ_{l<n} weights_l left_l right_lᵀ` in place, for a C-contiguous M."""
+    if n and M.size:
+        scaled = weights[:n, np.newaxis] * left[:n]
+        dgemm(1.0, right[:n].T, scaled.T, 1.0, M.T, trans_b=True, overwrite_c=True)
 
 
-@kernel
 def add_terms(M: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
-    """`M += Σ_{l<n} weights_l terms_l terms_lᵀ`, without a temporary array as large as M."""
+    """`M += Σ_{l<n} weights_l terms_l terms_lᵀ` in place, for a C-contiguous M."""
     add_outer(M, terms, terms, weights, n)
 
 
-@kernel
 def stream_indefinite(
     V: FloatArray,
     y: SignArray,
@@ -125,34 +79,42 @@ def stream_indefinite(
 
     The distances inside a block are exact: `dist_t = v_tᵀM₀v_t + Σ_{l<t} c_l (v_lᵀv_t)²`.
     """
-    n, d = V.shape
-    size = min(BLOCK, n)
-    c, weights = np.empty(size), np.empty(size)
-    terms = np.empty((size, d))
+    n = len(V)
     for start in range(0, n, BLOCK):
-        stop = min(start + BLOCK, n)
-        block = V[start:stop]
-        product = times(block, M) if n > 1 else times_one(block, M, pending)
-        gram = np.dot(block, block.T)
-        n_moved = 0
-        for i in range(stop - start):
-            t = start + i
-            norm2 = gram[i, i]
-            dist = dot(product[i], block[i])
-            for l in range(i):
-                dist += c[l] * gram[i, l] * gram[i, l]
-            s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
-            b += s
-            c[i] = 0.0 if norm2 < COINCIDING else -s
-            if c[i] != 0.0:
-                weights[n_moved] = c[i]
-                for j in range(d):
-                    terms[n_moved, j] = block[i, j]
-                n_moved += 1
+        block = V[start : start + BLOCK]
+        product, gram, c = times(block, M, pending), block @ block.T, np.empty(len(block))
+        b = _indefinite_steps(block, product, gram, c, start, y, b, rule, tolerance, p, tau, predicted)
         if n > 1:
-            add_terms(M, terms, weights, n_moved)
+            moved = c != 0.0
+            add_terms(M, block[moved], c[moved], np.count_nonzero(moved))
         else:
-            postpone(pending, terms, weights, n_moved)
+            postpone(pending, block, c, 1)
+    return b
+
+
+@kernel
+def _indefinite_steps(
+    block: FloatArray,
+    product: FloatArray,
+    gram: FloatArray,
+    c: FloatArray,
+    start: int,
+    y: SignArray,
+    b: float,
+    rule: tuple[float, float, float],
+    tolerance: float,
+    p: FloatArray,
+    tau: FloatArray,
+    predicted: SignArray,
+) -> float:
+    """Take the steps of a block, which change M by Σ c_i v_i v_iᵀ; write c and return b."""
+    for i in range(len(block)):
+        t, norm2, dist = start + i, gram[i, i], dot(product[i], block[i])
+        for l in range(i):
+            dist += c[l] * gram[i, l] * gram[i, l]
+        s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
+        b += s
+        c[i] = 0.0 if norm2 < COINCIDING else -s
     return b
 
 

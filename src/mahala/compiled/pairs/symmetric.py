@@ -7,14 +7,15 @@ its own terms to the next one: with f, g = pending, the matrix A is to become A 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.support.arrays import FloatArray
 
-# Rows and columns of a tile that is written while its mirror image is near.
-TILE = 32
+# Rows and columns of a tile that is copied at once.
+TILE = 256
 
 
 @kernel
@@ -24,48 +25,47 @@ def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray)
     The two are loops of their own: so the product is rounded alike, whether something was pending or not.
     """
     d = len(x)
-    f, g = pending[0], pending[1]
     late = False
     for j in range(d):
-        late = late or f[0, j] != 0.0 or f[1, j] != 0.0
-    out[:] = 0.0
-    whole = d - d % 4
+        late = late or pending[0, 0, j] != 0.0 or pending[0, 1, j] != 0.0
+        out[j] = 0.0
     for i in range(0, d, 4):
         stop = min(i + 4, d)
         if late:
             for k in range(i, stop):
-                row, a, b = A[k], f[0, k], f[1, k]
+                f0, f1 = pending[0, 0, k], pending[0, 1, k]
                 for j in range(k + 1):
-                    row[j] -= a * g[0, j] + b * g[1, j]
-        if i < whole:
-            r0, r1, r2, r3 = A[i], A[i + 1], A[i + 2], A[i + 3]
+                    A[k, j] -= f0 * pending[1, 0, j] + f1 * pending[1, 1, j]
+        left = 0
+        if stop == i + 4:
+            left = i
             x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
             s0 = s1 = s2 = s3 = 0.0
             for j in range(i):
-                xj = x[j]
-                s0 += r0[j] * xj
-                s1 += r1[j] * xj
-                s2 += r2[j] * xj
-                s3 += r3[j] * xj
-                out[j] += r0[j] * x0 + r1[j] * x1 + r2[j] * x2 + r3[j] * x3
-            out[i] += s0
-            out[i + 1] += s1
-            out[i + 2] += s2
-            out[i + 3] += s3
-        left = i if i < whole else 0
+                a0, a1, a2, a3, xj = A[i, j], A[i + 1, j], A[i + 2, j], A[i + 3, j], x[j]
+                s0 += a0 * xj
+                s1 += a1 * xj
+                s2 += a2 * xj
+                s3 += a3 * xj
+                out[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+            out[i], out[i + 1], out[i + 2], out[i + 3] = s0, s1, s2, s3
         for k in range(i, stop):
             for j in range(left, k):
-                out[k] += A[k, j] * x[j]
-                out[j] += A[k, j] * x[k]
+                a0 = A[k, j]
+                out[k] += a0 * x[j]
+                out[j] += a0 * x[k]
             out[k] += A[k, k] * x[k]
-    f[:] = 0.0
+    if late:
+        for j in range(d):
+            pending[0, 0, j] = pending[0, 1, j] = 0.0
 
 
-@kernel
-def times_one(row: FloatArray, A: FloatArray, pending: FloatArray) -> FloatArray:
-    """Return `row @ A` for a matrix of one row, after what is pending."""
-    out = np.empty(row.shape)
-    multiply(A, pending, row[0], out[0])
+def times(rows: FloatArray, A: FloatArray, pending: FloatArray) -> FloatArray:
+    """Return `rows @ A`; of a single row after what is pending, and from the lower triangle of A alone."""
+    if len(rows) > 1:
+        return rows @ A
+    out = np.empty(rows.shape)
+    multiply(A, pending, rows[0], out[0])
     return out
 
 
@@ -79,33 +79,31 @@ def postpone(pending: FloatArray, terms: FloatArray, weights: FloatArray, n: int
             pending[0, l, j] = -sign * pending[1, l, j]
 
 
-@kernel
 def settle(A: FloatArray, pending: FloatArray) -> None:
     """Subtract what is pending, and copy the lower triangle to the upper one."""
     d = len(A)
     multiply(A, pending, np.zeros(d), np.empty(d))
-    for top in range(0, d, TILE):
-        for left in range(0, top + 1, TILE):
-            for j in range(left, min(left + TILE, d)):
-                for i in range(max(top, j + 1), min(top + TILE, d)):
-                    A[j, i] = A[i, j]
+    for lower, upper in _tiles(A):
+        np.copyto(upper, lower.T, where=True if lower is not upper else np.tri(len(lower), dtype=bool).T)
 
 
-@kernel
 def symmetrise(A: FloatArray) -> None:
     """Replace A by its symmetric part: steps do not reduce the antisymmetric part, while A itself may shrink."""
+    for lower, upper in _tiles(A):
+        mean = 0.5 * (lower + upper.T)
+        lower[:], upper[:] = mean, mean.T
+
+
+def _tiles(A: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield views of the tiles of the lower triangle, each with its mirror image; a diagonal tile is its own."""
     d = len(A)
-    for top in range(0, d, TILE):
-        for left in range(0, top + 1, TILE):
-            for i in range(top, min(top + TILE, d)):
-                for j in range(left, min(left + TILE, i)):
-                    A[i, j] = A[j, i] = 0.5 * (A[i, j] + A[j, i])
+    for i in range(0, d, TILE):
+        diagonal = A[i : i + TILE, i : min(i + TILE, d)]
+        yield diagonal, diagonal
+        for j in range(0, i, TILE):
+            yield A[i : i + TILE, j : j + TILE], A[j : j + TILE, i : min(i + TILE, d)]
 
 
-@kernel
 def largest_diagonal(A: FloatArray) -> float:
     """Return the largest absolute value of a diagonal entry."""
-    largest = 0.0
-    for i in range(len(A)):
-        largest = max(largest, abs(A[i, i]))
-    return largest
+    return float(np.abs(A.diagonal()).max(initial=0.0))

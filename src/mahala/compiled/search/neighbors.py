@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from mahala.compiled.jit import EXACT, kernel_with
 from mahala.compiled.threads import in_threads, n_threads, scratch
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.rows import BLOCK_BYTES, block_size, slices
+from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, block_size, slices
 
 
 def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False) -> tuple[IndexArray, FloatArray]:

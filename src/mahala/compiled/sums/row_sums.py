@@ -13,8 +13,7 @@ from mahala.compiled.jit import FAST, kernel, kernel_with
 from mahala.compiled.sums.pair_sums import BLOCK_BYTES, SPARSE_SHARE, _between
 from mahala.compiled.sums.softmax_sums import SPAN
 from mahala.compiled.threads import in_threads, n_threads, scratch, squared_norms
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.rows import slices
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
 
 def softmax_of_rows(Z: RealArray, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray]:

@@ -26,8 +26,7 @@ from mahala.compiled.threads import (
     scratch,
     squared_norms,
 )
-from mahala.support.arrays import IndexArray, RealArray
-from mahala.support.rows import slices
+from mahala.support.arrays import IndexArray, RealArray, slices
 
 
 class Lists(NamedTuple):

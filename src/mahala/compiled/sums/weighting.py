@@ -8,31 +8,13 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.compiled.search.neighbors import square_block
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.dask_rows import in_memory
-from mahala.support.rows import BLOCK_BYTES, slices
+from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, RealArray, slices
 
 # Features that are summed before a distance is compared with the smallest one so far.
 CHUNK = 32
 
 # Weighted features, their squared norms, features, class codes and the first row number.
 Part = tuple[FloatArray, FloatArray, FloatArray, IndexArray, int]
-
-# Features with a smaller range count as constant, because their weights could overflow.
-SMALLEST_RANGE = 1e-80
-
-
-def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
-    """Return X with each feature shifted and divided to lie between 0 and 1, in its dtype, and the divisors.
-
-    The divisor of a constant feature is infinite, so that the feature becomes 0.
-    """
-    low, high = in_memory(X.min(axis=0), X.max(axis=0))
-    extent = (high - low).astype(np.float64)
-    extent[extent < SMALLEST_RANGE] = np.inf
-    scaled = X - low
-    scaled /= extent.astype(X.dtype)
-    return scaled, extent
 
 
 def extreme_pairs(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
+from mahala.compiled.jit import helper, kernel
 from mahala.compiled.triplets.rows import (
     CSR,
     Layout,
@@ -17,140 +17,80 @@ from mahala.compiled.triplets.rows import (
     StepRule,
     add_to_sum,
     difference,
+    full_difference,
     late,
     late_sum,
-    shrink,
     step_length,
     sum_of,
 )
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
 
-@kernel
-def read_whole(planes: RealArray, row: int, layout: Layout, penalty: Penalty, now: int, q: RealArray) -> float:
-    """Return Σ_j M_row,j q_j over all columns, in loops that the compiler can vectorise."""
-    width, adaptive, _ = layout
+@helper
+def threshold(planes: RealArray, row: int, column: int, penalty: Penalty, adaptive: bool | None) -> float:
+    """Return the soft threshold of an entry in each step; `adaptive` is None without AdaGrad."""
     theta, exempt_diagonal, delta = penalty
-    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
-    inner = 0.0
-    if width == 1:
-        for j in range(len(m)):
-            inner += q[j] * m[j]
-        return inner
-    if adaptive:
-        for j in range(len(m)):
-            inner += q[j] * late(m[j], (now - last[j]) * theta / (delta + H[j]))
-    else:
-        for j in range(len(m)):
-            inner += q[j] * late(m[j], (now - last[j]) * theta)
-    if exempt_diagonal:
-        own = theta / (delta + H[row]) if adaptive else theta
-        inner += q[row] * (m[row] - late(m[row], (now - last[row]) * own))
-    return inner
+    if adaptive is not None:
+        theta /= delta + planes[row, 2, column]
+    return 0.0 if exempt_diagonal and column == row else theta
 
 
-@kernel
-def read_some(
-    planes: RealArray, row: int, layout: Layout, penalty: Penalty, now: int, n: int, columns: IntArray, q: RealArray
+@helper
+def read(
+    planes: RealArray,
+    row: int,
+    penalty: Penalty | None,
+    adaptive: bool | None,
+    now: int,
+    n: int,
+    columns: IntArray | None,
+    q: RealArray,
 ) -> float:
-    """Return Σ_j M_row,j q_j over n columns."""
-    width, adaptive, _ = layout
-    theta, exempt_diagonal, delta = penalty
-    exempt = row if exempt_diagonal else -1
-    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
+    """Return Σ_j M_row,j q_j over n columns; over the first n, in a loop that can be vectorised, if none are given."""
     inner = 0.0
     for j in range(n):
-        column = columns[j]
-        value: float = np.float64(m[column])
-        if width > 1:
-            own = 0.0 if column == exempt else theta
-            if adaptive:
-                own /= delta + H[column]
-            value = late(value, (now - last[column]) * own)
+        column = j if columns is None else columns[j]
+        value: float = np.float64(planes[row, 0, column])
+        if penalty is not None:
+            value = late(value, (now - planes[row, 1, column]) * threshold(planes, row, column, penalty, adaptive))
         inner += q[j] * value
     return inner
 
 
-@kernel
-def write_whole(
-    planes: RealArray,
-    row: int,
-    layout: Layout,
-    penalty: Penalty,
-    now: int,
-    q: RealArray,
-    weight: float,
-    x: float,
-    eta: float,
-) -> None:
-    """Add weight q_j, or AdaGrad's step for the gradient x q_j, to M_row,j for all columns j."""
-    width, adaptive, _ = layout
-    theta, exempt_diagonal, delta = penalty
-    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
-    if width == 1:
-        for j in range(len(m)):
-            m[j] += weight * q[j]
-        return
-    # An exempt diagonal is restored after the loops below.
-    diagonal = np.float64(m[row]) if exempt_diagonal else 0.0
-    if adaptive:
-        for j in range(len(m)):
-            gradient = x * q[j]
-            value = late(m[j], (now - last[j]) * theta / (delta + H[j]))
-            H[j] = np.sqrt(np.float64(H[j]) * H[j] + gradient * gradient)
-            m[j] = value + eta * gradient / (delta + H[j])
-            last[j] = now
-        change = eta * x * q[row] / (delta + H[row]) if exempt_diagonal else 0.0
-    else:
-        for j in range(len(m)):
-            m[j] = late(m[j], (now - last[j]) * theta) + weight * q[j]
-            last[j] = now
-        change = weight * q[row] if exempt_diagonal else 0.0
-    if exempt_diagonal:
-        m[row] = diagonal + change
-
-
-@kernel
+@helper
 def write(
     planes: RealArray,
     row: int,
-    layout: Layout,
-    penalty: Penalty,
+    penalty: Penalty | None,
+    adaptive: bool | None,
+    average: bool | None,
     now: int,
     n: int,
-    columns: IntArray,
+    columns: IntArray | None,
     q: RealArray,
     weight: float,
     x: float,
     eta: float,
 ) -> None:
     """Add weight q_j, or AdaGrad's step for the gradient x q_j, to M_row,j for n columns j."""
-    width, adaptive, average = layout
-    theta, exempt_diagonal, delta = penalty
-    exempt = row if exempt_diagonal else -1
-    m, last, H = planes[row, 0], planes[row, min(1, width - 1)], planes[row, min(2, width - 1)]
-    S, rest = planes[row, width - 1], planes[row, max(width - 2, 0)]
     for j in range(n):
-        column = columns[j]
-        value: float = np.float64(m[column])
+        column = j if columns is None else columns[j]
+        value: float = np.float64(planes[row, 0, column])
         change = weight * q[j]
-        if width > 1:
-            own = 0.0 if column == exempt else theta
-            if adaptive:
-                own /= delta + H[column]
-            steps = now - last[column]
-            last[column] = now
-            if average:
-                add_to_sum(S, column, rest, column, late_sum(value, steps, own))
-            value = late(value, steps * own)
-            if adaptive:
-                gradient = x * q[j]
-                H[column] = np.sqrt(np.float64(H[column]) * H[column] + gradient * gradient)
-                change = eta * gradient / (delta + H[column])
-        m[column] = value + change
+        if penalty is not None:
+            theta, steps = threshold(planes, row, column, penalty, adaptive), now - planes[row, 1, column]
+            planes[row, 1, column] = now
+            if average is not None:
+                add_to_sum(planes[row, -1], column, planes[row, -2], column, late_sum(value, steps, theta))
+            value = late(value, steps * theta)
+            if adaptive is not None:
+                gradient, H = x * q[j], np.float64(planes[row, 2, column])
+                H = np.sqrt(H * H + gradient * gradient)
+                planes[row, 2, column] = H
+                change = eta * gradient / (penalty[2] + planes[row, 2, column])
+        planes[row, 0, column] = value + change
 
 
-@kernel
 def stream(
     rows: CSR,
     items: CSR,
@@ -172,89 +112,127 @@ def stream(
 ) -> None:
     """Take one step for each triplet; the arguments are those of `lazy_sparse.stream`."""
     n_items = planes.shape[2]
-    indptr, columns, values = rows
-    q_columns, q_values = np.empty(2 * n_items, dtype=np.int64), np.empty(2 * n_items)
-    scaled, full = np.empty(2 * n_items), np.empty(n_items)
+    # Reading a whole row in order is faster than reading a third of it at scattered places.
+    whole = 6 * items[0][-1] > n_items * (len(items[0]) - 1)
+    n = n_items if whole else 2 * n_items
+    _steps(
+        rows, items, anchors, positives, negatives, planes, *_specialised(layout, penalty), clock, rule, eta,
+        *((left, right) if len(left) else (None, None)), shrinkage, p, tau, predicted,
+        None if whole else np.empty(n, dtype=np.int64), np.empty(n), np.empty(n if len(left) else 0),
+    )  # fmt: skip
+
+
+def _specialised(layout: Layout, penalty: Penalty) -> tuple[Penalty | None, bool | None, bool | None]:
+    """Return the penalty, whether there is AdaGrad and whether S is kept, with None for what the layout lacks.
+
+    The kernels are compiled for such arguments without the branches that need them.
+    """
+    width, adaptive, average = layout
+    return penalty if width > 1 else None, adaptive or None, average or None
+
+
+@kernel
+def _steps(
+    rows: CSR,
+    items: CSR,
+    anchors: IntArray,
+    positives: IntArray,
+    negatives: IntArray,
+    planes: RealArray,
+    penalty: Penalty | None,
+    adaptive: bool | None,
+    average: bool | None,
+    clock: int,
+    rule: StepRule,
+    eta: float,
+    left: RealArray | None,
+    right: RealArray | None,
+    shrinkage: tuple[float, float],
+    p: RealArray,
+    tau: RealArray,
+    predicted: SignArray,
+    columns: IntArray | None,
+    q: FloatArray,
+    scaled: FloatArray,
+) -> None:
+    """Take the steps of `stream`; without `columns` each q is written in full."""
+    indptr, features, values = rows
+    n = len(q)
     for t in range(len(anchors)):
         now = clock + t
         first, stop = indptr[anchors[t]], indptr[anchors[t] + 1]
-        n_q = difference(items, positives[t], negatives[t], q_columns, q_values)
-        x_norm = q_norm = 0.0
-        for i in range(first, stop):
-            x_norm += values[i] * values[i] * (left[columns[i]] if len(left) else 1.0)
-        for j in range(n_q):
-            scaled[j] = q_values[j] * (right[q_columns[j]] if len(right) else 1.0)
-            q_norm += q_values[j] * scaled[j]
-        score = 0.0
-        # Reading a whole row in order is faster than reading a third of it at scattered places.
-        whole = 3 * n_q > n_items
-        if whole:
-            full[:] = 0.0
-            for j in range(n_q):
-                full[q_columns[j]] = q_values[j]
-            for i in range(first, stop):
-                score += values[i] * read_whole(planes, columns[i], layout, penalty, now, full)
+        if columns is None:
+            full_difference(items, positives[t], negatives[t], q)
         else:
-            for i in range(first, stop):
-                score += values[i] * read_some(planes, columns[i], layout, penalty, now, n_q, q_columns, q_values)
+            n = difference(items, positives[t], negatives[t], columns, q)
+        score = x_norm = q_norm = 0.0
+        for i in range(first, stop):
+            x_norm += values[i] * values[i] * (1.0 if left is None else left[features[i]])
+            score += values[i] * read(planes, features[i], penalty, adaptive, now, n, columns, q)
+        for j in range(n):
+            if right is None:
+                q_norm += q[j] * q[j]
+            else:
+                scaled[j] = q[j] * right[j if columns is None else columns[j]]
+                q_norm += q[j] * scaled[j]
         predicted[t] = 1 if score > 0.0 else -1
         p[t] = rule[4] - score
         tau[t] = step_length(p[t], x_norm * q_norm, rule)
         if tau[t] == 0.0:
             continue
-        for j in range(n_q if whole else 0):
-            full[q_columns[j]] = scaled[j]
         for i in range(first, stop):
-            weight = tau[t] * values[i] * (left[columns[i]] if len(left) else 1.0)
-            if whole and not layout[2]:
-                write_whole(planes, columns[i], layout, penalty, now, full, weight, values[i], eta)
-            else:
-                write(planes, columns[i], layout, penalty, now, n_q, q_columns, scaled, weight, values[i], eta)
-        if len(left):
-            shrink(columns, values, first, stop, left, shrinkage[0] * q_norm)
-            shrink(q_columns, q_values, 0, n_q, right, shrinkage[1] * x_norm)
+            row, weight = features[i], tau[t] * values[i] * (1.0 if left is None else left[features[i]])
+            terms = q if right is None else scaled
+            write(planes, row, penalty, adaptive, average, now, n, columns, terms, weight, values[i], eta)
+        if left is not None and right is not None:
+            # The inverses of diagonal covariances grow by x∘x and q∘q.
+            for i in range(first, stop):
+                own = features[i]
+                left[own] /= 1.0 + shrinkage[0] * q_norm * values[i] * values[i] * left[own]
+            for j in range(n):
+                own = j if columns is None else columns[j]
+                right[own] /= 1.0 + shrinkage[1] * x_norm * q[j] * q[j] * right[own]
 
 
-@kernel
 def settle(planes: RealArray, layout: Layout, penalty: Penalty, clock: int) -> None:
     """Apply all deferred thresholds up to step `clock`, which becomes step 0."""
-    width, adaptive, average = layout
-    theta, exempt_diagonal, delta = penalty
-    for row in range(len(planes)):
-        m, last, S, rest = planes[row, 0], planes[row, 1], planes[row, width - 1], planes[row, max(width - 2, 0)]
-        for column in range(len(m)):
-            own = 0.0 if exempt_diagonal and column == row else theta
-            if adaptive:
-                own /= delta + planes[row, 2, column]
-            steps = clock - last[column]
-            if average:
-                add_to_sum(S, column, rest, column, late_sum(m[column], steps, own))
-            m[column] = late(m[column], steps * own)
-            last[column] = 0.0
+    _, adaptive, average = _specialised(layout, penalty)
+    _settle(planes, penalty, adaptive, average, clock)
 
 
 @kernel
+def _settle(planes: RealArray, penalty: Penalty, adaptive: bool | None, average: bool | None, clock: int) -> None:
+    zeros = np.zeros(planes.shape[2])
+    for row in range(len(planes)):
+        write(planes, row, penalty, adaptive, average, clock, len(zeros), None, zeros, 0.0, 0.0, 0.0)
+        for column in range(planes.shape[2]):
+            planes[row, 1, column] = 0.0
+
+
 def export(planes: RealArray, layout: Layout, penalty: Penalty, clock: int, n_averaged: int, M: FloatArray) -> None:
     """Write M as it is before step `clock`, or, with n_averaged > 0, the mean of the n_averaged models so far."""
-    width, adaptive, _ = layout
-    theta, exempt_diagonal, delta = penalty
-    for row in range(len(planes)):
-        S, rest = planes[row, width - 1], planes[row, max(width - 2, 0)]
-        for column in range(planes.shape[2]):
-            m: float = np.float64(planes[row, 0, column])
-            if width > 1:
-                own = 0.0 if exempt_diagonal and column == row else theta
-                if adaptive:
-                    own /= delta + planes[row, 2, column]
-                steps = clock - planes[row, 1, column]
-                if n_averaged:
-                    m = (sum_of(S, column, rest, column) + late_sum(m, steps - 1.0, own)) / n_averaged
-                else:
-                    m = late(m, steps * own)
-            M[row, column] = m
+    late_penalty, adaptive, _ = _specialised(layout, penalty)
+    if late_penalty is None or (penalty[0] == 0.0 and not n_averaged):
+        M[:] = planes[:, 0]
+    else:
+        _export(planes, penalty, adaptive, n_averaged or None, clock, M)
 
 
 @kernel
+def _export(
+    planes: RealArray, penalty: Penalty, adaptive: bool | None, n_averaged: int | None, clock: int, M: FloatArray
+) -> None:
+    for row in range(len(planes)):
+        for column in range(planes.shape[2]):
+            theta = threshold(planes, row, column, penalty, adaptive)
+            m, steps = np.float64(planes[row, 0, column]), clock - planes[row, 1, column]
+            if n_averaged is None:
+                M[row, column] = late(m, steps * theta)
+            else:
+                total = sum_of(planes[row, -1], column, planes[row, -2], column)
+                M[row, column] = (total + late_sum(m, steps - 1.0, theta)) / n_averaged
+
+
 def products(
     planes: RealArray,
     layout: Layout,
@@ -266,32 +244,34 @@ def products(
     mean: FloatArray,
 ) -> None:
     """Write xᵀM before step `clock` to `last`, and that of the mean of the n_averaged models so far to `mean`."""
-    width, adaptive, _ = layout
-    theta, exempt_diagonal, delta = penalty
     last[:] = 0.0
     mean[:] = 0.0
+    _products(planes, penalty if penalty[0] else None, layout[1] or None, clock, x, last, mean)
+    mean /= n_averaged
+
+
+@kernel
+def _products(
+    planes: RealArray,
+    penalty: Penalty | None,
+    adaptive: bool | None,
+    clock: int,
+    x: FloatArray,
+    last: FloatArray,
+    mean: FloatArray,
+) -> None:
     for row in range(len(x)):
-        own_x = x[row]
-        if own_x == 0.0:
-            continue
-        m, written, H = planes[row, 0], planes[row, 1], planes[row, min(2, width - 1)]
-        S, rest = planes[row, width - 1], planes[row, max(width - 2, 0)]
-        if theta == 0.0:
-            for column in range(len(m)):
-                last[column] += own_x * m[column]
-                total = sum_of(S, column, rest, column)
-                mean[column] += own_x * (total + (clock - written[column] - 1.0) * np.float64(m[column]))
-            continue
-        for column in range(len(m)):
-            own = 0.0 if exempt_diagonal and column == row else theta
-            if adaptive:
-                own /= delta + H[column]
-            steps = clock - written[column]
-            value: float = np.float64(m[column])
-            last[column] += own_x * late(value, steps * own)
-            mean[column] += own_x * (sum_of(S, column, rest, column) + late_sum(value, steps - 1.0, own))
-    for column in range(len(mean)):
-        mean[column] /= n_averaged
+        if x[row] != 0.0:
+            for column in range(len(mean)):
+                m, steps = np.float64(planes[row, 0, column]), clock - planes[row, 1, column]
+                total = sum_of(planes[row, -1], column, planes[row, -2], column)
+                if penalty is None:
+                    last[column] += x[row] * m
+                    mean[column] += x[row] * (total + (steps - 1.0) * m)
+                else:
+                    theta = threshold(planes, row, column, penalty, adaptive)
+                    last[column] += x[row] * late(m, steps * theta)
+                    mean[column] += x[row] * (total + late_sum(m, steps - 1.0, theta))
 
 
 @kernel

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.jit import SKIPPED, kernel
+from mahala.compiled.jit import SKIPPED, helper, kernel
 from mahala.support.arrays import FloatArray, IntArray, RealArray
 
 CSR = tuple[IntArray, NDArray[np.int32], FloatArray]  # indptr, columns (ascending in each row), values
@@ -21,23 +21,27 @@ StepRule = tuple[float, float, float, float, float]  # scale, slack, upper, the 
 LARGEST_CHANGE = 1e25
 
 
-@kernel
 def rows_as_csr(X: FloatArray) -> CSR:
     """Return the non-zero entries of a C-contiguous float64 array, row by row."""
-    indptr = np.zeros(len(X) + 1, dtype=np.int64)
-    n = 0
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            n += X[i, j] != 0.0
-        indptr[i + 1] = n
-    columns, values = np.empty(n, dtype=np.int32), np.empty(n)
-    n = 0
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            if X[i, j] != 0.0:
-                columns[n], values[n] = j, X[i, j]
-                n += 1
-    return indptr, columns, values
+    n, d = X.shape
+    if X.all():
+        columns = np.tile(np.arange(d, dtype=np.int32), n)
+        return np.arange(0, n * d + 1, max(d, 1)), columns, X.ravel()
+    rows, columns = X.nonzero()
+    indptr = np.searchsorted(rows, np.arange(n + 1))
+    return indptr, columns.astype(np.int32), X[rows, columns]
+
+
+@helper
+def full_difference(items: CSR, positive: int, negative: int, q: FloatArray) -> None:
+    """Write all entries of q = x⁺ - x⁻."""
+    indptr, columns, values = items
+    for j in range(len(q)):
+        q[j] = 0.0
+    for i in range(indptr[positive], indptr[positive + 1]):
+        q[columns[i]] = values[i]
+    for i in range(indptr[negative], indptr[negative + 1]):
+        q[columns[i]] -= values[i]
 
 
 @kernel

@@ -11,10 +11,8 @@ from scipy.linalg import lapack, qr
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
 from mahala.online.state.margin import PairChunk, PairState, symmetric
-from mahala.support.arrays import FloatArray, IndexArray
-from mahala.support.memory import check_room
+from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, check_room
 from mahala.support.model_files import ModelFileError
-from mahala.support.rows import BLOCK_BYTES
 
 
 class DefiniteState(PairState):

@@ -18,9 +18,7 @@ from mahala.compiled.triplets.rows import CSR, Layout, lay_out, rows_as_csr
 from mahala.metric.matrices import row_dots
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
-from mahala.support.memory import check_room
-from mahala.support.rows import slices
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_room, slices
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 

@@ -15,11 +15,9 @@ from mahala.compiled.pairs.symmetric import largest_diagonal, settle
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
 from mahala.online.state.base import State, Steps
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
+from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, check_room
 from mahala.support.contexts import one_blas_thread
-from mahala.support.memory import check_room
 from mahala.support.model_files import ModelFileError, header_value
-from mahala.support.rows import BLOCK_BYTES
 from mahala.support.states import Array, Fields, Number, prefixed, without_prefix
 
 # Smaller matrices take less than 64 MiB, which needs no check.

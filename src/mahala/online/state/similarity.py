@@ -14,11 +14,10 @@ from mahala.comparisons import Triplets
 from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, StepRule, late, late_sum
 from mahala.metric import BilinearMetric
 from mahala.online.state.base import State, Steps
-from mahala.support.arrays import Arrays, FloatArray, IndexArray, SignArray
+from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, block_size
 from mahala.support.contexts import uninterrupted
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Where, is_number
-from mahala.support.rows import BLOCK_BYTES, block_size
 from mahala.support.states import Array, Fields, Flag, Group, Integer, Number
 from mahala.support.validation import is_sparse
 

@@ -14,8 +14,7 @@ from mahala.compiled.triplets.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FU
 from mahala.compiled.triplets.rows import CSR
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import Arrays, IntArray
-from mahala.support.memory import check_room, memory_limit
+from mahala.support.arrays import Arrays, IntArray, check_room, memory_limit
 from mahala.support.model_files import ModelFileError, array_value
 from mahala.support.states import Array, Group
 from mahala.support.validation import check_index_arrays

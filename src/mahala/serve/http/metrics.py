@@ -1,11 +1,12 @@
-"""Counters and times of a process, in the text format of Prometheus."""
+"""Metrics of a process for Prometheus: its requests, and the state of its collections."""
 
 from __future__ import annotations
 
-import bisect
-import threading
-from collections import Counter, defaultdict
 from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from mahala.serve.service import Service
 
@@ -13,63 +14,40 @@ from mahala.serve.service import Service
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.06, 0.1, 0.25, 1.0, 5.0)
 
 
-class Metrics:
-    """Requests by route and status, and the time that they took."""
+class Metrics(Collector):
+    """Requests by route and status with their times, and gauges of the collections."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._times: dict[str, list[int]] = defaultdict(lambda: [0] * (len(_BOUNDS) + 1))
-        self._sums: Counter[str] = Counter()
+    def __init__(self, service: Service) -> None:
+        self._service, self._registry = service, CollectorRegistry()
+        labels = ["method", "route", "status"]
+        self._requests = Counter("mahala_requests", "Requests by route and status.", labels, registry=self._registry)
+        self._seconds = Histogram(
+            "mahala_request_seconds", "Time to answer.", ["route"], buckets=_BOUNDS, registry=self._registry
+        )
+        self._registry.register(self)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        with self._lock:
-            self._requests[method, route, status] += 1
-            self._times[route][bisect.bisect_left(_BOUNDS, seconds)] += 1
-            self._sums[route] += seconds  # type: ignore[assignment]
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
 
-    def text(self, service: Service) -> str:
-        """Return all of it, and what the service says about its collections."""
-        with self._lock:
-            return "\n".join([*self._of_requests(), *_of_collections(service), ""])
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)
 
-    def _of_requests(self) -> Iterator[str]:
-        yield "# HELP mahala_requests_total Requests by route and status."
-        yield "# TYPE mahala_requests_total counter"
-        for (method, route, status), n in sorted(self._requests.items()):
-            yield f'mahala_requests_total{{method="{method}",route="{route}",status="{status}"}} {n}'
-        yield "# HELP mahala_request_seconds Time to answer."
-        yield "# TYPE mahala_request_seconds histogram"
-        for route, counts in sorted(self._times.items()):
-            total = 0
-            for bound, n in zip((*map(str, _BOUNDS), "+Inf"), counts, strict=True):
-                total += n
-                yield f'mahala_request_seconds_bucket{{route="{route}",le="{bound}"}} {total}'
-            yield f'mahala_request_seconds_sum{{route="{route}"}} {self._sums[route]:.6f}'
-            yield f'mahala_request_seconds_count{{route="{route}"}} {total}'
-
-
-def _of_collections(service: Service) -> Iterator[str]:
-    values: dict[str, tuple[str, dict[str, float]]] = {
-        "items": ("Items that are found.", {}),
-        "graph_items": ("Items in the graph by which a search finds candidates; 0: it reads all items.", {}),
-        "log_entries": ("Entries that were ever written to the log.", {}),
-        "served_version": ("Version of the models that is served.", {}),
-        "learned_entries": ("Entries of the log up to which the served version has learned.", {}),
-    }
-    for name in service.names():
-        served = service.served(name)
-        values["items"][1][name] = len(served.index)
-        graph = served.index.graph
-        values["graph_items"][1][name] = 0 if graph is None else graph.n
-        values["log_entries"][1][name] = served.collection.n_logged
-        values["served_version"][1][name] = served.model.version
-        values["learned_entries"][1][name] = served.model.place
-    for metric, (text, own) in values.items():
-        yield f"# HELP mahala_{metric} {text}"
-        yield f"# TYPE mahala_{metric} gauge"
-        yield from (f'mahala_{metric}{{collection="{name}"}} {value}' for name, value in own.items())
-    yield "# HELP mahala_learns Whether this process learns."
-    yield "# TYPE mahala_learns gauge"
-    yield f"mahala_learns {int(service.learns)}"
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges of the collections."""
+        gauges = {
+            "items": "Items that are found.",
+            "graph_items": "Items in the graph by which a search finds candidates; 0: it reads all items.",
+            "log_entries": "Entries that were ever written to the log.",
+            "served_version": "Version of the models that is served.",
+            "learned_entries": "Entries of the log up to which the served version has learned.",
+        }
+        statuses = {name: self._service.served(name).status() for name in self._service.names()}
+        for (gauge, text), key in zip(gauges.items(), ("items", "graph", "logged", "version", "learned"), strict=True):
+            family = GaugeMetricFamily(f"mahala_{gauge}", text, labels=["collection"])
+            for name, status in statuses.items():
+                family.add_metric([name], status[key])
+            yield family
+        yield GaugeMetricFamily("mahala_learns", "Whether this process learns.", value=self._service.learns)

@@ -12,15 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 
-from mahala.serve.service import Unknown
-from mahala.serve.store.database import Unavailable
-from mahala.serve.store.store import KeyReused
+from mahala.serve.store.collection_store import KeyReused
+from mahala.serve.store.database import Unavailable, Unknown
 
 log = logging.getLogger("mahala.serve")
 
 
 class Refused(HTTPException):
-    """A request that is refused, with the status of the answer and the reason in words."""
+    """A request that is refused, with the status of the answer and the reason."""
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:
@@ -37,21 +36,15 @@ def handle_errors(app: FastAPI) -> None:
 
     async def of_body(request: Request, error: Any) -> JSONResponse:
         # Without the input itself, which may be large, secret, or no JSON.
-        told = [{"at": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()[:10]]
-        where = "; ".join(f"{one['at']}: {one['problem']}" for one in told[:3])
-        return problem(422, where[:500], errors=told)
+        errors = [{"at": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()[:10]]
+        where = "; ".join(f"{one['at']}: {one['problem']}" for one in errors[:3])
+        return problem(422, where[:500], errors=errors)
 
-    async def of_value(request: Request, error: Exception) -> JSONResponse:
-        return problem(422, str(error))
+    def answered(status: int, headers: Mapping[str, str] | None = None) -> Any:
+        async def answer(request: Request, error: Exception) -> JSONResponse:
+            return problem(status, str(error.args[0] if error.args else error), headers)
 
-    async def unknown(request: Request, error: Exception) -> JSONResponse:
-        return problem(404, str(error.args[0]))
-
-    async def reused(request: Request, error: Exception) -> JSONResponse:
-        return problem(409, str(error))
-
-    async def unavailable(request: Request, error: Exception) -> JSONResponse:
-        return problem(503, str(error), {"Retry-After": "1"})
+        return answer
 
     async def failed(request: Request, error: Exception) -> JSONResponse:
         log.error("%s %s failed: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
@@ -60,10 +53,10 @@ def handle_errors(app: FastAPI) -> None:
     handlers: dict[type[Exception], Any] = {
         StarletteHTTPException: of_http,
         RequestValidationError: of_body,
-        KeyReused: reused,
-        ValueError: of_value,
-        Unknown: unknown,
-        Unavailable: unavailable,
+        KeyReused: answered(409),
+        ValueError: answered(422),
+        Unknown: answered(404),
+        Unavailable: answered(503, {"Retry-After": "1"}),
         Exception: failed,
     }
     for kind, handler in handlers.items():

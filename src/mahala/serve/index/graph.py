@@ -1,31 +1,44 @@
-"""Graph: candidates for a search among very many items, without reading all of them (HNSW, of FAISS)."""
+"""Graphs (HNSW) that give candidates for a search among very many items, and the thread that builds them."""
 
 from __future__ import annotations
 
-import importlib
+import contextlib
+import importlib.util
+import logging
+import os
 import threading
+import time
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from mahala.serve.index.searching import Index
+from mahala.serve.index.item_index import Candidates, Index
+from mahala.serve.index.pgvector import PgVector
+from mahala.serve.store.database import Database, Unavailable
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.files import whole_file
 
+log = logging.getLogger("mahala.serve")
+
 # Neighbours of a row in the graph, and rows that are looked at for each that is added.
 _NEIGHBOURS, _EFFORT = 16, 100
-# Rows by which the range of each feature is known, and rows that are added before it is asked whether to stop.
+# Rows from which the range of each feature is estimated, and rows that are added between two checks whether to stop.
 _SAMPLE, _BLOCK = 20_000, 500
+# Seconds between two looks at the collections, and by how much the threads that serve come first.
+_SECONDS, _NICE = 0.5, 10
+# A graph is extended when one in so many rows is new; until then these are read one by one.
+_ONE_IN = 50
 
 
 class Graph:
-    """Rows of a collection as bytes, in a graph that leads to those with large inner products; it is never changed.
+    """Rows of a collection as bytes, in a graph of FAISS that leads to those with large inner products.
 
-    It is one of the items' own vectors: whatever is learned about queries, it stays as it is.
+    It depends on the items' vectors only, not on what is learned about queries, and is never changed.
     """
 
     def __init__(self, graph: Any, rows: IndexArray) -> None:
@@ -59,36 +72,34 @@ def extended(index: Index, before: Graph | None, stop: threading.Event) -> Graph
         graph = faiss.IndexHNSWSQ(index.width, faiss.ScalarQuantizer.QT_8bit, _NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = _EFFORT
         graph.train(_singles(index, rows[:: max(1, len(rows) // _SAMPLE)]))
-        new = known = rows
+        new = every = rows
     else:
         graph = faiss.clone_index(before.graph)
         new = rows[rows > before.last]
-        known = np.concatenate([before.rows, new])
+        every = np.concatenate([before.rows, new])
     for start in range(0, len(new), _BLOCK):
         if stop.is_set():
             return None
         graph.add(_singles(index, new[start : start + _BLOCK]))
-    return Graph(graph, known)
+    return Graph(graph, every)
 
 
 def write_graph(path: Path, index: Index, graph: Graph) -> None:
-    """Write a graph to a file, with what tells whether it belongs to the rows of a collection."""
-    faiss = _faiss()
-    data = faiss.serialize_index(graph.graph)
-    told = {"graph": str(zlib.crc32(data)), "vectors": _digest(index, graph.rows)}
+    """Write a graph to a file, with digests of the graph and of the vectors of its rows."""
+    data = _faiss().serialize_index(graph.graph)
+    digests = {"graph": str(zlib.crc32(data)), "vectors": _digest(index, graph.rows)}
     with whole_file(path) as whole:
-        save_file({"graph": data, "rows": graph.rows}, whole, metadata=told)
+        save_file({"graph": data, "rows": graph.rows}, whole, metadata=digests)
 
 
 def read_graph(path: Path, index: Index) -> Graph | None:
     """Return the graph in a file, or None if there is none, or not one of the rows of this collection."""
-    faiss = _faiss()
     try:
         with safe_open(path, framework="numpy") as file:
-            told, data, rows = file.metadata(), file.get_tensor("graph"), file.get_tensor("rows")
+            digests, data, rows = file.metadata(), file.get_tensor("graph"), file.get_tensor("rows")
         # FAISS itself would read beyond what is damaged.
-        if told == {"graph": str(zlib.crc32(data)), "vectors": _digest(index, rows)}:
-            return Graph(faiss.deserialize_index(data), rows)
+        if digests == {"graph": str(zlib.crc32(data)), "vectors": _digest(index, rows)}:
+            return Graph(_faiss().deserialize_index(data), rows)
     except (OSError, SafetensorError, KeyError):
         pass
     return None
@@ -109,3 +120,104 @@ def _digest(index: Index, rows: IndexArray) -> str:
 
 def _singles(index: Index, rows: IndexArray) -> Any:
     return index.vectors(rows.tolist()).astype(np.float32)
+
+
+class _Source(Protocol):
+    def build(self, index: Index, before: Candidates | None, stop: threading.Event) -> Candidates | None: ...
+
+
+class _Served(Protocol):
+    index: Index
+
+
+class FaissGraphs:
+    """Graphs of FAISS, in files beside that of an SQLite database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def build(self, index: Index, before: Candidates | None, stop: threading.Event) -> Candidates | None:
+        """Return a graph of all live rows: one from before, or of the file, extended; None if it was stopped."""
+        path = self._database.graph_file(index.name)
+        if before is None and path is not None:
+            before = read_graph(path, index)
+        if before is not None and mostly_deleted(index, before):
+            before = None
+        graph = extended(index, before, stop)  # type: ignore[arg-type]
+        if path is not None and graph is not None and (before is None or graph.n > before.n):
+            write_graph(path, index, graph)
+        return graph
+
+
+def n_new(index: Index, graph: Candidates) -> int:
+    """Return how many live rows came after a graph was built."""
+    return int((index.rows(complete=True) > graph.last).sum())
+
+
+def mostly_deleted(index: Index, graph: Candidates) -> bool:
+    """Return whether most of the rows of a graph were deleted since."""
+    return 2 * (len(index) - n_new(index, graph)) < graph.n
+
+
+class GraphThread:
+    """Gives a graph to the index of each collection with many items; searches read all items until it is there.
+
+    Parameters
+    ----------
+    served : collections by name
+    database : it holds the graphs if it has pgvector; otherwise they are files beside it
+    beyond : a collection with more items gets a graph
+    """
+
+    def __init__(self, served: Mapping[str, _Served], database: Database, beyond: int) -> None:
+        self._served, self._database, self._beyond = served, database, beyond
+        self._source: _Source | None = None
+        self._refused: set[str] = set()
+        self._problem = ""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mahala-graphs", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, without the graph that is being built."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):  # of this thread only, and on Linux only
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        while not self._stop.wait(_SECONDS):
+            for name, served in list(self._served.items()):
+                try:
+                    if name not in self._refused:
+                        self._follow(served.index)
+                except Unavailable as error:  # perhaps for a moment
+                    if str(error) != self._problem:
+                        log.warning("searches in %s read all items: %s", name, error)
+                    self._problem = str(error)
+                except Exception as error:  # searches read all items then
+                    self._refused.add(name)
+                    log.exception("searches in %s read all items: its graph failed: %s", name, error)
+
+    def _follow(self, index: Index) -> None:
+        if len(index) <= self._beyond:
+            index.graph = None
+            return
+        if self._source is None:
+            self._source = self._installed()
+        if self._source is None:
+            log.warning("searches in %s read all items: a graph needs pip install 'mahala[ann]'", index.name)
+            self._refused.add(index.name)
+            return
+        graph = index.graph
+        if graph is None or _ONE_IN * n_new(index, graph) > graph.n or mostly_deleted(index, graph):
+            started = time.monotonic()
+            index.graph = self._source.build(index, graph, self._stop) or graph
+            if not self._stop.is_set():
+                log.info("the graph of %s was built in %.1f s", index.name, time.monotonic() - started)
+
+    def _installed(self) -> _Source | None:
+        """Return pgvector in the database, FAISS here, or None if neither is installed."""
+        if not self._database.is_sqlite and PgVector.is_installed(self._database):
+            return PgVector(self._database)
+        return None if importlib.util.find_spec("faiss") is None else FaissGraphs(self._database)

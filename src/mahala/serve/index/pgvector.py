@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from mahala.serve.index.searching import Candidates, Index
+from mahala.serve.index.item_index import Candidates, Index
 from mahala.serve.store.database import Database, Unavailable
 from mahala.support.arrays import FloatArray, IndexArray
 
@@ -28,15 +28,15 @@ class PgVectorIndex:
         """Return n rows whose inner products with a query are about the largest; none if the database is gone."""
         n = min(n, _MOST)
         scaled = str((query / (np.abs(query).max() or 1.0)).tolist())
-        found = sa.text(f"SELECT row FROM {self._table} ORDER BY vector <#> CAST(:query AS vector) LIMIT :n")
+        nearest = sa.text(f"SELECT row FROM {self._table} ORDER BY vector <#> CAST(:query AS vector) LIMIT :n")
         try:
             with self._database.reading() as connection:
                 connection.execute(sa.text(f"SET LOCAL hnsw.ef_search = {n:d}"))
-                rows = [row for (row,) in connection.execute(found, {"query": scaled, "n": n})]
+                rows = [row for (row,) in connection.execute(nearest, {"query": scaled, "n": n})]
         except Unavailable:
             rows = []
-        known = np.array(rows, dtype=np.intp)
-        return known[known <= self.last]  # another process may have added more
+        near = np.array(rows, dtype=np.intp)
+        return near[near <= self.last]  # another process may have added more
 
 
 class PgVector:
@@ -70,14 +70,14 @@ class PgVector:
             connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS vector"))
             columns = f"(row bigint PRIMARY KEY, vector vector({index.width:d}) NOT NULL)"
             connection.execute(sa.text(f"CREATE TABLE IF NOT EXISTS {table} {columns}"))
-            known = {row for (row,) in connection.execute(sa.text(f"SELECT row FROM {table}"))}
-            new = [row for row in rows.tolist() if row not in known]
+            written = {row for (row,) in connection.execute(sa.text(f"SELECT row FROM {table}"))}
+            new = [row for row in rows.tolist() if row not in written]
             for start in range(0, len(new), _BLOCK):
                 if stop.is_set():
                     return None
                 _write(connection, table, index, new[start : start + _BLOCK])
             gone = f"DELETE FROM {table} WHERE row <= :last AND NOT row = ANY(:rows)"
-            if known - set(rows.tolist()):
+            if written - set(rows.tolist()):
                 connection.execute(sa.text(gone), {"last": int(rows[-1]), "rows": rows.tolist()})
             made = f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table} USING hnsw (vector vector_ip_ops)"
             connection.execute(sa.text(made))

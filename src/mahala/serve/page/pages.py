@@ -14,8 +14,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 
-from mahala.serve.service import Unknown
-from mahala.serve.store.checks import VISIT
+from mahala.serve.http.guard import VISIT
+from mahala.serve.store.database import Unknown
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "

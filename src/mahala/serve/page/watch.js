@@ -35,7 +35,7 @@ async function look() {
   draw("facts", [model.version, model.pinned, model.learned, model.logged, model.items, own?.trust], facts);
   draw(
     "foreseen",
-    versions.map((one) => [one.place, one.told.learners[model.served]?.foreseen ?? null]).reverse(),
+    versions.map((one) => [one.place, one.status.learners[model.served]?.foreseen ?? null]).reverse(),
     foreseen,
   );
   draw("gains", own ?? null, gains);
@@ -132,8 +132,8 @@ function spectrum(told, wide) {
 function requests(text) {
   const at = performance.now(),
     buckets = new Map();
-  for (const [, route, bound, n] of text.matchAll(
-    /^mahala_request_seconds_bucket\{route="([^"]*)",le="([^"]*)"\} (\d+)/gm,
+  for (const [, bound, route, n] of text.matchAll(
+    /^mahala_request_seconds_bucket\{le="([^"]*)",route="([^"]*)"\} (\S+)/gm,
   ))
     if (route.startsWith("/v1/collections/{name}/")) {
       if (!buckets.has(route)) buckets.set(route, []);

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from mahala.serve.store.collection_store import raised
 from mahala.serve.store.database import Database, checkpoints, collections, lease, models
-from mahala.serve.store.store import raised
 
 # Versions that are kept of the newest, and of each age that is twice as large.
 KEPT = 4
@@ -22,14 +22,14 @@ _PIECE, _PAUSE = 2**19, 0.004
 
 
 class Version(NamedTuple):
-    """What is told about a version of the models: its place in the log, and what each learner says of itself."""
+    """A version of the models: its place in the log, and the status of each learner."""
 
     version: int
     place: int
     generation: int
     ready: bool
     created: float
-    told: dict[str, Any]
+    status: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Checkpoints:
     def has_lease(self) -> bool:
         """Return whether the lease was taken here, and has not expired."""
         with self.database.reading() as connection:
-            own = sa.select(lease.c.fence).where(lease.c.holder == self.holder, lease.c.expires > self.database.now)
-            return connection.scalar(own) is not None
+            held = sa.select(lease.c.fence).where(lease.c.holder == self.holder, lease.c.expires > self.database.now)
+            return connection.scalar(held) is not None
 
     def give_up_lease(self) -> None:
         """Let another process learn at once."""
@@ -86,23 +86,19 @@ class Checkpoints:
 
     def newest(self, name: str, generation: int) -> tuple[Version, dict[str, bytes]] | None:
         """Return the version to go on learning from, with the learners' states, or None."""
-        own = (checkpoints.c.collection == name) & (checkpoints.c.generation == generation)
         with self.database.reading() as connection:
-            query = sa.select(checkpoints).where(own).order_by(checkpoints.c.version.desc()).limit(1)
-            row = connection.execute(query).one_or_none()
-            if row is None:
-                return None
-            return Version(*row[1:]), _parts(connection, name, row.version, "state")
+            version = _newest(connection, name, checkpoints.c.generation == generation)
+            return None if version is None else (version, _parts(connection, name, version.version, "state"))
 
     def write(
         self,
         name: str,
-        own: Lease,
+        held: Lease,
         *,
         place: int,
         generation: int,
         ready: bool,
-        told: dict[str, Any],
+        status: dict[str, Any],
         parts: dict[str, tuple[bytes, bytes]],
     ) -> int:
         """Write the models and their place; return the new version.
@@ -113,7 +109,7 @@ class Checkpoints:
         """
         version = 0
         for row in _pieces(name, parts):
-            with self._writing(own) as connection:
+            with self._writing(held) as connection:
                 if version == 0:
                     version = raised(connection, name, version=0)["version"] + 1
                     # What was left by a process that did not live to write their place.
@@ -121,26 +117,26 @@ class Checkpoints:
                     connection.execute(models.delete().where(left))
                 connection.execute(models.insert().values(version=version, **row))
             time.sleep(_PAUSE)
-        with self._writing(own) as connection:
+        with self._writing(held) as connection:
             expected, version = version, raised(connection, name, version=1)["version"] + 1
             query = sa.select(collections.c.generation, collections.c.pinned).where(collections.c.name == name)
-            known = connection.execute(query).one()
-            if known.generation != generation or expected not in (0, version):
+            collection = connection.execute(query).one()
+            if collection.generation != generation or expected not in (0, version):
                 raise LeaseLost("the models are to be learned again")
             connection.execute(
                 checkpoints.insert().values(
                     collection=name, version=version, place=place, generation=generation, ready=ready,
-                    created=time.time(), told=told,
+                    created=time.time(), status=status,
                 )
             )  # fmt: skip
-            self._prune(connection, name, version, generation, ready, known.pinned)
+            self._prune(connection, name, version, generation, ready, collection.pinned)
             return int(version)
 
     @contextmanager
-    def _writing(self, own: Lease) -> Iterator[Any]:
+    def _writing(self, held: Lease) -> Iterator[Any]:
         """Yield a connection that writes while the lease is ours; raise LeaseLost if it is not."""
         with self.database.writing() as connection:
-            if connection.execute(sa.select(lease.c.fence).with_for_update()).one().fence != own.fence:
+            if connection.execute(sa.select(lease.c.fence).with_for_update()).one().fence != held.fence:
                 raise LeaseLost("another process has taken the lease")
             yield connection
 
@@ -167,15 +163,11 @@ class Checkpoints:
         """Return the version to serve, which is pinned or the newest that is ready, and the map of a learner."""
         with self.database.reading() as connection:
             pinned = connection.scalar(sa.select(collections.c.pinned).where(collections.c.name == name))
-            mine = (checkpoints.c.collection == name) & checkpoints.c.ready
-            if pinned is not None:
-                mine = (checkpoints.c.collection == name) & (checkpoints.c.version == pinned)
-            query = sa.select(checkpoints).where(mine).order_by(checkpoints.c.version.desc()).limit(1)
-            row = connection.execute(query).one_or_none()
-            if row is None:
+            condition = checkpoints.c.ready if pinned is None else checkpoints.c.version == pinned
+            version = _newest(connection, name, condition)
+            if version is None:
                 return None
-            version = Version(*row[1:])
-            return version, _parts(connection, name, row.version, "map", learner).get(learner)
+            return version, _parts(connection, name, version.version, "map", learner).get(learner)
 
     def pin(self, name: str, version: int | None) -> None:
         """Serve this version until another one is pinned; 0 is the plain ranking, None the newest."""
@@ -186,10 +178,17 @@ class Checkpoints:
             connection.execute(collections.update().where(collections.c.name == name).values(pinned=version))
 
 
+def _newest(connection: Any, name: str, condition: Any) -> Version | None:
+    """Return the newest version of a collection that fulfils a condition."""
+    query = sa.select(checkpoints).where(checkpoints.c.collection == name, condition)
+    row = connection.execute(query.order_by(checkpoints.c.version.desc()).limit(1)).one_or_none()
+    return None if row is None else Version(*row[1:])
+
+
 def _pieces(name: str, parts: dict[str, tuple[bytes, bytes]]) -> Iterator[dict[str, Any]]:
     """Yield the rows of models without their version."""
-    for learner, own in parts.items():
-        for kind, data in zip(("state", "map"), own, strict=True):
+    for learner, both in parts.items():
+        for kind, data in zip(("state", "map"), both, strict=True):
             for piece, start in enumerate(range(0, len(data), _PIECE)):
                 row = {"collection": name, "learner": learner, "kind": kind, "piece": piece}
                 yield row | {"data": data[start : start + _PIECE]}
@@ -201,10 +200,10 @@ def _parts(connection: Any, name: str, version: int, kind: str, learner: str | N
     if learner is not None:
         mine &= models.c.learner == learner
     query = sa.select(models.c.learner, models.c.data).where(mine).order_by(models.c.learner, models.c.piece)
-    found: dict[str, list[bytes]] = {}
+    pieces: dict[str, list[bytes]] = {}
     for row in connection.execute(query):
-        found.setdefault(row.learner, []).append(row.data)
-    return {own: b"".join(pieces) for own, pieces in found.items()}
+        pieces.setdefault(row.learner, []).append(row.data)
+    return {name: b"".join(parts) for name, parts in pieces.items()}
 
 
 def is_kept(version: int, newest: int) -> bool:

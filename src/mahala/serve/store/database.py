@@ -20,6 +20,8 @@ SCHEMA = 2
 # Seconds to wait for another process that writes to the same file.
 _WAIT = 10.0
 
+_PAIRS = sa.text("kind = 'pair'")
+
 metadata = sa.MetaData()
 
 about = sa.Table("mahala_about", metadata, sa.Column("schema", sa.Integer, nullable=False))
@@ -67,14 +69,8 @@ log = sa.Table(
     sa.Column("key", sa.String(256)),
     sa.Index("mahala_log_key", "collection", "key", unique=True),
     sa.Index("mahala_log_user", "collection", "user"),
-    # Of few entries: it costs impressions nothing.
-    sa.Index(
-        "mahala_log_pairs",
-        "collection",
-        "place",
-        sqlite_where=sa.text("kind = 'pair'"),
-        postgresql_where=sa.text("kind = 'pair'"),
-    ),
+    # It has pairs only, and costs impressions nothing.
+    sa.Index("mahala_log_pairs", "collection", "place", sqlite_where=_PAIRS, postgresql_where=_PAIRS),
 )
 
 checkpoints = sa.Table(
@@ -86,7 +82,7 @@ checkpoints = sa.Table(
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("ready", sa.Boolean, nullable=False),
     sa.Column("created", sa.Float, nullable=False),
-    sa.Column("told", sa.JSON, nullable=False),
+    sa.Column("told", sa.JSON, key="status", nullable=False),
 )
 
 # The state and the map of each learner in pieces, which are written one by one before the checkpoint they belong to.
@@ -125,6 +121,10 @@ class Unavailable(RuntimeError):
     """The database cannot be read or written at the moment; nothing was changed."""
 
 
+class Unknown(LookupError):
+    """There is no collection, item or version of this name."""
+
+
 class Database:
     """A database with the tables of the service, which are made if they are missing.
 
@@ -152,11 +152,11 @@ class Database:
             metadata.create_all(connection)
             for index in items.indexes | log.indexes:  # which are not made with a table that is there
                 index.create(connection, checkfirst=True)
-            known = connection.scalar(sa.select(about.c.schema))
-            if known is None:
+            schema = connection.scalar(sa.select(about.c.schema))
+            if schema is None:
                 connection.execute(about.insert().values(schema=SCHEMA))
-            elif known != SCHEMA:
-                raise ValueError(f"{self.name} has tables of version {known}, but this mahala knows version {SCHEMA}")
+            elif schema != SCHEMA:
+                raise ValueError(f"{self.name} has tables of version {schema}, but this mahala knows version {SCHEMA}")
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
@@ -204,13 +204,10 @@ def _refusals() -> Iterator[None]:
 
 
 def _prepare_sqlite(connection: Any, record: Any, *, most_pages: int) -> None:
-    connection.isolation_level = None  # transactions begin where we say so
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute(f"PRAGMA wal_autocheckpoint={most_pages}")
-    cursor.execute(f"PRAGMA busy_timeout={1000 * _WAIT:.0f}")
-    cursor.close()
+    connection.isolation_level = None  # transactions begin with our own BEGIN
+    wait = f"busy_timeout={1000 * _WAIT:.0f}"
+    for setting in ("journal_mode=WAL", "synchronous=FULL", f"wal_autocheckpoint={most_pages}", wait):
+        connection.execute(f"PRAGMA {setting}").close()
 
 
 def _begin_sqlite(connection: Any) -> None:
@@ -219,16 +216,16 @@ def _begin_sqlite(connection: Any) -> None:
         return
     # A transaction that writes takes the lock at once: one that reads first could not get it later. SQLite would wait
     # for it in steps of up to 100 ms, and others would come first again and again.
-    own, until = connection.connection.driver_connection, time.monotonic() + _WAIT
-    own.execute("PRAGMA busy_timeout=0")
+    driver, until = connection.connection.driver_connection, time.monotonic() + _WAIT
+    driver.execute("PRAGMA busy_timeout=0")
     while time.monotonic() < until:
         try:
-            own.execute("BEGIN IMMEDIATE")
+            driver.execute("BEGIN IMMEDIATE")
             break
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 break
             time.sleep(0.001)
-    if not own.in_transaction:
+    if not driver.in_transaction:
         connection.exec_driver_sql("BEGIN IMMEDIATE")  # which says why not
-    own.execute(f"PRAGMA busy_timeout={1000 * _WAIT:.0f}")
+    driver.execute(f"PRAGMA busy_timeout={1000 * _WAIT:.0f}")

@@ -10,93 +10,89 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
-from mahala.serve.store.records import Entry
-from mahala.serve.store.store import Store
+from mahala.serve.store.rows import LogEntry
 
-# Groups of entries that one transaction takes, and that may wait before more are refused.
+# Groups of entries that one transaction takes, and groups in the queue beyond which more are refused.
 MOST, WAITING = 512, 4096
 # Seconds from the beginning of a transaction with several groups to the next one, which takes more of them: a
-# transaction takes forty times as long as an entry. One who waits for each answer before the next request never waits.
+# transaction takes forty times as long as an entry. Sequential clients are not delayed.
 _GATHERING = 0.02
 
 _Future = Future[list[int]] | asyncio.Future[list[int]]
-_Waiting = tuple[str, Sequence[Entry], _Future]
+_Group = tuple[str, Sequence[LogEntry], _Future]
 
 
 class GroupCommit:
-    """Writes to the log in the order in which it is asked; a result means that the entries are on the disk.
+    """Writes to the log in the order of the calls; a result means that the entries are on the disk.
 
-    While one transaction is being committed others wait, and the next one takes all of them: the disk is flushed once
-    for many. If it fails, all that it held fail, and none is in the log.
+    Entries that come while a transaction is being committed are written by the next one: the disk is flushed once for
+    many. If it fails, all its entries fail, and none is in the log.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.Queue[_Waiting | None] = queue.Queue(WAITING)
+        self._queue: queue.Queue[_Group | None] = queue.Queue(WAITING)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mahala-log", daemon=True)
         self._thread.start()
 
-    def append(self, name: str, entries: Sequence[Entry], future: _Future) -> None:
+    def append(self, name: str, entries: Sequence[LogEntry], future: _Future) -> None:
         """Let a future become the places of the entries in the log of a collection, once they are durable.
 
         It may be one of an event loop, which is woken once for all that were written together.
         """
+        if self._stopping.is_set():
+            future.set_exception(Unavailable("the service is stopping: nothing was written"))
+            return
         try:
-            if self._stopping.is_set():
-                raise Unavailable("the service is stopping: nothing was written")
             self._queue.put_nowait((name, entries, future))
         except queue.Full:
             future.set_exception(Unavailable("too much waits to be written already: try again later"))
-        except Unavailable as error:
-            future.set_exception(error)
 
     def close(self) -> None:
-        """Write what waits, and stop."""
+        """Write what is in the queue, and stop."""
         self._stopping.set()
         self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        after = 0.0
-        while (first := self._queue.get()) is not None:
+        after, group = 0.0, self._queue.get()
+        while group is not None:
             self._stopping.wait(after - time.monotonic())
             after = time.monotonic() + _GATHERING
-            waiting, last = [first], False
-            while len(waiting) < MOST and not self._queue.empty():
-                one = self._queue.get()
-                if one is None:
-                    last = True
+            groups: list[_Group] = []
+            while group is not None:
+                groups.append(group)
+                if len(groups) == MOST or self._queue.empty():
                     break
-                waiting.append(one)
-            self._write(waiting)
-            if last:
-                return
-            if len(waiting) == 1:
+                group = self._queue.get()
+            self._write(groups)
+            if len(groups) == 1:
                 after = 0.0
+            if group is not None:
+                group = self._queue.get()
 
-    def _write(self, waiting: list[_Waiting]) -> None:
-        futures = [future for _, _, future in waiting]
+    def _write(self, groups: list[_Group]) -> None:
+        results: Sequence[list[int] | Exception]
         try:
-            results = self._store.append_all([(name, entries) for name, entries, _ in waiting])
-        except Exception as error:  # whatever it is, those who wait must hear of it, and the thread continues
-            results = [error] * len(futures)
-        of_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[_Future, list[int] | Exception]]] = {}
-        for future, result in zip(futures, results, strict=True):
+            results = self._store.append_all([(name, entries) for name, entries, _ in groups])
+        except Exception as error:  # whatever it is, the futures get it, and the thread continues
+            results = [error] * len(groups)
+        by_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[_Future, list[int] | Exception]]] = {}
+        for (*_, future), result in zip(groups, results, strict=True):
             loop = future.get_loop() if isinstance(future, asyncio.Future) else None
-            of_loop.setdefault(loop, []).append((future, result))
-        for loop, told in of_loop.items():
-            if loop is None:
-                _settle(told)
-            else:
-                with contextlib.suppress(RuntimeError):  # it is closed: no one waits any more
-                    loop.call_soon_threadsafe(_settle, told)
+            by_loop.setdefault(loop, []).append((future, result))
+        _settle(by_loop.pop(None, []))
+        for loop, settled in by_loop.items():
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_settle, settled)  # type: ignore[union-attr]
 
 
-def _settle(told: list[tuple[_Future, list[int] | Exception]]) -> None:
-    for future, result in told:
-        if future.done():  # given up by the one who waited
+def _settle(settled: list[tuple[_Future, list[int] | Exception]]) -> None:
+    for future, result in settled:
+        if future.done():  # cancelled
             continue
         if isinstance(result, Exception):
             future.set_exception(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,11 @@ import numpy as np
 
 from mahala.data.frames import read_frame
 from mahala.data.search_files import read_vectors
-from mahala.serve.http.images import image_names
+from mahala.serve.store.database import Unknown
+
+IMAGE_TYPES = {
+    ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",
+}  # fmt: skip
 
 
 def read_items(
@@ -31,7 +36,7 @@ def read_items(
         X, ids, payloads = _images(files[0], vectors)
     elif suffixes == [".parquet"]:
         X, ids = read_vectors(files[0], vector=vectors, id=id)
-        payloads = _rows(files[0], X.shape[1])
+        payloads = _rows(files[0])
     elif sorted(suffixes) == [".jsonl", ".npy"]:
         if vectors is not None:
             raise ValueError("--vectors names a column of a .parquet file, but the vectors are an .npy file: omit it")
@@ -52,14 +57,13 @@ def read_items(
     if text is not None and payloads and text not in payloads[0]:
         raise ValueError(f"--text names {text!r}, but the items have {', '.join(payloads[0]) or 'no such fields'}")
     for row, (vector, payload) in enumerate(zip(X, payloads, strict=True)):
-        own = {name: value for name, value in payload.items() if value is not None}
-        if text is not None:
-            own = {"title": str(payload.get(text, "")), **own}
-        yield {"id": str(row if ids is None else ids[row]), "vector": vector, "payload": own}
+        shown = {} if text is None else {"title": str(payload.get(text, ""))}
+        shown |= {name: value for name, value in payload.items() if value is not None}
+        yield {"id": str(row if ids is None else ids[row]), "vector": vector, "payload": shown}
 
 
 def _images(folder: Path, vectors: str | None) -> tuple[Any, Any, list[dict[str, Any]]]:
-    names = image_names(folder)
+    names = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in IMAGE_TYPES and path.is_file())
     if vectors is None:
         raise ValueError(f"{folder} has images: --vectors must name the .npy file with their vectors")
     X, _ = read_vectors(Path(vectors))
@@ -68,7 +72,7 @@ def _images(folder: Path, vectors: str | None) -> tuple[Any, Any, list[dict[str,
     return X, np.array(names, dtype=object), [{"image": name} for name in names]
 
 
-def _rows(path: Path, width: int) -> list[dict[str, Any]]:
+def _rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a Parquet file without their vectors, as JSON."""
     frame = read_frame(str(path), ".parquet").data
     kept = [name for name in frame.columns if not str(frame[name].dtype).startswith(("List", "Array"))]
@@ -100,3 +104,18 @@ def collection_name(path: Path) -> str:
     'my-films-2024'
     """
     return re.sub(r"[^a-z0-9_]+", "-", path.stem.lower()).strip("-_")[:64] or "items"
+
+
+def image_file(folder: Path | None, file: str) -> tuple[Path, str]:
+    """Return the path of an image in a folder, and its media type.
+
+    Unknown is raised for all that is not an image inside of the folder, whatever `..` and links lead to.
+    """
+    if folder is not None and "\x00" not in file:
+        root = folder.resolve()
+        path = (root / file).resolve()
+        media_type = IMAGE_TYPES.get(path.suffix.lower())
+        # isfile is false for names that are too long, too
+        if media_type is not None and path.is_relative_to(root) and os.path.isfile(path):
+            return path, media_type
+    raise Unknown(f"there is no image {file[:64]!r}")

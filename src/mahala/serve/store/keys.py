@@ -1,4 +1,4 @@
-"""API keys: made once, shown once, and kept as digests."""
+"""API keys: shown once, and kept as digests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLES = ("read", "feedback", "admin")
 _FRESH = 2.0
 
 
-class Key(NamedTuple):
+class ApiKey(NamedTuple):
     """A key that was found. With `one_user`, all that it sends counts as done by one user."""
 
     id: str
@@ -35,7 +35,7 @@ class Keys:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._found: dict[str, tuple[float, Key]] = {}
+        self._found: dict[str, tuple[float, ApiKey]] = {}
 
     def create(self, role: str, *, one_user: bool = False) -> str:
         """Make a key and return it; it cannot be shown again."""
@@ -47,16 +47,15 @@ class Keys:
             connection.execute(keys.insert().values(values))
         return f"mahala_{id}_{secret}"
 
-    def fresh(self, token: str) -> Key | None:
-        """Return the key of a token if it was found a moment ago, without looking into the database."""
-        seen, known = self._found.get(_digest(token), (0.0, None))
-        return known if time.monotonic() - seen < _FRESH else None
+    def fresh(self, token: str) -> ApiKey | None:
+        """Return the key of a token if it was found a moment ago, without a look into the database."""
+        seen, key = self._found.get(_digest(token), (0.0, None))
+        return key if time.monotonic() - seen < _FRESH else None
 
-    def find(self, token: str) -> Key | None:
+    def find(self, token: str) -> ApiKey | None:
         """Return the key of a token, or None."""
-        if (known := self.fresh(token)) is not None:
-            return known
-        digest = _digest(token)
+        if (key := self.fresh(token)) is not None:
+            return key
         prefix, _, rest = token.partition("_")
         id, _, secret = rest.partition("_")
         if prefix != "mahala" or not secret or len(token) > 200:
@@ -64,17 +63,17 @@ class Keys:
         with self.database.reading() as connection:
             row = connection.execute(sa.select(keys).where(keys.c.id == id)).one_or_none()
         if row is None or not hmac.compare_digest(row.digest, _digest(secret)):
-            self._found.pop(digest, None)
+            self._found.pop(_digest(token), None)
             return None
-        found = Key(row.id, row.role, row.one_user)
-        self._found[digest] = time.monotonic(), found
-        return found
+        key = ApiKey(row.id, row.role, row.one_user)
+        self._found[_digest(token)] = time.monotonic(), key
+        return key
 
-    def all(self) -> list[tuple[Key, float]]:
+    def all(self) -> list[tuple[ApiKey, float]]:
         """Return the keys and when each was made, the oldest first."""
         with self.database.reading() as connection:
             rows = connection.execute(sa.select(keys).order_by(keys.c.created)).all()
-        return [(Key(row.id, row.role, row.one_user), row.created) for row in rows]
+        return [(ApiKey(row.id, row.role, row.one_user), row.created) for row in rows]
 
     def revoke(self, id: str) -> bool:
         """Delete a key; return whether there was one."""

@@ -1,0 +1,133 @@
+"""Triplets of rows: those that class labels imply, LMNN's objective on them, and weighted sums over them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mahala.comparisons import Triplets
+from mahala.compiled.sums.lmnn import hinges_of_triplets
+from mahala.engine import current_engine
+from mahala.engine.hinges import add_pull, best_scale, squared_distances
+from mahala.engine.inputs import computed, kept
+from mahala.engine.moments import rows_times
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
+
+
+def rows_in_shared_classes(codes: IndexArray) -> IndexArray:
+    """Return the numbers of the rows whose class has another row; raise ValueError if there are none."""
+    rows = np.flatnonzero(np.bincount(codes)[codes] > 1)
+    if not len(rows):
+        raise ValueError("y has a different class for every row; at least one class needs two rows")
+    return rows
+
+
+def hits_and_misses(X: RealArray, codes: IndexArray, rows: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Return, for some rows of X, the nearest other row of their class and the nearest row of any other class.
+
+    Ties go to the first row. Each of the rows must have another one of its class, and there must be two classes.
+    """
+    hits, misses = current_engine().nearest_by_class(X, codes, rows, 1, 1)
+    return hits[:, 0], misses[:, 0]
+
+
+def target_neighbors(X: RealArray, codes: IndexArray, k: int) -> tuple[IndexArray, IndexArray]:
+    """Return the edges as an array of anchors and one of targets, sorted by anchors, and where each anchor's begin.
+
+    The targets of a row are the k nearest others of its class, or all if there are fewer.
+    """
+    near, _ = _neighbors(X, codes, k, 0)
+    anchors, places = np.nonzero(near < len(codes))
+    ends = np.concatenate([[0], np.cumsum(np.bincount(anchors, minlength=len(codes)))])
+    return np.stack([anchors, near[anchors, places]]), ends
+
+
+def label_triplets(X: RealArray, codes: IndexArray, k: int) -> Triplets:
+    """Return the triplets of each row with each of its k nearest rows of its class and of other classes.
+
+    If a class or the rest has fewer rows, all of them are used; a row alone in its class is not an anchor.
+    """
+    near, far = _neighbors(X, codes, k, k)
+    anchor, j, l = np.nonzero((near < len(codes))[:, :, None] & (far < len(codes))[:, None])
+    return Triplets._build(X, anchor, near[anchor, j], far[anchor, l])
+
+
+def _neighbors(X: RealArray, codes: IndexArray, n_same: int, n_other: int) -> tuple[IndexArray, IndexArray]:
+    """Return what `nearest_by_class` returns for all rows."""
+    sizes = np.bincount(codes)
+    if sizes.max() < 2:
+        raise ValueError("y must have a class of at least two rows, but every row is alone in its class")
+    n_same, n_other = min(n_same, int(sizes.max()) - 1), min(n_other, len(codes) - int(sizes.min()))
+    return current_engine().nearest_by_class(X, codes, np.arange(len(codes)), n_same, n_other)
+
+
+class TripletHinges:
+    """LMNN's objective on given triplets, as a function of the mapped rows."""
+
+    def __init__(self, triplets: Triplets, mu: float) -> None:
+        n, count = triplets.X.shape[0], len(triplets)
+        # The distinct edges (anchor, positive), which are pulled together, come first.
+        pulled, near = np.unique(triplets.anchor * n + triplets.positive, return_inverse=True)
+        pushed, far = np.unique(triplets.anchor * n + triplets.negative, return_inverse=True)
+        self._near, self._far = near.reshape(count), far.reshape(count) + len(pulled)
+        self._edges = np.divmod(np.concatenate([pulled, pushed]), n)
+        self._n_pulled, self._mu = len(pulled), mu
+
+    def __call__(self, Z: RealArray, smoothing: float) -> tuple[float, float, RealArray]:
+        """Return the objective with smoothed hinges, with plain hinges, and half the gradient of the first one."""
+        squared = squared_distances(Z, *self._edges)
+        weights = np.zeros(len(squared))
+        weights[: self._n_pulled] = 1.0 - self._mu
+        smooth, plain = hinges_of_triplets(self._near, self._far, squared, self._mu, smoothing, weights)
+        out = np.zeros_like(Z)
+        add_pull(Z, *self._edges, weights, out)
+        pull = (1.0 - self._mu) * float(squared[: self._n_pulled].sum())
+        return pull + self._mu * smooth, pull + self._mu * plain, out
+
+    def best_scale(self, Z: RealArray) -> float:
+        """Return the factor of squared distances, of a coarse grid, that minimises the objective."""
+        squared = squared_distances(Z, *self._edges)
+        gaps = squared[self._far] - squared[self._near]
+        return best_scale(float(squared[: self._n_pulled].sum()), gaps, self._mu)
+
+
+class TripletEdges:
+    """The rows of triplets, centred and divided by √scale, and the graph of the edges between them.
+
+    `scale` is the mean squared distance between two of the rows, so that no result depends on the units of X. With
+    A_r = (x_i - x_k)(x_i - x_k)ᵀ - (x_i - x_j)(x_i - x_j)ᵀ for a triplet (i, j, k), Σ u_r A_r = Xᵀ Λ X, where Λ is the
+    Laplacian of the graph with these edge weights: the sum of u_r over triplets with that far edge (i, k), minus the
+    sum over triplets with that near edge (i, j).
+    """
+
+    def __init__(self, triplets: Triplets) -> None:
+        rows, numbers = np.unique(
+            np.concatenate([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True
+        )
+        X = triplets.X if len(rows) == len(triplets.X) else triplets.X[rows]
+        n = len(X)
+        X = X - computed(X.mean(axis=0, dtype=np.float64)).astype(X.dtype)
+        self.scale = 2.0 * float(computed(np.square(X).sum(dtype=np.float64))) / n or 1.0
+        self.X = kept(X / X.dtype.type(np.sqrt(self.scale)))
+        anchor, positive, negative = numbers.reshape(3, -1)
+        ends = np.concatenate([anchor, anchor]), np.concatenate([positive, negative])
+        codes, edges = np.unique(np.minimum(*ends) * n + np.maximum(*ends), return_inverse=True)
+        self.left, self.right = codes // n, codes % n
+        self.near, self.far = edges.reshape(2, -1)
+        self._graph = current_engine().edge_graph(self.X, self.left, self.right)
+
+    def gains(self, direction: FloatArray) -> FloatArray:
+        """Return ⟨A_r, ξξᵀ⟩ of every triplet for a direction ξ."""
+        projected = computed(rows_times(self.X, direction.astype(self.X.dtype))).astype(np.float64)
+        squared = np.square(projected[self.left] - projected[self.right])
+        result: FloatArray = squared[self.far] - squared[self.near]
+        return result
+
+    def leading_direction(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the leading unit eigenvector ξ of Σ u_r A_r and its gains.
+
+        The eigenvalue is the weighted sum Σ u_r ⟨A_r, ξξᵀ⟩ of the gains.
+        """
+        m = len(self.left)
+        weights = np.bincount(self.far, u, m).astype(np.float64) - np.bincount(self.near, u, m)
+        direction = self._graph.leading(weights)
+        return direction, self.gains(direction)

@@ -1,0 +1,236 @@
+"""Sums on the workers of a Dask cluster, or by Dask's threads on one machine.
+
+Rows X and their images Z are Dask arrays in chunks of rows. The rows stay where they are. A worker gets the images of
+all rows for a sum over pairs, computes the pull on those of its chunk with the engine that it has, and its share of the
+gradient. A worker that is lost takes with it what Dask computes again from the rows' source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+
+from mahala.compiled.search.neighbors import _nearest
+from mahala.engine.dask.edges import DaskEdges
+from mahala.engine.dask.hinges import DaskHinges
+from mahala.engine.dask.rows import array_of, compute, n_workers, parts, persist, persist_on_cluster, summed
+from mahala.engine.engine import Coefficients, Machine
+from mahala.engine.machine import machine
+from mahala.engine.moments import class_sums
+from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.parameters import WORKERS, config_context, get_config
+from mahala.support.validation import is_chunked, is_sparse
+
+# Tasks per worker for rows of NumPy: with more, the last task of a sum is shorter, but images are copied more often.
+CHUNKS_PER_WORKER = 2
+
+
+class DaskCluster:
+    """An engine on Dask, whose workers use the engine named, or "" for the one of their own settings."""
+
+    def __init__(self, workers_use: str = "") -> None:
+        self._name = workers_use
+        self._codes: tuple[Any, Any] = None, None
+
+    def place(self, X: Any) -> Any:
+        if not is_chunked(X):
+            X = X.toarray() if is_sparse(X) else X
+            X = da.from_array(X, chunks=(-(-len(X) // (CHUNKS_PER_WORKER * n_workers())), -1))
+        return persist_on_cluster(X)
+
+    def fetch(self, Z: Any) -> RealArray:
+        return compute([Z])[0]  # type: ignore[no-any-return]
+
+    def map(self, X: Any, L: RealArray) -> Any:
+        call = self.call(_map)
+        return persist([array_of([call(part, L) for _, part in parts(X)], X, L.shape[0])])[0]
+
+    def gradient(self, pull: Any, X: Any, *, diagonal: bool = False) -> RealArray:
+        call = self.call(_gradient)
+        both = zip(parts(pull), parts(X), strict=True)
+        return self.fetch(summed([call(own, rows, diagonal) for (_, own), (_, rows) in both]))
+
+    def softmax(self, Z: Any, codes: IndexArray) -> tuple[float, Any]:
+        shares = self._of_chunks(_softmax, Z, codes)
+        return _sum_and_pull([share[2] for share in shares], self._of_chunks(_softmax_pull, Z, codes, shares), Z)
+
+    def within(self, Z: Any, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Any]:
+        _check_unweighted(weights)
+        sizes, placed = np.bincount(codes), self._placed(codes)
+        add, pull = self.call(_class_sums_of), self.call(_within)
+        sums = summed([add(part, placed, rows, len(sizes)) for rows, part in parts(Z)])
+        shares = [pull(part, placed, rows, sums, sizes) for rows, part in parts(Z)]
+        return _sum_and_pull([share[0] for share in shares], [share[1] for share in shares], Z)
+
+    def between(
+        self, Z: Any, codes: IndexArray, coefficients: Coefficients, cutoff: float, weights: FloatArray | None = None
+    ) -> tuple[float, Any]:
+        _check_unweighted(weights)
+        shares = self._of_chunks(_between, Z, codes, coefficients, cutoff)
+        return _sum_and_pull([share[0] for share in shares], [share[1] for share in shares], Z)
+
+    def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> DaskHinges:
+        return DaskHinges(self, (codes, edges, ends, mu))
+
+    def of_images(self, function: Callable[[RealArray], Any], Z: Any) -> Any:
+        return self.fetch(dask.delayed(_of_images, pure=False)(function, [part for _, part in parts(Z)]))
+
+    def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> DaskEdges:
+        return DaskEdges(self, X, left, right)
+
+    def nearest(
+        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
+    ) -> tuple[IndexArray, FloatArray]:
+        rows = self.place(reference)
+        asked = rows if queries is reference else self.place(queries)
+        same = np.zeros(len(rows), dtype=np.intp)
+        own = np.arange(len(rows)) if exclude_self else None
+        (found,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, own)
+        return found
+
+    def nearest_by_class(
+        self, X: Any, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int
+    ) -> tuple[IndexArray, IndexArray]:
+        X = self.place(X)
+        asked = X if len(rows) == len(X) else X[rows]
+        (same, _), (other, _) = self._search(X, asked, [(n_same, True), (n_other, False)], codes[rows], codes, rows)
+        return same, other
+
+    def _search(
+        self,
+        reference: Any,
+        queries: Any,
+        wanted: list[tuple[int, bool]],
+        query_codes: IndexArray,
+        codes: IndexArray,
+        own: IndexArray | None,
+    ) -> list[tuple[IndexArray, FloatArray]]:
+        """Find neighbours as `neighbors._nearest` does, for each chunk of queries in each chunk of the reference."""
+        near, merge = self.call(_near), dask.delayed(_merge, pure=False)
+        blocks = []
+        for these, asked in parts(queries):
+            given = asked, wanted, query_codes[these], None if own is None else own[these]
+            found = [near(*given, part, codes[those], those) for those, part in parts(reference)]
+            blocks.append(merge(found, len(reference)))
+        by_kind = zip(*compute(blocks), strict=True)
+        return [tuple(map(np.concatenate, zip(*kind, strict=True))) for kind in by_kind]  # type: ignore[misc]
+
+    def _of_chunks(self, function: Callable[..., Any], Z: Any, codes: IndexArray, *arguments: Any) -> list[Any]:
+        """Return function(engine, Z, codes, rows, *arguments) for the rows of each chunk, Z the images of all rows."""
+        call = self.call(partial(_with_images, function))
+        images, placed = [part for _, part in parts(Z)], self._placed(codes)
+        return [call(images, placed, rows, *arguments) for rows, _ in parts(Z)]
+
+    def _placed(self, codes: IndexArray) -> Any:
+        """Return the codes as a value that the cluster keeps, the same one in each evaluation of a fit."""
+        if self._codes[0] is not codes:
+            self._codes = codes, persist([dask.delayed(codes.astype(np.int32), pure=False)])[0]
+        return self._codes[1]
+
+    def call(self, function: Callable[..., Any]) -> Any:
+        """Return a function that Dask calls on a worker, with the worker's engine as its first argument."""
+        return dask.delayed(_OnWorker(function, self._name), pure=False)
+
+
+class _OnWorker:
+    """A function whose first argument is the engine of the worker on which it runs."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self._function, self._name = function, name
+        self.__name__ = getattr(function, "__name__", "share")  # shown by Dask
+
+    def __call__(self, *arguments: Any) -> Any:
+        setting = get_config()["engine"]
+        name = self._name or (setting if isinstance(setting, str) and not setting.startswith(WORKERS) else "cpu")
+        # Dask runs as many tasks at once as a worker has threads.
+        with config_context(engine=name, n_threads=get_config()["n_threads"] or 1):
+            return self._function(machine(name), *arguments)
+
+
+def _check_unweighted(weights: FloatArray | None) -> None:
+    if weights is not None:
+        raise ValueError("sample_weight must be None with an engine of Dask: use engine='cpu' or a GPU")
+
+
+def _map(engine: Machine, rows: RealArray, L: RealArray) -> RealArray:
+    return engine.fetch(engine.map(engine.place(np.ascontiguousarray(rows)), L))
+
+
+def _gradient(engine: Machine, pull: RealArray, rows: RealArray, diagonal: bool) -> RealArray:
+    return engine.gradient(engine.place(pull), engine.place(rows), diagonal=diagonal)
+
+
+def _with_images(function: Callable[..., Any], engine: Machine, images: list[RealArray], *arguments: Any) -> Any:
+    return function(engine, engine.place(np.concatenate(images)), *arguments)
+
+
+def _softmax(engine: Machine, Z: Any, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray, float]:
+    logs, hits = engine.softmax_of_rows(Z, codes, rows)
+    return logs, hits, float(hits.sum(dtype=np.float64))
+
+
+def _softmax_pull(engine: Machine, Z: Any, codes: IndexArray, rows: slice, shares: list[Any]) -> RealArray:
+    logs, hits, _ = zip(*shares, strict=True)
+    return engine.fetch(engine.softmax_pull_of_rows(Z, codes, rows, np.concatenate(logs), np.concatenate(hits)))
+
+
+def _between(
+    engine: Machine, Z: Any, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
+) -> tuple[float, RealArray]:
+    value, pull = engine.between_of_rows(Z, codes, rows, coefficients, cutoff)
+    return value, engine.fetch(pull)
+
+
+def _class_sums_of(engine: Machine, images: RealArray, codes: IndexArray, rows: slice, n_classes: int) -> FloatArray:
+    return class_sums(n_classes, images, codes[rows], None)
+
+
+def _within(
+    engine: Machine, images: RealArray, codes: IndexArray, rows: slice, sums: FloatArray, sizes: IndexArray
+) -> tuple[float, RealArray]:
+    left = images - (sums / sizes[:, None]).astype(images.dtype)[codes[rows]]
+    pull: RealArray = left * sizes[codes[rows]].astype(images.dtype)[:, None]
+    return float(np.einsum("ij,ij->", pull, left, dtype=np.float64)), pull
+
+
+def _near(
+    engine: Machine,
+    queries: RealArray,
+    wanted: list[tuple[int, bool]],
+    query_codes: IndexArray,
+    own: IndexArray | None,
+    reference: RealArray,
+    codes: IndexArray,
+    those: slice,
+) -> list[tuple[IndexArray, FloatArray]]:
+    """Return the nearest rows of one chunk, by their numbers among all rows, and their squared distances."""
+    if own is not None:
+        own = np.where((own >= those.start) & (own < those.stop), own - those.start, len(reference))
+    found = _nearest(reference, queries, wanted, query_codes, codes, own)
+    return [(numbers + those.start, squared) for numbers, squared in found]
+
+
+def _merge(found: list[list[tuple[IndexArray, FloatArray]]], n: int) -> list[tuple[IndexArray, FloatArray]]:
+    """Return the nearest of those of all chunks; where there are not so many, the last numbers are n."""
+    result = []
+    for kind in zip(*found, strict=True):
+        numbers, squared = (np.concatenate(column, axis=1) for column in zip(*kind, strict=True))
+        numbers = np.where(np.isinf(squared), n, numbers)
+        order = np.lexsort((numbers, squared), axis=-1)[:, : kind[0][0].shape[1]]
+        result.append((np.take_along_axis(numbers, order, axis=1), np.take_along_axis(squared, order, axis=1)))
+    return result
+
+
+def _sum_and_pull(values: list[Any], pulls: list[Any], Z: Any) -> tuple[float, Any]:
+    """Return the sum of values, and the pulls on the chunks of Z as an array that is kept."""
+    total, pull = persist([summed(values), array_of(pulls, Z, Z.shape[1])])
+    return float(*compute([total])), pull
+
+
+def _of_images(function: Callable[[RealArray], Any], images: list[RealArray]) -> Any:
+    return function(np.concatenate(images))

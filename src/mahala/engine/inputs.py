@@ -1,0 +1,93 @@
+"""Rows of any kind: in memory, tensors of PyTorch, or in chunks of Dask. Neither library is imported before its use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from mahala.compiled.threads import in_threads, n_threads
+from mahala.engine.dask import rows as lazy
+from mahala.support import validation
+from mahala.support.arrays import IndexArray
+from mahala.support.validation import check_rows, is_chunked, is_tensor
+
+
+def as_rows(X: Any, name: str = "X") -> Any:
+    """Return rows as `check_rows` does; the values of chunks are not read."""
+    return lazy.row_chunks(X, name) if is_chunked(X) else check_rows(X, name)
+
+
+def check_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) -> Any:
+    """Return rows as `as_rows` does; their features are those of the estimator, or with `reset` become them."""
+    check = lazy.check_features if is_chunked(X) else validation.check_features
+    return check(estimator, X, reset=reset, at_least=at_least)
+
+
+def refuse_chunks(X: Any, requirement: str) -> None:
+    """Raise ValueError with what is required with chunked rows, if X is chunked."""
+    if is_chunked(X):
+        raise ValueError(f"{requirement} with rows of Dask")
+
+
+def computed(*values: Any) -> Any:
+    """Return values, computed together if some of them are not computed yet; one value alone."""
+    results = lazy.compute(values) if any(map(is_chunked, values)) else values
+    return results if len(results) > 1 else results[0]
+
+
+def kept(X: Any) -> Any:
+    """Return rows; those in chunks are kept in the memory of a cluster's workers, if there is a cluster."""
+    return lazy.persist_on_cluster(X) if is_chunked(X) else X
+
+
+def apply_to_rows(function: Callable[[Any], Any], X: Any, n_columns: int, dtype: Any = None) -> Any:
+    """Return what the function returns for rows; for those in chunks, which are checked then, an array to compute."""
+    if not is_chunked(X):
+        return function(X)
+    return lazy.map_chunks(lambda rows: function(check_rows(rows)), X, n_columns, dtype)
+
+
+def like(result: Any, X: Any) -> Any:
+    """Return an array as a tensor on the device of X if that is a tensor; otherwise unchanged."""
+    if not is_tensor(X):
+        return result
+    import torch
+
+    return torch.as_tensor(result, device=X.device)
+
+
+def parts(X: Any, *, keep: bool = False) -> list[tuple[slice, Any]]:
+    """Return the numbers and the rows of each chunk, not computed yet; rows in memory are one part.
+
+    With `keep` the chunks stay where they are computed.
+    """
+    if not is_chunked(X):
+        return [(slice(0, len(X)), X)]
+    pieces = lazy.parts(X)
+    if not keep:
+        return pieces
+    return list(zip([rows for rows, _ in pieces], lazy.persist([part for _, part in pieces]), strict=True))
+
+
+def labelled_parts(X: Any, y: Any) -> list[tuple[Any, Any]]:
+    """Return the rows of each chunk, not computed yet, and their labels; a bag gives comparisons."""
+    return lazy.parts_with_labels(X, y)
+
+
+def gathered(X: Any, *numbers: IndexArray) -> tuple[Any, ...]:
+    """Return rows in memory and numbers of them: of chunked rows those that are named, numbered anew."""
+    if not is_chunked(X):
+        return X, *numbers
+    rows, renumbered = np.unique(np.concatenate(numbers), return_inverse=True)
+    return computed(X[rows]), *np.split(renumbered, len(numbers))
+
+
+def for_each(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], *shared: Any) -> list[Any]:
+    """Return function(*shared, *call) for each call, in threads, or where the chunks among the arguments are."""
+    lists = (value for value in shared if isinstance(value, list))
+    if any(map(is_chunked, chain(*calls, *lists))):
+        return lazy.call_for_each(function, calls, shared)
+    return in_threads(lambda call: function(*shared, *call), calls, threads=n_threads())

@@ -1,0 +1,102 @@
+"""Sums over rows in one pass: means, scatters, principal directions. Rows are NumPy's or in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.decomposition import PCA
+
+from mahala.compiled.threads import PER_NUMBER, in_threads, n_threads, product, transposed_product
+from mahala.engine.dask.rows import sum_over_chunks
+from mahala.engine.inputs import computed
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, block_size, row_blocks, slices
+from mahala.support.parameters import is_count
+from mahala.support.validation import check_scale, is_chunked
+
+
+def sum_over_rows(function: Callable[..., Any], X: Any, *by_row: Any) -> Any:
+    """Return Σ function(rows, *by_row of these rows) over blocks or chunks of rows, added in a fixed order."""
+    if is_chunked(X):
+        return sum_over_chunks(function, X, by_row)
+    blocks = row_blocks(*X.shape)
+    return sum(function(X[own], *(None if values is None else values[own] for values in by_row)) for own in blocks)
+
+
+def extremes(X: Any) -> tuple[Any, Any]:
+    """Return the smallest and the largest value of each column; raise ValueError if a value cannot be learned from."""
+    low, high = computed(X.min(axis=0), X.max(axis=0))
+    if is_chunked(X):  # whose values were not checked yet
+        if not (np.isfinite(low) & np.isfinite(high)).all():
+            raise ValueError("X contains NaN or infinity; every feature must be a finite number")
+        check_scale(np.stack([low, high]))
+    return low, high
+
+
+def class_means(X: Any, codes: IndexArray, weights: FloatArray | None = None) -> FloatArray:
+    """Return the mean of each class, in float64; rows count with their weights."""
+    sizes = np.bincount(codes, weights)
+    sums: FloatArray = sum_over_rows(partial(class_sums, len(sizes)), X, codes, weights)
+    return sums / sizes[:, None]
+
+
+def class_sums(n_classes: int, rows: RealArray, codes: IndexArray, weights: FloatArray | None) -> FloatArray:
+    """Return the sum of the rows of each class, in float64."""
+    values, ends = np.ones(len(rows)) if weights is None else weights, np.arange(len(rows) + 1)
+    members = sp.csr_array((values, codes, ends), shape=(len(rows), n_classes))
+    return np.asarray(members.T @ rows.astype(np.float64, copy=False))
+
+
+def scatter(X: Any, codes: IndexArray, means: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """Return Σ w (x - mean)(x - mean)ᵀ over rows, with the mean of each row's class, in float64."""
+
+    def of_part(rows: RealArray, codes: IndexArray, weights: FloatArray | None) -> FloatArray:
+        left = rows - means[codes]
+        result: FloatArray = transposed_product(left if weights is None else left * weights[:, None], left)
+        return result
+
+    result: FloatArray = sum_over_rows(of_part, X, codes, weights)
+    return result
+
+
+def squared_differences(X: Any, rows: IndexArray, *others: IndexArray) -> list[FloatArray]:
+    """Return for each list of other rows Σ (x - other)² of each column, over the rows x."""
+    if is_chunked(X):
+        x = X[rows].astype(np.float64)
+        return list(computed(*(np.square(x - X[other]).sum(axis=0) for other in others)))
+
+    def of_block(block: slice) -> FloatArray:
+        x = X[rows[block]].astype(np.float64)
+        return np.stack([np.square(x - X[other[block]]).sum(axis=0) for other in others])
+
+    threads = n_threads(PER_NUMBER * len(rows) * X.shape[1])
+    blocks = slices(len(rows), min(block_size(X.shape[1]), -(-len(rows) // threads)))
+    return list(np.sum(in_threads(of_block, blocks, threads=threads), axis=0))
+
+
+def rows_times(X: Any, B: RealArray) -> Any:
+    """Return X @ B, with the rows of X shared among the threads or left in their chunks."""
+    return X @ B if is_chunked(X) else product(X, B)
+
+
+def principal_directions(X: Any, n_components: float | None, seed: int) -> tuple[RealArray, RealArray, float]:
+    """Return the directions and variances that scikit-learn's PCA finds, and the sum of the variances of all features.
+
+    Those of rows in chunks are found from their covariance, in O(d²) memory.
+    """
+    if not is_chunked(X):
+        pca = PCA(n_components, random_state=seed).fit(X)
+        return pca.components_, pca.explained_variance_, float(X.var(axis=0, ddof=1, dtype=np.float64).sum())
+    n = len(X)
+    mean = computed(X.mean(axis=0, dtype=np.float64))
+    ascending, vectors = np.linalg.eigh(scatter(X, np.zeros(n, dtype=np.intp), mean[None]) / (n - 1))
+    variances, L = np.maximum(ascending[::-1], 0.0), vectors[:, ::-1].T
+    total, m = float(variances.sum()), min(X.shape)
+    if n_components is not None:
+        enough = int(np.searchsorted(np.cumsum(variances) / total, n_components, side="right")) + 1
+        m = int(n_components) if is_count(n_components) else min(m, enough)
+    signs = np.sign(L[np.arange(len(L)), np.abs(L).argmax(axis=1)])
+    return (L * signs[:, None])[:m].astype(X.dtype), variances[:m], total

@@ -1,0 +1,1 @@
+"""Sums on a device of PyTorch, such as a GPU."""

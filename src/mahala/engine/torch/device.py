@@ -1,0 +1,236 @@
+"""Sums over rows and pairs, in blocks of rows that fit into the memory of the device.
+
+The definitions and the bounds on rounding are those of the functions for the cores in `compiled`. Where few pairs of a
+block matter, they are listed and added as a sparse matrix; otherwise the block is multiplied in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from mahala.engine.engine import Coefficients
+from mahala.engine.torch.edges import Edges, TorchEdgeGraph, added, pull_of_edges
+from mahala.engine.torch.hinges import TorchHinges
+from mahala.engine.torch.memory import DeviceMemory, Tensor, in_blocks
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+# If fewer than one weight in this many is non-zero, a sparse product is faster.
+SPARSE_SHARE = 64
+
+
+class TorchDevice(DeviceMemory):
+    """An engine on a device of PyTorch."""
+
+    def of_images(self, function: Callable[[RealArray], Any], Z: Tensor) -> Any:
+        return function(self.fetch(Z))
+
+    def map(self, X: Tensor, L: RealArray) -> Tensor:
+        with self.products():
+            placed = self.place(L)
+            return X * placed if L.ndim == 1 else X @ placed.T
+
+    def gradient(self, pull: Tensor, X: Tensor, *, diagonal: bool = False) -> RealArray:
+        with self.products():
+            return self.fetch((pull * X).sum(0) if diagonal else pull.T @ X)
+
+    @in_blocks
+    def softmax(self, Z: Tensor, codes: IndexArray) -> tuple[float, Tensor]:
+        n, classes = len(Z), self.place(codes)
+        norms = Z.square().sum(1)
+        rounding = (self.rounding(Z) * (1.0 + norms)).clamp(max=1.0)
+        cuts = torch.log(n / rounding)
+        pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        listed: list[Edges] = []
+        for block in slices(n, self.rows_per_block(n, Z)):
+            z = Z[block]
+            distances = torch.addmm(norms, z, Z.T, alpha=-2.0)  # up to the norm of the row
+            distances[:, block].fill_diagonal_(torch.inf)
+            nearest = distances.amin(1, keepdim=True)
+            matter = distances <= nearest + cuts[block, None]
+            if int(torch.count_nonzero(matter)) * SPARSE_SHARE < distances.numel():
+                row, column = matter.nonzero(as_tuple=True)
+                weights = torch.exp(nearest[row, 0] - distances[row, column])
+                same = (classes[block][row] == classes[column]).to(Z.dtype)
+                all_weight = added(row, weights, len(z))
+                p = added(row, weights * same, len(z)) / all_weight
+                listed.append((row + block.start, column, weights * (p[row] - same) / all_weight[row]))
+            else:
+                weights = torch.exp_(nearest - distances)
+                same = (classes[block, None] == classes).to(Z.dtype)
+                all_weight = weights.sum(1)
+                p = (weights * same).sum(1) / all_weight
+                weights.mul_(same.neg_().add_(p[:, None])).div_(all_weight[:, None])
+                sums += weights.sum(0)
+                sums[block] += weights.sum(1)
+                pull[block] -= weights @ Z
+                pull -= weights.T @ z
+            total += p.sum(dtype=torch.float64)
+        pull += sums[:, None] * Z
+        return float(total), pull.add_(pull_of_edges(Z, listed))
+
+    def within(self, Z: Tensor, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Tensor]:
+        own, w = self.place(codes), self.place(np.ones(len(codes)) if weights is None else weights)[:, None]
+        sizes = added(own, w[:, 0], int(codes.max()) + 1)
+        means = torch.zeros((len(sizes), Z.shape[1]), dtype=torch.float64, device=self.device)
+        means.index_add_(0, own, w * Z).div_(sizes[:, None])
+        residuals = Z - means.to(Z.dtype)[own]
+        pull = residuals * (w * sizes[own, None]).to(Z.dtype)
+        return float((pull * residuals).sum(dtype=torch.float64)), pull
+
+    @in_blocks
+    def between(
+        self, Z: Tensor, codes: IndexArray, coefficients: Coefficients, cutoff: float, weights: FloatArray | None = None
+    ) -> tuple[float, Tensor]:
+        a, b, c = coefficients
+        n, classes = len(Z), self.place(codes)
+        w = None if weights is None else self.place(weights).to(Z.dtype)
+        norms = Z.square().sum(1)
+        pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        listed: list[Edges] = []
+        for left, right in combinations_with_replacement(slices(n, self.block_side(Z)), 2):
+            x, y = Z[left], Z[right]
+            both = norms[left, None] + norms[right]
+            squared = torch.addmm(both, x, y.T, alpha=-2.0).clamp_(min=0.0)
+            counted = (classes[left, None] != classes[right]) & (squared < cutoff * cutoff)
+            if left == right:
+                counted.triu_(1)
+            squared.masked_fill_(~counted, 0.0)
+            n_counted = int(torch.count_nonzero(counted))
+            roots = squared.sqrt()
+            both_weights = None if w is None else w[left, None] * w[right]
+            for factor, terms in ((a, counted), (b, roots), (c, squared)):
+                total += factor * (terms if both_weights is None else terms * both_weights).sum(dtype=torch.float64)
+            # The most that rounding can leave of a squared distance that is zero has no direction.
+            counted &= squared > both.mul_(4.0 * self.rounding(Z)).add_(torch.finfo(Z.dtype).tiny)
+            if n_counted * SPARSE_SHARE < squared.numel():
+                row, column = counted.nonzero(as_tuple=True)
+                values = 0.5 * b / roots[row, column] + c
+                values *= 1.0 if both_weights is None else both_weights[row, column]
+                listed.append((row + left.start, column + right.start, values))
+                continue
+            slopes = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~counted, 0.0)
+            slopes = slopes if both_weights is None else slopes.mul_(both_weights)
+            sums[left] += slopes.sum(1)
+            sums[right] += slopes.sum(0)
+            pull[left] -= slopes @ y
+            pull[right] -= slopes.T @ x
+        pull += sums[:, None] * Z
+        return float(total), pull.add_(pull_of_edges(Z, listed))
+
+    @in_blocks
+    def softmax_of_rows(self, Z: Tensor, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray]:
+        logs, hits = [], []
+        for block, squared, same in self._blocks_of_rows(Z, codes, rows):
+            squared[:, block].fill_diagonal_(torch.inf)
+            logs.append(-torch.logsumexp(-squared, 1))
+            hits.append((torch.exp(logs[-1][:, None] - squared) * same).sum(1))
+        return self.fetch(torch.cat(logs)), self.fetch(torch.cat(hits))
+
+    @in_blocks
+    def softmax_pull_of_rows(
+        self, Z: Tensor, codes: IndexArray, rows: slice, logs: RealArray, hits: RealArray
+    ) -> Tensor:
+        l, p, pulls = self.place(logs), self.place(hits), []
+        for block, squared, same in self._blocks_of_rows(Z, codes, rows):
+            squared[:, block].fill_diagonal_(torch.inf)
+            weights = torch.exp(l[block, None] - squared) * (p[block, None] - same)
+            weights += torch.exp(l - squared) * (p - same)
+            pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
+        return torch.cat(pulls)
+
+    @in_blocks
+    def between_of_rows(
+        self, Z: Tensor, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
+    ) -> tuple[float, Tensor]:
+        a, b, c = coefficients
+        norms, total, pulls = Z.square().sum(1), 0.0, []
+        for block, squared, same in self._blocks_of_rows(Z, codes, rows):
+            counted = (same == 0.0) & (squared < cutoff * cutoff)
+            squared = squared.masked_fill_(~counted, 0.0)
+            roots = squared.sqrt()
+            total += a * int(counted.sum()) + b * float(roots.sum(dtype=torch.float64))
+            total += c * float(squared.sum(dtype=torch.float64))
+            slack = 4.0 * self.rounding(Z) * (norms[block, None] + norms) + torch.finfo(Z.dtype).tiny
+            weights = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~(counted & (squared > slack)), 0.0)
+            pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
+        return total / 2.0, torch.cat(pulls)
+
+    def _blocks_of_rows(self, Z: Tensor, codes: IndexArray, rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yield blocks of some rows, their squared distances to all rows, and where these are of their class."""
+        norms, classes = Z.square().sum(1), self.place(codes)
+        for part in slices(rows.stop - rows.start, self.rows_per_block(len(Z), Z)):
+            block = slice(rows.start + part.start, rows.start + part.stop)
+            squared = torch.addmm(norms[block, None] + norms, Z[block], Z.T, alpha=-2.0).clamp_(min=0.0)
+            yield block, squared, (classes[block, None] == classes).to(Z.dtype)
+
+    def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> TorchHinges:
+        return TorchHinges(self, codes, edges, ends, mu)
+
+    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> TorchEdgeGraph:
+        return TorchEdgeGraph(self, X, left, right)
+
+    @in_blocks
+    def nearest(
+        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
+    ) -> tuple[IndexArray, FloatArray]:
+        rows = self.place(_dense(reference)).to(torch.float64)
+        asked = rows if queries is reference else self.place(_dense(queries)).to(torch.float64)
+        mean = rows.mean(0)
+        centred = rows - mean
+        norms = centred.square().sum(1)
+        slack = 8 * (rows.shape[1] + 4) * torch.finfo(torch.float64).eps
+        numbers, distances = [], []
+        for block in slices(len(asked), self.rows_per_block(len(rows), rows)):
+            x = asked[block]
+            x_centred = x - mean
+            bounds = torch.addmm(norms, x_centred, centred.T, alpha=-2.0)
+            if exclude_self:
+                bounds[:, block].fill_diagonal_(torch.inf)
+            # All rows that may be among the nearest, given rounding errors: as many as the query with the most has.
+            border = bounds.topk(k, dim=1, largest=False).values[:, -1:]
+            error = 2.0 * slack * (norms.max() + x_centred.square().sum(1, keepdim=True))
+            most = int((bounds <= border + error).sum(1).max())
+            found = bounds.topk(most, dim=1, largest=False).indices.sort(1).values
+            exact = torch.empty_like(bounds[:, :most])
+            for part in slices(len(x), max(1, self.block_bytes // (16 * most * rows.shape[1]))):
+                exact[part] = (x[part, None] - rows[found[part]]).square().sum(2)
+            if exclude_self:
+                own = torch.arange(block.start, block.stop, device=self.device)
+                exact.masked_fill_(found == own[:, None], torch.inf)
+            order = exact.sort(dim=1, stable=True)  # candidates are in the order of their numbers, so ties are, too
+            numbers.append(found.gather(1, order.indices[:, :k]))
+            distances.append(order.values[:, :k])
+        return torch.cat(numbers).cpu().numpy().astype(np.intp), self.fetch(torch.cat(distances))
+
+    def nearest_by_class(
+        self, X: RealArray, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int
+    ) -> tuple[IndexArray, IndexArray]:
+        same, other = (np.full((len(rows), k), len(X)) for k in (n_same, n_other))
+        for code in np.unique(codes[rows]):
+            asked = codes[rows] == code
+            for found, members in ((same, np.flatnonzero(codes == code)), (other, np.flatnonzero(codes != code))):
+                k = min(found.shape[1] + (found is same), len(members))
+                if k == 0:
+                    continue
+                numbers = members[self.nearest(X[members], X[rows[asked]], k)[0]]
+                if found is same:  # the row itself is among them, or as near as the last of them
+                    mine = numbers == rows[asked][:, None]
+                    mine[~mine.any(axis=1), -1] = True
+                    numbers = numbers[~mine].reshape(len(numbers), -1)
+                found[asked, : numbers.shape[1]] = numbers
+        return same, other
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray() if hasattr(X, "toarray") else X

@@ -1,0 +1,92 @@
+"""A device of PyTorch, and computations on it in blocks that fit into its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from mahala.support.arrays import RealArray
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
+Tensor: TypeAlias = Any  # of PyTorch, which type checkers may not find
+
+# Bytes of a block of products at first; halved when memory runs out.
+BLOCK_BYTES = 2**31
+LEAST_BYTES = 2**20
+
+
+class DeviceMemory:
+    """A device, named as PyTorch names it, or "torch-cpu" for its processor, and the size of a block on it."""
+
+    def __init__(self, name: str, *, tf32: bool = False) -> None:
+        if torch is None:
+            raise ImportError(f"engine is {name!r}, which needs PyTorch: pip install 'mahala[gpu]'")
+        self.device = torch.device("cpu" if name == "torch-cpu" else name)
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"engine is {name!r}, but PyTorch finds no CUDA device here: use engine='cpu'")
+        self._precision = "high" if tf32 else "highest"
+        self.block_bytes = BLOCK_BYTES
+
+    def rounding(self, Z: Tensor) -> float:
+        """Return the relative error of a factor in products of Z."""
+        if self._precision == "high" and Z.dtype == torch.float32 and self.device.type == "cuda":
+            return 2.0**-10
+        return float(torch.finfo(Z.dtype).eps)
+
+    def place(self, X: RealArray) -> Tensor:
+        return torch.as_tensor(np.ascontiguousarray(X), device=self.device)
+
+    def fetch(self, Z: Tensor) -> RealArray:
+        result: RealArray = Z.cpu().numpy()
+        return result
+
+    def rows_per_block(self, n: int, Z: Tensor) -> int:
+        """Return how many rows of n numbers of the type of Z fit into a block."""
+        return int(max(1, min(n, self.block_bytes // (4 * Z.element_size() * n))))
+
+    def block_side(self, Z: Tensor) -> int:
+        """Return how many rows of Z a block of products of rows with rows has on each side."""
+        return int(min(len(Z), max(1, int((self.block_bytes / (8 * Z.element_size())) ** 0.5))))
+
+    def within_memory(self, compute: Callable[[], T]) -> T:
+        """Return what the function returns, with smaller blocks as long as memory runs out."""
+        while True:
+            try:
+                with self.products():
+                    return compute()
+            except torch.OutOfMemoryError:
+                if self.block_bytes <= LEAST_BYTES:
+                    raise MemoryError(f"the rows do not fit into the memory of the device {self.device}") from None
+                self.block_bytes //= 2
+                torch.cuda.empty_cache()
+
+    @contextmanager
+    def products(self) -> Iterator[None]:
+        """A context in which products have the precision of the engine, and nothing is differentiated."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(self._precision)
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+def in_blocks(method: Method) -> Method:
+    """Let a method of an engine run within the memory of its device."""
+
+    @wraps(method)
+    def run(engine: DeviceMemory, *arguments: Any, **options: Any) -> Any:
+        return engine.within_memory(lambda: method(engine, *arguments, **options))
+
+    return cast(Method, run)

@@ -1,0 +1,111 @@
+"""The HTTP app: `create_app` puts routes, limits, errors and metrics together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import Depends, FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import BaseRoute
+
+import mahala
+from mahala.serve.http.feedback import add_feedback
+from mahala.serve.http.guard import Guard, Limits, ServerSettings
+from mahala.serve.http.items import add_items
+from mahala.serve.http.metrics import Metrics
+from mahala.serve.http.models import add_models
+from mahala.serve.http.problems import handle_errors, problem
+from mahala.serve.http.search import add_search
+from mahala.serve.service import Service
+from mahala.serve.store.keys import Keys
+
+log = logging.getLogger("mahala.serve.requests")
+
+
+def create_app(service: Service, settings: ServerSettings | None = None, pages: Sequence[BaseRoute] = ()) -> FastAPI:
+    """Return the app of a service.
+
+    Parameters
+    ----------
+    pages : more routes, such as those of the page. They come last, use ``app.state.service`` and ``app.state.guard``,
+        whose methods are dependencies, and set their own Content-Security-Policy
+    """
+    settings = settings or ServerSettings()
+    app = FastAPI(
+        title="mahala",
+        version=mahala.__version__,
+        summary="Search that learns from the people who use it.",
+        docs_url=None,  # they would load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    guard, metrics = Guard(Keys(service.store.database), settings), Metrics(service)
+    app.state.service, app.state.guard = service, guard
+    handle_errors(app)
+    _add_health(app, service, guard, metrics)
+    for add in (add_search, add_feedback, add_items, add_models):
+        add(app, service, guard)
+    app.router.routes.extend(pages)
+    app.add_middleware(_Counted, metrics=metrics)
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.origins),
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+        )
+    if not settings.needs_keys:
+        # A name of another site may point to this machine, so that its page could read the answers.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.local_hosts, www_redirect=False)
+    app.add_middleware(Limits, settings=settings)
+    return app
+
+
+def _add_health(app: FastAPI, service: Service, guard: Guard, metrics: Metrics) -> None:
+    @app.get("/health", tags=["state"])
+    def health() -> dict[str, str]:
+        """Say that the process runs."""
+        return {"status": "ok", "version": mahala.__version__}
+
+    @app.get("/ready", tags=["state"])
+    def ready() -> JSONResponse:
+        """Say whether the database can be used."""
+        return problem(503, service.problem) if service.problem else JSONResponse({"status": "ready"})
+
+    @app.get("/metrics", tags=["state"], dependencies=[Depends(guard.needs("read"))])
+    def numbers() -> PlainTextResponse:
+        """Return counters and times for Prometheus."""
+        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+class _Counted:
+    """An ASGI app around another one that counts requests, and logs them without bodies, queries or headers."""
+
+    def __init__(self, app: Any, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def sent(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sent)
+        finally:
+            seconds = time.perf_counter() - started
+            route = getattr(scope.get("route"), "path", "none")  # not the path, which anyone may invent
+            method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE") else "other"
+            self.metrics.count(method, route, status, seconds)
+            log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)

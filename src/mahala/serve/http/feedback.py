@@ -1,0 +1,169 @@
+"""The routes of feedback: /v1/collections/{name}/impressions, comparisons and question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from fastapi import Body as Given
+from fastapi import Cookie, Depends, FastAPI, Header
+from pydantic import Field, FiniteFloat, model_validator
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse
+
+from mahala.serve.http.guard import VISIT, Guard
+from mahala.serve.http.schemas import BATCH, COLLECTION, PAGE, Body, Id, Name, QueryBody, VersionNumber
+from mahala.serve.service import Service
+from mahala.serve.store.keys import ApiKey
+from mahala.serve.store.rows import LogEntry
+
+# Impressions or comparisons of one request that are turned into entries without a thread.
+_AT_ONCE = 10
+_QUERY = {"item": "numpy.mean"}
+_SHOWN = {"shown": ["numpy.average", "numpy.median"], "clicked": ["numpy.median"], "user": "u17", "version": 3}
+_COMPARISONS = [{"better": "numpy.median", "worse": "numpy.save"}, {"other": "numpy.median", "similar": True}]
+
+Retry = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+# The page sets this cookie, so that all feedback of one visit counts as that of one user.
+Visit = Annotated[str | None, Cookie(alias=VISIT, pattern="^[0-9a-f]{32}$")]
+
+
+class FeedbackBody(Body):
+    """Feedback on items for a query: the user who gave it, and the version that ranked."""
+
+    query: QueryBody
+    user: Id | None = None
+    version: VersionNumber | None = None
+
+    def ids(self) -> Sequence[str]:
+        """Return the ids of the items."""
+        raise NotImplementedError
+
+    def entry(self, service: Service, name: str, **more: Any) -> LogEntry:
+        """Return its entry of the log."""
+        raise NotImplementedError
+
+    def is_quick(self, holds: Callable[[Sequence[str]], bool]) -> bool:
+        """Return whether its entry needs neither a text to be encoded nor a look into the database."""
+        return self.query.text is None and holds([*self.ids(), *filter(None, [self.query.item])])
+
+
+class ImpressionBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QUERY, **_SHOWN}]}):
+    """What was shown for a query from the top, and which of it was clicked, or a reaction to each."""
+
+    shown: Annotated[list[Id], Field(min_length=1, max_length=PAGE)]
+    clicked: Annotated[list[Id], Field(max_length=PAGE)] | None = None
+    reactions: Annotated[list[FiniteFloat], Field(max_length=PAGE)] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> ImpressionBody:
+        if (self.clicked is None) == (self.reactions is None):
+            raise ValueError("an impression has either clicked (ids) or reactions (numbers)")
+        if self.reactions is not None and len(self.reactions) != len(self.shown):
+            raise ValueError(f"reactions must have one number for each of the {len(self.shown)} items shown")
+        if len(set(self.shown)) < len(self.shown):
+            raise ValueError("shown must have each item once")
+        if strangers := set(self.clicked or ()) - set(self.shown):
+            raise ValueError(f"clicked must be among the items shown, got {min(strangers)!r:.80}")
+        return self
+
+    def ids(self) -> Sequence[str]:
+        return self.shown
+
+    def entry(self, service: Service, name: str, **more: Any) -> LogEntry:
+        clicked = set(self.clicked or ())
+        values = [float(id in clicked) for id in self.shown] if self.reactions is None else self.reactions
+        return service.entry(name, "impression", service.resolve(name, dict(self.query)), self.shown, values, **more)
+
+
+class ComparisonBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QUERY, **one} for one in _COMPARISONS]}):
+    """An answer to "which is more like this?", to "is this one like it?", or grades of items for a query."""
+
+    better: Id | None = None
+    worse: Id | None = None
+    other: Id | None = None
+    similar: bool | None = None
+    grades: Annotated[dict[Id, FiniteFloat], Field(min_length=1, max_length=PAGE)] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> ComparisonBody:
+        forms = ((self.better, self.worse), (self.other, self.similar), (self.grades,))
+        given = [form for form in forms if any(value is not None for value in form)]
+        if len(given) != 1 or None in given[0] or (self.better is not None and self.better == self.worse):
+            raise ValueError(
+                "a comparison has better and worse (two ids), other and similar (an id, true or false), "
+                "or grades ({id: number})"
+            )
+        return self
+
+    def ids(self) -> Sequence[str]:
+        return list(self.grades or filter(None, (self.better, self.worse, self.other)))
+
+    def entry(self, service: Service, name: str, **more: Any) -> LogEntry:
+        query = service.resolve(name, dict(self.query))
+        if self.other is not None:
+            return service.pair_entry(name, query, self.other, bool(self.similar), **more)
+        kind, values = ("comparison", [1.0, 0.0]) if self.grades is None else ("judgment", list(self.grades.values()))
+        return service.entry(name, kind, query, self.ids(), values, **more)
+
+    def is_quick(self, holds: Callable[[Sequence[str]], bool]) -> bool:
+        return self.other is None and super().is_quick(holds)
+
+
+_MANY = Field(min_length=1, max_length=BATCH)
+Impressions = Annotated[ImpressionBody | Annotated[list[ImpressionBody], _MANY], Given()]
+Comparisons = Annotated[ComparisonBody | Annotated[list[ComparisonBody], _MANY], Given()]
+
+
+def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
+    """Add the routes of feedback to an app."""
+    teacher = Depends(guard.needs("feedback"))
+
+    @app.post(f"{COLLECTION}/impressions", tags=["feedback"], status_code=201)
+    async def impressions(
+        name: Name, given: Impressions, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
+    ) -> JSONResponse:
+        """Write what was shown and clicked to the log; the answer comes when it is on the disk."""
+        return await _append(service, name, given, key, retry, visit)
+
+    @app.post(f"{COLLECTION}/comparisons", tags=["feedback"], status_code=201)
+    async def comparisons(
+        name: Name, given: Comparisons, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
+    ) -> JSONResponse:
+        """Write to the log which of two items is more like a query, whether one is like it, or grades of items."""
+        return await _append(service, name, given, key, retry, visit)
+
+    @app.get(f"{COLLECTION}/question", tags=["feedback"], dependencies=[teacher])
+    def question(name: Name) -> dict[str, Any]:
+        """Ask which of two items is more like a third one, where the answer teaches most; comparisons are answers."""
+        served = service.served(name)
+        query, left, right = ({"id": one.id, "payload": one.payload} for one in served.question())
+        return {"version": served.model.version, "query": query, "left": left, "right": right}
+
+
+async def _append(
+    service: Service,
+    name: str,
+    given: FeedbackBody | Sequence[FeedbackBody],
+    key: ApiKey,
+    retry: str | None,
+    visit: str | None,
+) -> JSONResponse:
+    """Write feedback to the log; the user is that of a key of one user, the named one, or the visit of the page."""
+    bodies = [given] if isinstance(given, FeedbackBody) else given
+    if retry is not None and not (retry.isascii() and retry.isprintable()):
+        raise ValueError("the header Idempotency-Key must be printable ASCII, 200 characters at most")
+
+    def entries() -> list[LogEntry]:
+        made = []
+        for at, body in enumerate(bodies):
+            user = f"visit:{visit}" if body.user is None and visit is not None else body.user
+            more = {"user": f"key:{key.id}" if key.one_user else user, "version": body.version}
+            made.append(body.entry(service, name, key=None if retry is None else f"{key.id}:{retry}:{at}", **more))
+        return made
+
+    # In a thread, if a text is to be encoded or the database to be asked, which takes longer than all the rest.
+    holds = service.served(name).index.holds
+    at_once = len(bodies) <= _AT_ONCE and all(body.is_quick(holds) for body in bodies)
+    places = await service.appended(name, entries() if at_once else await run_in_threadpool(entries))
+    return JSONResponse({"places": places}, 201)

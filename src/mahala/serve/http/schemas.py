@@ -1,0 +1,67 @@
+"""Fields and bodies of requests that several routes share, with their limits."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any
+
+from fastapi import Path
+from pydantic import AfterValidator, BaseModel, Field, FiniteFloat
+
+# The routes of a collection.
+COLLECTION = "/v1/collections/{name}"
+# Limits on one request; that on its bytes is in `ServerSettings`.
+WIDEST, PAGE, BATCH, ITEMS, SEARCHES = 16_384, 200, 500, 1000, 64
+_PAYLOAD, _DEPTH = 65_536, 16
+# Characters that not every database takes.
+_REFUSED = re.compile("[\x00\ud800-\udfff]")
+
+
+def _text(value: str) -> str:
+    if _REFUSED.search(value):
+        raise ValueError("text must have neither NUL nor half of a surrogate pair")
+    return value
+
+
+def _payload(value: dict[str, Any]) -> dict[str, Any]:
+    if _depth(value) > _DEPTH:
+        raise ValueError(f"a payload may be nested {_DEPTH} deep at most")
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    if len(text) > _PAYLOAD:
+        raise ValueError(f"a payload may have {_PAYLOAD:,} characters of JSON at most, got {len(text):,}")
+    if "\\u0000" in text:
+        raise ValueError("text must not have NUL")
+    _text(text)
+    return value
+
+
+def _depth(value: Any) -> int:
+    """Return how deep a value is nested, or more than is permitted."""
+    level, depth = [value], 0
+    while level and depth <= _DEPTH:
+        parents = [one for one in level if isinstance(one, dict | list)]
+        level = [inner for one in parents for inner in (one.values() if isinstance(one, dict) else one)]
+        depth += 1
+    return depth
+
+
+Name = Annotated[str, Path(max_length=64, examples=["demo"])]
+Id = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_text)]
+Text = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_text)]
+Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=WIDEST)]
+Payload = Annotated[dict[str, Any], AfterValidator(_payload)]
+VersionNumber = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class Body(BaseModel, extra="forbid"):
+    """A body without unknown fields."""
+
+
+class QueryBody(Body, json_schema_extra={"examples": [{"item": "numpy.mean"}]}):
+    """A query: a vector, the id of an item, or a text; and an id by which it is recognised."""
+
+    vector: Vector | None = None
+    item: Id | None = None
+    text: Text | None = None
+    id: Id | None = None

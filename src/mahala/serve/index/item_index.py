@@ -1,0 +1,274 @@
+"""Index: exact search among the items of a collection, which follows the database."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.compiled.search.quantised import quantised, score_bounds
+from mahala.serve.store.collection_store import BLOCK, Store
+from mahala.serve.store.rows import Items
+from mahala.support.arrays import FloatArray, IndexArray
+
+# Rows for which there is room at first, at least.
+_ROOM = 1024
+# Candidates that a graph gives, at least; with as many, nearly all of the ten best are among them.
+_BREADTH = 512
+
+
+class Candidates(Protocol):
+    """What finds candidates among `n` rows, all up to `last` that were live: a graph here or in the database."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+    def nearest(self, query: FloatArray, n: int) -> IndexArray: ...
+
+
+class Found(NamedTuple):
+    """An item that was found."""
+
+    row: int
+    id: str
+    score: float
+    payload: dict[str, Any]
+
+
+class _Rows(NamedTuple):
+    """The rows in single precision, as bytes with their sizes (`compiled.quantised`), and which of them are live."""
+
+    X: NDArray[np.float32]
+    codes: NDArray[np.int8]
+    sizes: NDArray[np.float32]
+    live: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, n: int, width: int) -> _Rows:
+        # Not zeros, for which NumPy does not ask for large pages: bytes in small ones take half as long again to read.
+        return cls(
+            np.empty((n, width), dtype=np.float32),
+            np.empty((n, width), dtype=np.int8),
+            np.empty((n, 3), dtype=np.float32),
+            np.zeros(n, dtype=bool),
+        )
+
+
+class Index:
+    """The rows of a collection in memory, in single precision; those of deleted and of former items as well.
+
+    Learning changes the query only: nothing here is rebuilt. A search reads the rows as bytes, a quarter of the memory,
+    which gives bounds on all scores, and then in full those that may be among the best. Scores are in double precision,
+    and items with equal ones are in the order of their rows. Where there is a `graph`, it gives candidates among very
+    many rows, which are scored in the same way: some of the best may be missing then.
+    """
+
+    def __init__(self, name: str, width: int, room: int = 0) -> None:
+        self.name, self.width = name, width
+        self.change = 0
+        self.graph: Candidates | None = None
+        self._lock = threading.Lock()
+        self._rows = _Rows.empty(max(room, _ROOM), width)
+        self._ids: list[str] = []
+        self._payloads: list[dict[str, Any]] = []
+        self._row_of: dict[str, int] = {}
+        self._missing: set[int] = set()  # rows before others that are here
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def refresh(self, store: Store, known: int = 0) -> None:
+        """Take in what has changed in the database, at least up to the change with the number `known`."""
+        with self._lock:
+            change = self.change
+            for block in store.changed_blocks(self.name, change):
+                self._take(block)
+                change = block.changes[-1]
+            self.change = max(change, known)  # not before all are here: to take one twice does no harm
+
+    def _take(self, block: Items) -> None:
+        rows, n = np.array(block.rows), len(self._ids)
+        most = max(n, int(rows.max()) + 1)
+        if most > len(self._rows.X):
+            grown = _Rows.empty(max(2 * len(self._rows.X), most), self.width)
+            for name in _Rows._fields:
+                getattr(grown, name)[:n] = getattr(self._rows, name)[:n]
+            self._rows = grown
+        own = self._rows
+        live = np.array(block.live, dtype=bool)
+        own.X[n:most] = 0.0
+        own.X[rows] = block.X
+        own.codes[rows], own.sizes[rows] = quantised(own.X[rows])
+        # A row that others do not see yet may be missing for a moment; it is dead until it comes.
+        self._payloads.extend({} for _ in range(most - n))
+        self._ids.extend([""] * (most - n))
+        self._missing = (self._missing | set(range(n, most))) - set(block.rows)
+        for row, id, payload, is_live in zip(block.rows, block.ids, block.payloads, live.tolist(), strict=True):
+            self._ids[row], self._payloads[row] = id, payload
+            if is_live:
+                self._row_of[id] = row
+            elif self._row_of.get(id) == row:
+                del self._row_of[id]
+        own.live[rows] = live
+
+    def row(self, id: str) -> int | None:
+        """Return the row of an item, or None if there is none with this id."""
+        return self._row_of.get(id)
+
+    def holds(self, ids: Iterable[str]) -> bool:
+        """Return whether all of these items are here."""
+        return all(id in self._row_of for id in ids)
+
+    def vectors(self, rows: Sequence[int]) -> FloatArray:
+        """Return the vectors of rows in double precision; raise KeyError if one is not here."""
+        if not 0 <= min(rows) <= max(rows) < len(self._ids):
+            raise KeyError(f"rows {min(rows)} to {max(rows)} are not among the {len(self._ids)} rows of {self.name!r}")
+        return self._rows.X[list(rows)].astype(np.float64)
+
+    def vector(self, row: int) -> FloatArray:
+        """Return the vector of a row that is here, in double precision."""
+        return np.asarray(self._rows.X[row], dtype=np.float64)
+
+    def item(self, row: int, score: float = 0.0) -> Found:
+        """Return a row with a score."""
+        return Found(row, self._ids[row], score, self._payloads[row])
+
+    def rows(self, complete: bool = False) -> IndexArray:
+        """Return the rows of live items in their order; with `complete`, up to the first row that is not here yet."""
+        if not complete:
+            return np.flatnonzero(self._rows.live[: len(self._ids)])
+        with self._lock:
+            return np.flatnonzero(self._rows.live[: min(self._missing, default=len(self._ids))])
+
+    def items(self, start: int, n: int, like: str = "") -> list[Found]:
+        """Return live items in the order of their rows: those after the first `start`, n at most.
+
+        With `like`, only items are counted that have it in their id or their title, in any case.
+        """
+        rows = iter(self.rows().tolist())
+        if like:
+            rows = (row for row in rows if self._is_like(row, like.casefold()))
+        return [self.item(row) for row in itertools.islice(rows, start, start + n)]
+
+    def _is_like(self, row: int, like: str) -> bool:
+        title = self._payloads[row].get("title", "")
+        return like in self._ids[row].casefold() or (isinstance(title, str) and like in title.casefold())
+
+    def search(
+        self, vector: FloatArray, k: int, keep: Callable[[dict[str, Any]], bool] | None = None, leave_out: int = -1
+    ) -> list[Found]:
+        """Return the k live items with the largest inner products, best first.
+
+        Parameters
+        ----------
+        keep : function of a payload; only items for which it is true are found
+        leave_out : a row that is not found, such as that of the query
+        """
+        n = len(self._ids)
+        own, query = self._rows, np.asarray(vector, dtype=np.float64)
+        if self.graph is not None and (near := self._near(self.graph, query, k, keep, leave_out)) is not None:
+            return near
+        lower, upper = score_bounds(own.codes[:n], own.sizes[:n], own.live[:n], query)
+        if 0 <= leave_out < n:
+            lower[leave_out] = upper[leave_out] = -np.inf
+        n_live = int((upper > -np.inf).sum())
+        wanted = k
+        while True:  # with a filter, until enough have passed it
+            candidates = _candidates(lower, upper, min(wanted, n_live))
+            scores = _scores(own.X, candidates, query)
+            order = np.argsort(-scores, kind="stable")[:wanted]
+            ranked = zip(candidates[order].tolist(), scores[order].tolist(), strict=True)
+            found = [(row, score) for row, score in ranked if keep is None or keep(self._payloads[row])]
+            if len(found) >= k or wanted >= n_live:
+                return [self.item(row, score) for row, score in found[:k]]
+            wanted *= 8
+
+    def _near(
+        self,
+        graph: Candidates,
+        query: FloatArray,
+        k: int,
+        keep: Callable[[dict[str, Any]], bool] | None,
+        leave_out: int,
+    ) -> list[Found] | None:
+        """Return the best of the candidates of a graph and of later rows, or None if too few are live and kept."""
+        n, own, start, wanted = len(self._ids), self._rows, graph.last + 1, max(_BREADTH, 4 * k)
+        near = graph.nearest(query, wanted)
+        lower, upper = score_bounds(own.codes[start:n], own.sizes[start:n], own.live[start:n], query)
+        later = start + _candidates(lower, upper, min(wanted, int((upper > -np.inf).sum())))
+        rows = np.sort(np.concatenate([near[own.live[near]], later]))
+        rows = rows[rows != leave_out]
+        if keep is not None:
+            rows = rows[[keep(self._payloads[row]) for row in rows.tolist()]]
+        if len(rows) < 2 * k:
+            return None
+        scores = _scores(own.X, rows, query)
+        order = np.argsort(-scores, kind="stable")[:k]
+        return [self.item(row, score) for row, score in zip(rows[order].tolist(), scores[order].tolist(), strict=True)]
+
+
+def _candidates(lower: NDArray[np.float32], upper: NDArray[np.float32], k: int) -> IndexArray:
+    """Return the rows that may be among the k best, in their order: k others have scores above those of the rest."""
+    if k == 0:
+        return np.empty(0, dtype=np.intp)
+    return np.flatnonzero(upper >= np.partition(lower, len(lower) - k)[len(lower) - k])
+
+
+def _scores(X: NDArray[np.float32], rows: IndexArray, query: FloatArray) -> FloatArray:
+    """Return the inner products of rows with a query; equal rows have equal ones, which BLAS does not promise."""
+    scores = np.empty(len(rows))
+    for start in range(0, len(rows), BLOCK):
+        part = rows[start : start + BLOCK]
+        scores[start : start + BLOCK] = (X[part] * query).sum(axis=1)
+    return scores
+
+
+def payload_filter(conditions: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:
+    """Return whether a payload fulfils all conditions: {field: value}, or {field: {"in": [...], "gte": 1, "lte": 2}}.
+
+    A field that is a list fulfils a value that it has.
+
+    >>> keep = payload_filter({"kind": "film", "year": {"gte": 1970}})
+    >>> keep({"kind": "film", "year": 1979}), keep({"kind": "film"})
+    (True, False)
+    """
+    tests = [(name, _test(name, wanted)) for name, wanted in conditions.items()]
+    return lambda payload: all(name in payload and test(payload[name]) for name, test in tests)
+
+
+def _test(name: str, wanted: Any) -> Callable[[Any], bool]:
+    if not isinstance(wanted, dict):
+        return lambda value: any(_equal(own, wanted) for own in (value if isinstance(value, list) else [value]))
+    if not wanted or wanted.keys() - {"in", "gte", "lte"}:
+        raise ValueError(f"filter: {name} must be a value or an object of in, gte and lte, got {sorted(wanted)}")
+    for bound in wanted.keys() & {"gte", "lte"}:
+        if not isinstance(wanted[bound], int | float | str) or isinstance(wanted[bound], bool):
+            raise ValueError(f"filter: {bound} of {name} must be a number or text, got {wanted[bound]!r:.40}")
+    if "in" in wanted and not isinstance(wanted["in"], list):
+        raise ValueError(f"filter: in of {name} must be a list, got {wanted['in']!r:.40}")
+
+    def test(value: Any) -> bool:
+        return (
+            ("in" not in wanted or any(_equal(value, one) for one in wanted["in"]))
+            and ("gte" not in wanted or (_comparable(value, wanted["gte"]) and value >= wanted["gte"]))
+            and ("lte" not in wanted or (_comparable(value, wanted["lte"]) and value <= wanted["lte"]))
+        )
+
+    return test
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    # Python takes true for 1.
+    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def _comparable(value: Any, bound: Any) -> bool:
+    numbers = (int, float)
+    return (isinstance(value, numbers) and isinstance(bound, numbers) and not isinstance(value, bool)) or (
+        isinstance(value, str) and isinstance(bound, str)
+    )

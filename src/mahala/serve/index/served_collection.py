@@ -1,0 +1,143 @@
+"""ServedCollection: the items of a collection in memory, and the version of its maps that ranks them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors.numpy import load
+
+from mahala.feedback.query_maps import QueryMaps
+from mahala.feedback.questions import best_question, candidates
+from mahala.serve.index.item_index import Found, Index
+from mahala.serve.store.checkpoints import Checkpoints
+from mahala.serve.store.collection_store import Store
+from mahala.serve.store.judged_pairs import JudgedPairs
+from mahala.serve.store.rows import Collection
+from mahala.support.arrays import FloatArray
+
+# Questions among which one is chosen.
+N_CANDIDATES = 500
+
+
+class Query(NamedTuple):
+    """A query: its vector, its row if it is an item, and the id of the query."""
+
+    vector: FloatArray
+    row: int | None = None
+    id: str | None = None
+
+
+class ServedModel(NamedTuple):
+    """One version of the learned maps. Version 0, without maps, is the plain ranking."""
+
+    version: int
+    maps: QueryMaps | None
+    status: dict[str, Any]
+    place: int = 0
+
+    def embed(self, query: Query) -> FloatArray:
+        """Return the vector to search with."""
+        return query.vector if self.maps is None else self.maps.embed(query.vector, query.id)
+
+
+PLAIN = ServedModel(0, None, {})
+
+
+class ServedCollection:
+    """The state of one collection in this process, which follows the database."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self.index = Index(collection.name, collection.width, collection.n_rows)
+        self.pairs = JudgedPairs(collection.name)
+        self.model = PLAIN
+        self._stamp: tuple[int, int | None, int, str] | None = None
+        self._lock = threading.Lock()
+
+    def refresh(self, collection: Collection, store: Store, checkpoints: Checkpoints) -> None:
+        """Take in new items, and the version that is to be served."""
+        with self._lock:
+            if collection.change != self.index.change:
+                self.index.refresh(store, collection.change)
+            stamp = (collection.version, collection.pinned, collection.generation, collection.served_learner)
+            if stamp != self._stamp:
+                self.model = self._read_model(collection, checkpoints)
+                self._stamp = stamp
+            self.collection = collection
+
+    @staticmethod
+    def _read_model(collection: Collection, checkpoints: Checkpoints) -> ServedModel:
+        """Return the version to serve; one in which nothing was learned is the plain ranking under its number."""
+        if collection.pinned == 0 or collection.version == 0:
+            return PLAIN
+        served = checkpoints.served(collection.name, collection.served_learner)
+        if served is None:
+            return PLAIN
+        version, data = served
+        maps = None if data is None else QueryMaps.from_arrays(load(data))
+        return ServedModel(version.version, maps, version.status, version.place)
+
+    def status(self) -> dict[str, Any]:
+        """Return what is served, the status of each learner, and which one is ahead, as JSON."""
+        collection, model = self.collection, self.model
+        return {
+            "version": model.version,
+            "pinned": collection.pinned is not None,
+            "served": collection.served_learner,
+            "items": len(self.index),
+            "graph": 0 if self.index.graph is None else self.index.graph.n,
+            "logged": collection.n_logged,
+            "learned": model.place,
+            "learners": model.status.get("learners", {}),
+            "differences": model.status.get("differences", []),
+        }
+
+    def ranked(self, query: Query, model: ServedModel, k: int, keep: Any = None) -> list[Found]:
+        """Return the k best items for a query; an item that is the query is left out."""
+        return self.index.search(model.embed(query), k, keep, -1 if query.row is None else query.row)
+
+    def explain(self, query: Query, row: int, n: int) -> dict[str, Any]:
+        """Return the plain and the learned part of a score, and the features and directions of the learned part."""
+        x, z, maps = query.vector, self.index.vector(row), self.model.maps
+        plain = float(x @ z)
+        parts: dict[str, Any] = {"score": plain, "plain": plain, "learned": 0.0, "features": [], "directions": []}
+        if maps is None:
+            return parts
+        is_known = maps.is_known(x, query.id)
+        changed = (maps.known if is_known else maps.new).astype(np.float64) @ z - z  # (M - I) z
+        learned = x * changed
+        _, left = maps.known_directions if is_known else maps.new_directions
+        directions = (x @ left) * (changed @ left)  # with the right vectors and the values in (M - I) z
+        parts |= {"score": plain + float(learned.sum()), "learned": float(learned.sum())}
+        for name, shares in (("features", learned), ("directions", directions)):
+            order = np.argsort(-np.abs(shares), kind="stable")[:n]
+            parts[name] = [{"number": int(at), "contribution": float(shares[at])} for at in order]
+        return parts
+
+    def spectrum(self, n: int) -> dict[str, list[float]]:
+        """Return the n largest singular values of M - I for new and for known queries; none of the plain ranking."""
+        maps = self.model.maps
+        if maps is None:
+            return {"new": [], "known": []}
+        return {"new": maps.new_directions[0][:n].tolist(), "known": maps.known_directions[0][:n].tolist()}
+
+    def question(self) -> tuple[Found, Found, Found]:
+        """Return an item and two others to compare it with, in random order; raise ValueError unless there are three.
+
+        Of random questions, it is the one whose answer teaches most.
+        """
+        rng, index, model = np.random.default_rng(), self.index, self.model
+        rows = index.rows()
+        if len(rows) < 3:
+            raise ValueError(f"a question needs three items, but there are {len(rows)}")
+        asked = rows[candidates(len(rows), N_CANDIDATES, rng)]
+        queries, left, right = (index.vectors(column.tolist()) for column in asked.T)
+        matrix = None if model.maps is None else model.maps.new.astype(np.float64)
+        learner = model.status.get("learners", {}).get(self.collection.served_learner, {})
+        trust = learner.get("trust", {}).get("new", 0.0)
+        query, *others = asked[best_question(queries, left, right, matrix, trust)].tolist()
+        rng.shuffle(others)
+        first, second = others
+        return index.item(query), index.item(first), index.item(second)

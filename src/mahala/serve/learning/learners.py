@@ -1,0 +1,246 @@
+"""Learning from the log, exactly once: models and their place in the log are written together."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from mahala.compiled.search.ranking import ndcg
+from mahala.feedback.gains import RunningGain
+from mahala.feedback.query_adapter import QueryAdapter
+from mahala.online.similarity_learner import SimilarityLearner
+from mahala.saved_estimator import learner_from_bytes
+from mahala.serve.store.checkpoints import Checkpoints, Lease, LeaseLost, Version
+from mahala.serve.store.collection_store import Store
+from mahala.serve.store.rows import NAME, Collection, LogEntry
+from mahala.support.arrays import FloatArray
+from mahala.support.parameters import check_params
+
+# The learners of a collection whose settings name none.
+DEFAULT: dict[str, dict[str, Any]] = {"adapter": {"user_cap": 5, "random_state": 0}}
+# Entries that are learned between two looks at the lease and the clock.
+_BLOCK = 128
+# Seconds between two looks for new entries.
+IDLE = 0.1
+# A checkpoint is written after this many seconds, and not before three times as long as the last one took.
+_SECONDS, _TIMES = 0.4, 3.0
+
+
+def new_learner(params: dict[str, Any]) -> QueryAdapter:
+    """Return an adapter by its parameters; its `learner` may be {"name": "OASIS", ...}."""
+    import mahala
+
+    given = dict(params)
+    if isinstance(inner := given.get("learner"), dict):
+        settings = {key: value for key, value in inner.items() if key != "name"}
+        kind = getattr(mahala, str(inner.get("name")), None)
+        if not (isinstance(kind, type) and issubclass(kind, SimilarityLearner)):
+            raise ValueError(f"name of a learner must be that of a similarity learner, got {inner.get('name')!r:.40}")
+        given["learner"] = kind(**settings)
+    return QueryAdapter(**given)
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the settings of a collection are known, and its learners can be made."""
+    if settings.keys() - {"learners", "served", "title"}:
+        raise ValueError(f"settings must be learners, served and title, got {sorted(settings)}")
+    learners = settings.get("learners")
+    if learners is None:
+        return
+    if not isinstance(learners, dict) or not learners or not all(NAME.fullmatch(name) for name in learners):
+        raise ValueError("learners must be an object of at least one name with its parameters")
+    for name, params in learners.items():
+        try:
+            check_params(new_learner(params))
+        except (TypeError, AttributeError, KeyError) as error:
+            raise ValueError(f"learners: {name} cannot be made: {error}") from None
+    if settings.get("served") not in (None, *learners):
+        raise ValueError(f"served must be one of {', '.join(learners)}, got {settings['served']!r:.40}")
+
+
+class Learners:
+    """The learners of a collection at a place of its log: all learn from the same entries, and one of them is served.
+
+    Their states depend on the entries alone, not on where checkpoints are written.
+    """
+
+    def __init__(self, params: dict[str, dict[str, Any]], checkpoint: tuple[Version, dict[str, bytes]] | None) -> None:
+        version, states = checkpoint or (Version(0, 0, 0, False, 0.0, {}), {})
+        status = version.status
+        self.place, self.ready = version.place, version.ready
+        self.n_refused = int(status.get("refused", 0))
+        self.adapters = {
+            name: learner_from_bytes(states[name]) if name in states else new_learner(given)
+            for name, given in params.items()
+        }
+        # For every two learners, the difference of the shares of pairs in the right order.
+        before = {(one["of"], one["over"]): RunningGain(*one["sums"]) for one in status.get("differences", [])}
+        pairs = itertools.combinations(self.adapters, 2)
+        self.differences = {pair: before.get(pair, RunningGain()) for pair in pairs}
+        # Of each learner, before it learned: the share of pairs in the right order, and the gain in nDCG.
+        sums = status.get("sums", {})
+        self.sums = {
+            name: {kind: RunningGain(*sums.get(name, {}).get(kind, ())) for kind in ("foreseen", "judged")}
+            for name in self.adapters
+        }
+
+    def learn(self, entry: LogEntry, vectors: Callable[[Sequence[int]], FloatArray]) -> None:
+        """Learn from the next entry of the log."""
+        query = entry.vector if entry.query is None else vectors([entry.query])[0]
+        shown = vectors(entry.shown)
+        right = {}
+        for name, adapter in self.adapters.items():
+            if entry.kind == "judgment":
+                gain = _ndcg_gain(adapter.embed(query, entry.query_id), query, shown, entry.clicked)
+                if np.isfinite(gain):
+                    self.sums[name]["judged"].add(gain)
+            try:
+                right[name] = adapter.learn_one(
+                    query, shown, list(entry.clicked), query_id=entry.query_id, user=entry.user
+                )
+            except ValueError:  # this learner does not take it, such as grades
+                self.n_refused += 1
+            if (share := right.get(name)) is not None:
+                self.sums[name]["foreseen"].add(share)
+        for (of, over), difference in self.differences.items():
+            one, other = right.get(of), right.get(over)
+            if one is not None and other is not None:
+                difference.add(one - other)
+        self.place = entry.place
+
+    def parts(self) -> dict[str, tuple[bytes, bytes]]:
+        """Return the state of each learner that has begun, and the maps that it serves."""
+        begun = {name: adapter for name, adapter in self.adapters.items() if adapter.__sklearn_is_fitted__()}
+        return {name: (adapter.to_bytes(), save(adapter.maps().to_arrays())) for name, adapter in begun.items()}
+
+    def status(self) -> dict[str, Any]:
+        """Return the status of the learners, as JSON."""
+        return {
+            "learners": {name: _status(adapter, self.sums[name]) for name, adapter in self.adapters.items()},
+            "sums": {name: {kind: list(sums) for kind, sums in kinds.items()} for name, kinds in self.sums.items()},
+            "differences": [
+                {"of": of, "over": over, "sums": list(sums), **_interval(sums)}
+                for (of, over), sums in self.differences.items()
+            ],
+            "refused": self.n_refused,
+        }
+
+
+def _ndcg_gain(served: FloatArray, query: Any, shown: FloatArray, grades: Sequence[float]) -> float:
+    """Return the nDCG at 10 of judged items as they are served, minus that of their plain ranking; NaN without any."""
+    n = len(shown)
+    values = ndcg(
+        np.array([shown @ served, shown @ query]), np.array([0, n, 2 * n]), np.tile(np.arange(n), 2),
+        np.tile(np.asarray(grades, dtype=np.float64), 2), 10,
+    )  # fmt: skip
+    return float(values[0] - values[1])
+
+
+def _status(adapter: QueryAdapter, sums: dict[str, RunningGain]) -> dict[str, Any]:
+    if not adapter.__sklearn_is_fitted__():
+        return {"impressions": 0, "learned": 0, "trust": {"new": 0.0, "known": 0.0}, "gain": None, "verdict": ""}
+    foreseen, gains = sums["foreseen"], adapter.stream_gains_
+    more = sum(gain.n * gain.mean for gain in gains.values()) / max(foreseen.n, 1)
+    intervals = {kind: gain._asdict() for kind, gain in gains.items()}
+    if judged := _interval(sums["judged"]):
+        intervals["judged"] = {"measure": "nDCG@10", "n": sums["judged"].n, **judged}
+    return {
+        "foreseen": {"n": foreseen.n, "served": foreseen.mean, "plain": foreseen.mean - more},
+        "gains": intervals,
+        "impressions": adapter.n_impressions_,
+        "learned": adapter.n_learned_,
+        "trust": adapter.trust_,
+        "gain": None if adapter.gain_ is None else adapter.gain_._asdict(),
+        "verdict": adapter.verdict_,
+    }
+
+
+def _interval(sums: RunningGain) -> dict[str, float]:
+    gain = sums.gain() if sums.n else None
+    return {} if gain is None else {"mean": float(gain.mean), "low": float(gain.low), "high": float(gain.high)}
+
+
+@dataclass
+class _Progress:
+    """The learners of a collection, and their checkpoints."""
+
+    stamp: Any  # the settings by which the learners were made
+    learners: Learners
+    written: int  # the place of the last checkpoint
+    due: float = 0.0  # when the next one is written
+
+
+class Learning:
+    """Learns in all collections while this process has the lease."""
+
+    def __init__(self, store: Store, checkpoints: Checkpoints) -> None:
+        self.store, self.checkpoints = store, checkpoints
+        self.lease: Lease | None = None
+        self._renewal = 0.0  # when the lease is to be taken or renewed; to write without it is refused in any case
+        self._progress: dict[str, _Progress] = {}
+
+    def step(self) -> float:
+        """Learn for a moment; return for how many seconds there is nothing to do: 0 if there are more entries.
+
+        Without the lease, nothing is learned.
+        """
+        if time.monotonic() >= self._renewal:
+            before, self.lease = self.lease, self.checkpoints.take_lease()
+            self._renewal = time.monotonic() + self.checkpoints.seconds / 3.0
+            if self.lease is None or self.lease != before:
+                self._progress.clear()  # another process may have learned since
+        if self.lease is None:
+            return IDLE
+        collections = self.store.collections()
+        for name in self._progress.keys() - collections.keys():
+            del self._progress[name]
+        return min((self._step(collection, self.lease) for collection in collections.values()), default=IDLE)
+
+    def _step(self, collection: Collection, lease: Lease) -> float:
+        progress = self._of(collection)
+        learners = progress.learners
+        entries = list(self.store.read_log(collection.name, learners.place, _BLOCK))
+        if rows := sorted({row for entry in entries for row in entry.rows}):
+            X, place = self.store.vectors(collection.name, rows), {row: at for at, row in enumerate(rows)}
+            for entry in entries:
+                learners.learn(entry, lambda named: X[[place[row] for row in named]])
+        caught_up = len(entries) < _BLOCK
+        learners.ready = learners.ready or caught_up or collection.generation == 0
+        # Also if no entry is left to learn again from: the models from before must go.
+        unwritten = learners.place > max(progress.written, 0 if collection.generation == 0 else -1)
+        wait = progress.due - time.monotonic()
+        if unwritten and wait <= 0.0:
+            self._write(collection, lease, progress)
+            unwritten = False
+        return 0.0 if not caught_up else min(IDLE, wait) if unwritten else IDLE
+
+    def _of(self, collection: Collection) -> _Progress:
+        params = collection.settings.get("learners") or DEFAULT
+        stamp = (collection.generation, params)
+        progress = self._progress.get(collection.name)
+        if progress is None or progress.stamp != stamp:
+            checkpoint = self.checkpoints.newest(collection.name, collection.generation)
+            learners = Learners(params, checkpoint)
+            progress = _Progress(stamp, learners, -1 if checkpoint is None else learners.place)
+            self._progress[collection.name] = progress
+        return progress
+
+    def _write(self, collection: Collection, lease: Lease, progress: _Progress) -> None:
+        started, learners = time.monotonic(), progress.learners
+        try:
+            self.checkpoints.write(
+                collection.name, lease, place=learners.place, generation=collection.generation, ready=learners.ready,
+                status=learners.status(), parts=learners.parts(),
+            )  # fmt: skip
+        except LeaseLost:
+            del self._progress[collection.name]
+            self._renewal = 0.0
+            return
+        progress.written = learners.place
+        progress.due = time.monotonic() + max(_SECONDS, _TIMES * (time.monotonic() - started))

@@ -1,0 +1,126 @@
+"""Learning in the background: in a thread, or in a process of its own that takes no time from the one that serves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from mahala.serve.store.checkpoints import Checkpoints
+from mahala.serve.store.collection_store import Store
+from mahala.serve.store.database import Unavailable
+
+log = logging.getLogger("mahala.serve")
+
+# By how much the process that serves comes first where there are fewer cores than threads.
+_NICE = 3
+# Fewer than where it serves: SQLite's file is tidied up here, while no request waits.
+_MOST_PAGES = 1000
+
+
+class LearningThread:
+    """Learns in all collections while this process has the lease, until it is closed."""
+
+    def __init__(self, store: Store, checkpoints: Checkpoints) -> None:
+        self._store, self._checkpoints = store, checkpoints
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        from mahala.serve.learning.learners import Learning  # here: to load it takes longer than to start serving
+
+        learning = Learning(self._store, self._checkpoints)
+        while not self._stop.is_set():
+            try:
+                pause = learning.step()
+            except Unavailable as error:
+                log.warning("learning waits: %s", error)
+                pause = 1.0
+            except Exception:  # the service continues with what was learned so far
+                log.exception("learning failed, and begins again at the last checkpoint")
+                learning = Learning(self._store, self._checkpoints)
+                pause = 1.0
+            self._stop.wait(pause)
+
+    def close(self) -> None:
+        """Stop learning, and let another process begin."""
+        self._stop.set()
+        self._thread.join()
+        try:
+            self._checkpoints.give_up_lease()
+        except Unavailable:
+            log.warning("the lease could not be given up; it expires by itself")
+
+
+class LearningProcess:
+    """Learns in all collections while no other process does; it is started again if it ends by itself.
+
+    It stops when it is closed, and also when the process that started it is killed: then its input ends.
+
+    Parameters
+    ----------
+    address : that of the database
+    checkpoints : those of the process that serves, whose holder takes the lease
+    """
+
+    def __init__(self, address: str, checkpoints: Checkpoints) -> None:
+        # Not as arguments, which everyone on the machine can read: an address may have a password.
+        self._address = json.dumps([address, checkpoints.seconds, checkpoints.holder]) + "\n"
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (process := self._started()) is not None:
+            with process:  # its input is closed with it
+                code = process.wait()
+            if not self._stop.is_set():
+                log.warning("the learning process ended with the code %d, and is started again", code)
+            self._stop.wait(1.0)
+
+    def _started(self) -> subprocess.Popen[str] | None:
+        with self._lock:
+            if self._stop.is_set():
+                return None
+            command = [sys.executable, "-m", "mahala.serve.learning.worker"]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(self._address)
+                self._process.stdin.flush()
+            return self._process
+
+    def close(self) -> None:
+        """Stop learning, and let another process begin."""
+        with self._lock:
+            self._stop.set()
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.close()
+        self._thread.join()
+
+
+def main() -> None:
+    """Learn until the input ends; its first line names the database."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the process that serves
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    address, seconds, holder = json.loads(sys.stdin.readline())
+    try:
+        store = Store(address, most_pages=_MOST_PAGES)
+    except Unavailable as error:
+        sys.exit(str(error))
+    learning = LearningThread(store, Checkpoints(store.database, seconds, holder))
+    sys.stdin.read()
+    learning.close()
+    store.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""Store: collections, their items and their logs, in a database."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import sqlalchemy as sa
+
+from mahala.serve.store.database import Database, Unknown, checkpoints, collections, items, log, models
+from mahala.serve.store.rows import NAME, Collection, Item, Items, LogEntry, NewItem, from_blob, to_blob
+from mahala.support.arrays import FloatArray
+
+# Rows that are read at a time.
+BLOCK = 2000
+# What is read of an item as the driver has it, because there are many; payloads are text then.
+_ITEM = (
+    items.c.row,
+    items.c.id,
+    sa.type_coerce(items.c.vector, sa.types.NullType()),
+    sa.type_coerce(sa.cast(items.c.payload, sa.Text), sa.types.NullType()),
+    items.c.live,
+    items.c.change,
+)
+
+
+class KeyReused(ValueError):
+    """An idempotency key was sent before, with something else."""
+
+
+class Store:
+    """Collections, items and the log in a database; every method is one transaction.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> store = Store(tempfile.mkdtemp() + "/mahala.db")
+    >>> store.create("films", width=2, settings={})
+    >>> store.put_items("films", [NewItem("alien", np.array([1.0, 0.0]), {"year": 1979})])
+    >>> [(item.id, item.payload) for item in store.changed_items("films", 0)]
+    [('alien', {'year': 1979})]
+    >>> store.append("films", [LogEntry("impression", shown=[0], clicked=[1.0], query=0, key="k")])
+    [1]
+    """
+
+    def __init__(self, address: str | os.PathLike[str], **options: Any) -> None:
+        self.database = Database(address, **options)
+
+    def create(self, name: str, *, width: int, settings: dict[str, Any]) -> None:
+        """Make an empty collection of vectors with `width` numbers."""
+        if not NAME.fullmatch(name):
+            raise ValueError(f"name must be letters a-z, digits, - and _, 64 at most, got {name[:80]!r}")
+        with self.database.writing() as connection:
+            if connection.scalar(sa.select(collections.c.width).where(collections.c.name == name)) is not None:
+                raise ValueError(f"there is a collection {name!r} already")
+            connection.execute(collections.insert().values(name=name, width=width, settings=settings))
+
+    def drop(self, name: str) -> None:
+        """Remove a collection with everything in it."""
+        with self.database.writing() as connection:
+            for table in (items, log, checkpoints, models):
+                connection.execute(table.delete().where(table.c.collection == name))
+            connection.execute(collections.delete().where(collections.c.name == name))
+            if not self.database.is_sqlite:
+                connection.execute(sa.text(f"DROP TABLE IF EXISTS {self.database.graph_table(name)}"))
+        if (path := self.database.graph_file(name)) is not None:
+            path.unlink(missing_ok=True)
+
+    def collections(self) -> dict[str, Collection]:
+        """Return all collections by name."""
+        with self.database.reading() as connection:
+            rows = connection.execute(sa.select(collections).order_by(collections.c.name)).all()
+        return {row.name: Collection(*row) for row in rows}
+
+    def collection(self, name: str) -> Collection:
+        """Return a collection; raise Unknown if there is none of this name."""
+        if (collection := self.collections().get(name)) is None:
+            raise Unknown(f"there is no collection {name[:64]!r}")
+        return collection
+
+    def configure(self, name: str, settings: dict[str, Any]) -> None:
+        """Change the settings of a collection."""
+        with self.database.writing() as connection:
+            connection.execute(collections.update().where(collections.c.name == name).values(settings=settings))
+
+    def put_items(self, name: str, new: Sequence[NewItem]) -> None:
+        """Add items; each replaces the one with the same id."""
+        if len({item.id for item in new}) < len(new):
+            raise ValueError("items must have different ids, got one twice")
+        with self.database.writing() as connection:
+            row, change = raised(connection, name, n_rows=len(new), change=len(new) + 1).values()
+            for part in _blocks(new):
+                self._retire(connection, name, [item.id for item in part], change + 1)
+            values = [
+                {
+                    "collection": name, "row": row + at, "id": item.id, "vector": to_blob(item.vector),
+                    "payload": item.payload, "live": True, "change": change + 2 + at,
+                }
+                for at, item in enumerate(new)
+            ]  # fmt: skip
+            if values:
+                connection.execute(items.insert(), values)
+
+    def delete_items(self, name: str, ids: Sequence[str]) -> int:
+        """Delete items; return how many there were."""
+        with self.database.writing() as connection:
+            change = raised(connection, name, change=1)["change"] + 1
+            return sum(self._retire(connection, name, part, change) for part in _blocks(ids))
+
+    @staticmethod
+    def _retire(connection: Any, name: str, ids: Sequence[str], change: int) -> int:
+        known = (items.c.collection == name) & items.c.live & items.c.id.in_(ids)
+        return int(connection.execute(items.update().where(known).values(live=False, change=change)).rowcount)
+
+    def changed_items(self, name: str, after: int) -> Iterator[Item]:
+        """Yield the rows that changed after a change number, in the order of the changes."""
+        for block in self.changed_blocks(name, after):
+            yield from map(Item, *block)
+
+    def changed_blocks(self, name: str, after: int) -> Iterator[Items]:
+        """Yield the rows that changed after a change number, in the order of the changes, many at a time."""
+        row = 2**62  # those of one change may be in two blocks
+        while True:
+            later = (items.c.change >= after) & ((items.c.change > after) | (items.c.row > row))
+            query = sa.select(*_ITEM).where(items.c.collection == name, later).order_by(items.c.change, items.c.row)
+            with self.database.reading() as connection:
+                rows = connection.execute(query.limit(BLOCK)).all()
+            if rows:
+                numbers, ids, vectors, payloads, live, changes = zip(*rows, strict=True)
+                X = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(rows), -1)
+                yield Items(numbers, ids, X, json.loads(f"[{','.join(payloads)}]"), live, changes)
+                after, row = changes[-1], numbers[-1]
+            if len(rows) < BLOCK:
+                return
+
+    def vectors(self, name: str, rows: Sequence[int]) -> FloatArray:
+        """Return the vectors of rows in double precision, one or more; raise KeyError if one is not there."""
+        blobs: dict[int, bytes] = {}
+        with self.database.reading() as connection:
+            for part in _blocks(sorted(set(rows))):
+                query = sa.select(items.c.row, items.c.vector)
+                query = query.where(items.c.collection == name, items.c.row.in_(part))
+                blobs.update((row, vector) for row, vector in connection.execute(query))
+        if missing := set(rows) - blobs.keys():
+            raise KeyError(f"there is no row {min(missing)} in {name!r}")
+        return from_blob(b"".join(blobs[row] for row in rows)).reshape(len(rows), -1)
+
+    def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
+        """Write entries to the log; return the place of each, which is durable.
+
+        One whose key is in the log is not written again and gets its place there; KeyReused is raised if it differs.
+        """
+        (result,) = self.append_all([(name, entries)])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def append_all(self, groups: Sequence[tuple[str, Sequence[LogEntry]]]) -> list[list[int] | Exception]:
+        """Write groups of entries, each whole or not at all, in one transaction; return places, or why not, of each."""
+        results: dict[int, list[int] | Exception] = {}
+        with self.database.writing() as connection:
+            for name in sorted({name for name, _ in groups}):  # in the same order in all processes: no deadlocks
+                mine = [at for at, group in enumerate(groups) if group[0] == name]
+                results |= zip(mine, _append(connection, name, [groups[at][1] for at in mine]), strict=True)
+        return [results[at] for at in range(len(groups))]
+
+    def read_log(
+        self, name: str, after: int = 0, limit: int | None = None, kind: Literal["pair"] | None = None
+    ) -> Iterator[LogEntry]:
+        """Yield the entries after a place, in order; all, or the judged pairs."""
+        while limit is None or limit > 0:
+            n = BLOCK if limit is None else min(BLOCK, limit)
+            query = sa.select(log).where(log.c.collection == name, log.c.place > after).order_by(log.c.place).limit(n)
+            if kind is not None:
+                query = query.where(sa.text(f"kind = '{kind}'"))  # as the index says it
+            with self.database.reading() as connection:
+                rows = connection.execute(query).all()
+            yield from map(LogEntry.of, rows)
+            if len(rows) < n:
+                return
+            after, limit = rows[-1].place, None if limit is None else limit - len(rows)
+
+    def forget_user(self, name: str, user: str) -> int:
+        """Delete what a user did, and have the models learned again without it; return how many entries there were."""
+        with self.database.writing() as connection:
+            mine = log.delete().where(log.c.collection == name, log.c.user == user)
+            n = int(connection.execute(mine).rowcount)
+            raised(connection, name, generation=int(n > 0))
+            return n
+
+    def relearn(self, name: str) -> None:
+        """Have the models learned again from the whole log."""
+        with self.database.writing() as connection:
+            raised(connection, name, generation=1)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.database.close()
+
+
+def _append(connection: Any, name: str, groups: Sequence[Sequence[LogEntry]]) -> list[list[int] | Exception]:
+    """Write groups of entries to the log of one collection, in few statements however many groups there are."""
+    try:
+        # The row of the collection stays locked until the commit: places are in the order in which they are seen.
+        start = raised(connection, name, n_logged=0)["n_logged"]
+    except KeyError as error:
+        return [error] * len(groups)
+    keys = [entry.key for entries in groups for entry in entries if entry.key is not None]
+    logged: dict[str | None, LogEntry] = {}  # entries by their keys
+    for part in _blocks(keys):
+        query = sa.select(log).where(log.c.collection == name, log.c.key.in_(part))
+        logged |= {row.key: LogEntry.of(row) for row in connection.execute(query)}
+    new: list[dict[str, Any]] = []
+    results: list[list[int] | Exception] = []
+    for entries in groups:
+        places: list[int] = []
+        rows: list[dict[str, Any]] = []
+        added: dict[str | None, LogEntry] = {}
+        for entry in entries:
+            before = None if entry.key is None else added.get(entry.key) or logged.get(entry.key)
+            if before is None:
+                before = added[entry.key] = replace(entry, place=start + len(new) + len(rows) + 1)
+                rows.append(before.row(name, before.place))
+            elif not entry.same(before):
+                results.append(KeyReused(f"the idempotency key {entry.key!r} was used before, with something else"))
+                break
+            places.append(before.place)
+        else:
+            new += rows
+            logged |= added
+            results.append(places)
+    if new:
+        raised(connection, name, n_logged=len(new))
+        connection.execute(log.insert(), new)
+    return results
+
+
+def raised(connection: Any, name: str, **by: int) -> dict[str, int]:
+    """Raise counters of a collection, whose row stays locked until the commit; return what they were before."""
+    changes: Any = {column: collections.c[column] + n for column, n in by.items()}
+    statement = collections.update().where(collections.c.name == name).values(changes)
+    now = connection.execute(statement.returning(*(collections.c[column] for column in by))).one_or_none()
+    if now is None:
+        raise KeyError(f"there is no collection {name!r}")
+    return {column: int(value) - n for (column, n), value in zip(by.items(), now, strict=True)}
+
+
+def _blocks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Yield parts that fit into one statement."""
+    for start in range(0, len(values), 500):
+        yield values[start : start + 500]

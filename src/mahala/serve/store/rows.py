@@ -1,0 +1,141 @@
+"""Rows of the tables as objects: collections, items and entries of the log; and the checks of what they hold."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.support.arrays import FloatArray
+
+# Names of collections and of learners.
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# The largest number of a vector: inner products stay finite in single precision.
+LARGEST = 1e15
+
+
+class Collection(NamedTuple):
+    """The row of a collection."""
+
+    name: str
+    width: int
+    settings: dict[str, Any]
+    n_rows: int
+    n_logged: int
+    change: int
+    generation: int
+    version: int
+    pinned: int | None
+
+    @property
+    def served_learner(self) -> str:
+        """The name of the learner that is served: the one that the settings name, or the first."""
+        return str(self.settings.get("served") or next(iter(self.settings.get("learners") or ["adapter"])))
+
+
+class Item(NamedTuple):
+    """A row of a collection. The item with an id is the live row that has it."""
+
+    row: int
+    id: str
+    vector: NDArray[np.float32]
+    payload: dict[str, Any]
+    live: bool
+    change: int
+
+
+class Items(NamedTuple):
+    """The fields of many items."""
+
+    rows: Sequence[int]
+    ids: Sequence[str]
+    X: NDArray[np.float32]
+    payloads: Sequence[dict[str, Any]]
+    live: Sequence[bool]
+    changes: Sequence[int]
+
+
+class NewItem(NamedTuple):
+    """An item to be added, or to replace the one with the same id."""
+
+    id: str
+    vector: FloatArray
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """What was shown for a query, and a reaction to each item shown.
+
+    The query is a row number, or a vector. `key` identifies repeated requests; `place` is the position in the log.
+    """
+
+    kind: str
+    shown: Sequence[int]
+    clicked: Sequence[float]
+    query: int | None = None
+    vector: FloatArray | None = None
+    query_id: str | None = None
+    user: str | None = None
+    version: int | None = None
+    at: float = field(default_factory=time.time)
+    key: str | None = None
+    place: int = 0
+
+    @property
+    def rows(self) -> list[int]:
+        """All rows that it names."""
+        return list(self.shown) if self.query is None else [self.query, *self.shown]
+
+    def row(self, collection: str, place: int) -> dict[str, Any]:
+        """Return the row of the log."""
+        body = {"query": self.query, "shown": list(self.shown), "clicked": list(self.clicked)}
+        return {
+            "collection": collection,
+            "place": place,
+            "vector": None if self.vector is None else to_blob(self.vector),
+            "body": body | {"query_id": self.query_id},
+            **{name: getattr(self, name) for name in ("kind", "user", "at", "version", "key")},
+        }
+
+    @classmethod
+    def of(cls, row: Any) -> LogEntry:
+        """Return the entry of a row of the log."""
+        vector = None if row.vector is None else from_blob(row.vector)
+        columns = {name: getattr(row, name) for name in ("kind", "user", "at", "version", "key", "place")}
+        return cls(**row.body, **columns, vector=vector)
+
+    def same(self, other: LogEntry) -> bool:
+        """Return whether two entries are equal but for their times and versions."""
+        rows = [entry.row("", 0) for entry in (self, other)]
+        if self.kind == other.kind == "pair":  # the rest is what it was compared with
+            for row in rows:
+                row["body"] |= {"shown": row["body"]["shown"][:1], "clicked": row["body"]["clicked"][:1]}
+        ours, theirs = ([json.dumps(row["body"]), row["kind"], row["vector"], row["user"]] for row in rows)
+        return ours == theirs
+
+
+def to_blob(vector: FloatArray) -> bytes:
+    """Return a vector as bytes, in single precision."""
+    return np.ascontiguousarray(vector, dtype="<f4").tobytes()
+
+
+def from_blob(data: bytes) -> FloatArray:
+    """Return the vector of `to_blob`, in double precision."""
+    return np.frombuffer(data, dtype="<f4").astype(np.float64)
+
+
+def check_vector(value: Any, width: int, name: str) -> FloatArray:
+    """Return a vector in the precision in which it is stored; raise ValueError unless it has `width` finite numbers."""
+    vector = np.asarray(value, dtype=np.float64)
+    if vector.shape != (width,):
+        raise ValueError(f"{name} must have {width} numbers, got {len(vector) if vector.ndim == 1 else vector.shape}")
+    if not (np.abs(vector) <= LARGEST).all():
+        raise ValueError(f"{name} must have finite numbers up to {LARGEST:g}")
+    return vector.astype(np.float32).astype(np.float64)

@@ -1,0 +1,121 @@
+"""Progress bars on stderr, whose times do not count what Numba compiles, and HTML tables for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from html import escape
+from typing import TYPE_CHECKING
+
+from mahala.support.contexts import COMPILING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+# Redraws a bar: the number done, a short text and the total.
+Update = Callable[[int, str, int], None]
+# The bars on the terminal, and those of online learners by the learner's id.
+SHOWN: ContextVar[tuple[Progress, dict[int, TaskID]] | None] = ContextVar("SHOWN", default=None)
+
+
+@contextmanager
+def show_progress() -> Iterator[None]:
+    """Show a progress bar on stderr for every fit in the block.
+
+    Batch learners show iterations and the objective, online learners show steps and the share of wrong predictions.
+
+    >>> import mahala
+    >>> with mahala.show_progress():
+    ...     pass  # learner.fit(X, y)
+    """
+    with _bars() as bars:
+        token = SHOWN.set((bars, {}))
+        try:
+            yield
+        finally:
+            SHOWN.reset(token)
+
+
+@contextmanager
+def task_bar(name: str, shown: bool) -> Iterator[Update]:
+    """Yield a function that draws a progress bar, or does nothing unless `shown`."""
+    if not shown:
+        yield lambda done, text, total: None
+        return
+    with _bars() as bars:
+        yield _update(bars, name)
+
+
+@contextmanager
+def progress_bar(name: str, total: int, shown: bool) -> Iterator[Callable[[int, float], None]]:
+    """Yield a function of (iterations done, objective) that draws a bar if `shown` or inside `show_progress`."""
+    outer = SHOWN.get()
+    with task_bar(name, shown and outer is None) as update:
+        draw = update if outer is None else _update(outer[0], name)
+        yield lambda done, objective: draw(done, f"objective {objective:.6g}", total)
+
+
+def tell_stream(stream: object, done: int, mistakes: int) -> None:
+    """Inside `show_progress`, update the bar of an online learner: comparisons seen and predicted wrongly."""
+    outer = SHOWN.get()
+    assert outer is not None, "there are no bars outside of show_progress"
+    bars, tasks = outer
+    if id(stream) not in tasks:
+        tasks[id(stream)] = bars.add_task(type(stream).__name__, total=None, text="")
+    bars.update(tasks[id(stream)], completed=done, text=f"{mistakes / max(done, 1):.2%} predicted wrongly")
+
+
+def _bars() -> Progress:
+    try:
+        from rich import progress
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        raise ImportError("progress bars need Rich: pip install 'mahala[cli]'") from None
+
+    class TimeLeft(progress.TimeRemainingColumn):
+        max_refresh = 0.0  # the seconds go on while functions are compiled
+
+        def render(self, task: progress.Task) -> Text:
+            if not COMPILING.active:
+                return super().render(task)
+            return Text(f"compiling, {COMPILING.seconds:.0f} s", style="progress.remaining")
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[text]}"),
+        progress.TimeElapsedColumn(),
+        TimeLeft(compact=True),
+    )
+    return progress.Progress(*columns, console=Console(stderr=True), get_time=COMPILING.working_time)
+
+
+def _update(bars: Progress, name: str) -> Update:
+    task = bars.add_task(name, total=None, text="")
+    return lambda done, text, total: bars.update(task, completed=done, text=text, total=total)
+
+
+def as_table(heading: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table, with the first column to the left and the others to the right.
+
+    >>> as_table(["name", "error"], [["<a>", "1 %"]]).count("&lt;a&gt;")
+    1
+    """
+    body = "".join(_line("td", line) for line in lines)
+    return f"<table><thead>{_line('th', heading)}</thead><tbody>{body}</tbody></table>"
+
+
+def paragraph(text: str, *, bold: bool = False) -> str:
+    """Return a paragraph."""
+    return f"<p><b>{escape(text)}</b></p>" if bold else f"<p>{escape(text)}</p>"
+
+
+def _line(tag: str, texts: Sequence[str]) -> str:
+    cells = ""
+    for at, text in enumerate(texts):
+        cells += f'<{tag} style="text-align:{"right" if at else "left"}">{escape(text)}</{tag}>'
+    return f"<tr>{cells}</tr>"

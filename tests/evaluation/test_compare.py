@@ -1,0 +1,544 @@
+"""Leaderboards: honest errors, intervals and verdicts."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from functools import partial
+
+import numpy as np
+import pandas
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
+from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+
+from mahala import GML, LDA, NCA, OASIS, RCA, MahalanobisMetric, Relief, TablePreprocessor
+from mahala.evaluation.compare import ComparisonInterrupted, held_out
+from mahala.evaluation.compare import compare as compare_with_baselines
+from mahala.evaluation.entries import corrected_t
+from mahala.evaluation.fitting import refit
+from mahala.evaluation.plan import default_panel, left_out, members, parts_of
+from mahala.evaluation.statistics import holm
+from mahala.learner import Learner
+
+PANEL = {"LDA": LDA(), "RCA": RCA()}
+compare = partial(compare_with_baselines, baselines=False)
+
+
+def table(n=90, d=4, classes=3, spread=2.0, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    return rng.normal(size=(n, d)) + spread * np.eye(classes, d)[y], y
+
+
+def test_tables_are_preprocessed_in_each_training_part():
+    """Medians and levels of all rows would tell of the test rows: here the error of k-NN is that of a pipeline."""
+    rng, n = np.random.default_rng(0), 80
+    y = np.arange(n) % 2
+    size = rng.normal(size=n) + 10.0 * rng.integers(0, 2, n) + y
+    size[rng.random(n) < 0.4] = np.nan
+    kind = np.where(rng.random(n) < 0.05, [f"rare {i}" for i in range(n)], rng.choice(["a", "b"], n))
+    frame = pandas.DataFrame({"size": size, "kind": kind, "noise": rng.normal(size=n)})
+    board = compare(frame, y, PANEL, folds=4, repeats=2, scaling="none", n_neighbors=3)
+    parts = parts_of(y, 4, 2, 0)
+    errors, leaky = [], []
+    for train, test in parts:
+        for found, rows in ((errors, train), (leaky, np.arange(n))):
+            made = TablePreprocessor().fit(frame.iloc[rows])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # rare values that the training part does not have
+                X, X_test = made.transform(frame.iloc[train]), made.transform(frame.iloc[test])
+            found.append(1.0 - KNeighborsClassifier(3).fit(X, y[train]).score(X_test, y[test]))
+    np.testing.assert_allclose(board.euclidean.errors[:, 2], errors)
+    assert not np.allclose(errors, leaky)
+    made = TablePreprocessor()
+    given = compare(made.fit_transform(frame), y, PANEL, folds=4, scaling="none", n_neighbors=3, preprocessor=made)
+    np.testing.assert_array_equal(given.euclidean.errors, board.euclidean.errors)
+    with pytest.raises(ValueError, match="preprocessor must have made X"):
+        compare(rng.normal(size=(n, 2)), y, PANEL, preprocessor=made)
+
+
+def noisy(seed=0):
+    """One informative feature among 30 noisy ones."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(400) % 2
+    X = rng.normal(size=(400, 31))
+    X[:, 3] += 3.0 * y
+    return X, y
+
+
+SCALES = {
+    "none": lambda X: np.ones(X.shape[1]),
+    "standard": lambda X: X.std(axis=0),
+    "minmax": lambda X: np.ptp(X, axis=0),
+    "robust": lambda X: np.subtract(*np.quantile(X, [0.75, 0.25], axis=0)),
+}
+
+
+@pytest.mark.parametrize("scaling", list(SCALES))
+def test_errors_are_those_of_a_plain_loop(scaling):
+    X, y = table()
+    X = X * [1.0, 10.0, 0.1, 3.0]
+    board = compare(X, y, PANEL, folds=4, repeats=2, scaling=scaling, n_neighbors=3, random_state=5)
+    expected = {name: [] for name in ("Euclidean", "Euclidean, scaled", *PANEL)}
+    for train, test in RepeatedStratifiedKFold(n_splits=4, n_repeats=2, random_state=5).split(X, y):
+        scales = SCALES[scaling](X[train])
+        rows = {"Euclidean": X, "Euclidean, scaled": X / scales}
+        for name, learner in PANEL.items():
+            rows[name] = learner.fit(X[train] / scales, y[train]).transform(X / scales)
+        for name, own in rows.items():
+            errors = []
+            for k in (1, 3, 5, 25):
+                model = KNeighborsClassifier(k, algorithm="kd_tree").fit(own[train], y[train])
+                errors.append(1.0 - model.score(own[test], y[test]))
+            expected[name].append(errors)
+    if scaling == "none":
+        del expected["Euclidean, scaled"]
+    assert {entry.name for entry in board.entries} == set(expected)
+    for entry in board.entries:
+        np.testing.assert_allclose(entry.errors[:, [0, 2, 4, 24]], expected[entry.name], atol=1e-12)
+        assert entry.error == pytest.approx(np.mean(expected[entry.name], axis=0)[1])
+
+
+def test_differences_intervals_and_adjusted_p_values():
+    X, y = table(spread=1.0)
+    board = compare(X, y, PANEL, folds=3, repeats=3, n_neighbors=5)
+    base = board.euclidean
+    tests = {e.name: corrected_t(e.errors[:, 4] - base.errors[:, 4], 3, 3.0 / 90) for e in board.entries if e.learned}
+    adjusted = holm([test.p_value for test in tests.values()])
+    for (name, expected), p in zip(tests.items(), adjusted, strict=True):
+        entry = next(e for e in board.entries if e.name == name)
+        found = entry.difference, entry.difference_low, entry.difference_high
+        assert found == pytest.approx((expected.mean, expected.low, expected.high))
+        assert entry.p_value == pytest.approx(p)
+        mean, _, low, high, _ = corrected_t(entry.errors[:, 4], 3, 3.0 / 90)
+        assert (entry.error, entry.low, entry.high) == pytest.approx((mean, max(low, 0.0), min(high, 1.0)))
+    errors = [entry.error for entry in board.entries]
+    assert errors == sorted(errors)
+
+
+class Spy(LDA):
+    """Notes the rows that it is fitted on."""
+
+    seen: list = []  # noqa: RUF012  (shared by clones on purpose)
+
+    def fit(self, X, y=None):
+        Spy.seen.append(np.array(X))
+        return super().fit(X, y)
+
+
+def test_scales_come_from_the_training_part_alone():
+    """Each training part, as the learner sees it, has unit variance: with scales of all rows it would not."""
+    Spy.seen.clear()
+    X, y = table()
+    compare(X, y, {"spy": Spy()}, folds=3, repeats=1)
+    assert len(Spy.seen) == 3
+    for rows in Spy.seen:
+        assert len(rows) == 60
+        np.testing.assert_allclose(rows.std(axis=0), 1.0)
+        assert np.abs(rows - X[:60] / X.std(axis=0)).max() > 1e-3
+
+
+def test_all_learners_see_the_same_parts():
+    X, y = table()
+    board = compare(X, y, {"one": LDA(), "two": LDA()}, folds=3)
+    one, two = (entry for entry in board.entries if entry.learned)
+    np.testing.assert_array_equal(one.errors, two.errors)
+
+
+class Broken(LDA):
+    def fit(self, X, y=None):
+        raise RuntimeError("no luck <today>")
+
+
+class Indefinite(LDA):
+    metric_ = MahalanobisMetric(np.diag([1.0, 1.0, 1.0, -1.0]))
+
+
+def test_a_failure_is_an_entry():
+    X, y = table()
+    learners = {"broken": Broken(), "OASIS": OASIS(), "indefinite": Indefinite(), "LDA": LDA()}
+    board = compare(X, y, learners, folds=3)
+    failed = {entry.name: entry.failure for entry in board.entries[-3:]}
+    assert failed == {
+        "indefinite": "Indefinite learned a metric that is not positive semi-definite",
+        "broken": "no luck <today>",
+        "OASIS": "OASIS learns a bilinear similarity, which has no distances",
+    }
+    assert all(np.isnan(entry.error) for entry in board.entries[-3:])
+    assert board.best_learner.name == "LDA"
+    alone = compare(X, y, {"broken": Broken()}, folds=3)
+    assert alone.best_learner is None
+    assert not alone.winner.learned
+    assert alone.verdict().startswith("No learner could be fitted here")
+
+
+def test_noise_beats_nobody():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 6)), rng.integers(0, 2, size=120)
+    board = compare(X, y, {"LDA": LDA(), "GML": GML(), "Relief": Relief()})
+    assert not board.beats_euclidean
+    best = board.best_learner
+    assert board.verdict().startswith(
+        f"The best learner, {best.name}, is not shown to beat Euclidean on these 120 rows: its k-NN error is "
+    )
+    smallest = f"The smallest difference that this comparison could have shown is {100 * best.detectable:.1f} points."
+    assert smallest in board.verdict()
+    assert board.winner is board.euclidean
+    assert board.headline == "No learner is shown to beat Euclidean"
+
+
+def test_one_feature_of_many_is_found():
+    board = compare(*noisy(), {"LDA": LDA(), "GML weights": GML(diagonal=True)}, n_neighbors=3)
+    assert board.beats_euclidean
+    assert board.winner.learned
+    words = board.verdict()
+    assert words.startswith(f"{board.winner.name} cuts the 3-NN error from {100 * board.euclidean.error:.1f} % (")
+    assert (
+        f"to {100 * board.winner.error:.1f} % ({-100 * board.winner.difference:.1f} points less, 95 % interval" in words
+    )
+    assert f"p = {board.winner.p_value:.2g}, adjusted for 2 learners)." in words
+
+
+def test_a_tie_goes_to_euclidean():
+    X, y = table(spread=50.0)
+    board = compare(X, y, PANEL, folds=3, scaling="none")
+    assert [entry.error for entry in board.entries] == [0.0, 0.0, 0.0]
+    assert board.winner.name == "Euclidean"
+    assert not board.beats_euclidean
+
+
+def test_scaling_that_matters_is_said():
+    X, y = table(spread=3.0)
+    board = compare(X * [1.0, 1.0, 1.0, 1000.0], y, PANEL)
+    assert board.euclidean.name == "Euclidean, scaled"
+    assert "Scaling the features alone takes Euclidean from" in board.verdict()
+
+
+def test_same_seed_same_numbers_in_any_number_of_processes():
+    X, y = table()
+    learners = {"LDA": LDA(), "Relief": Relief(n_samples=20)}
+    boards = [compare(X, y, learners, folds=2, random_state=1, n_jobs=n_jobs) for n_jobs in (1, 2)]
+    other = compare(X, y, learners, folds=2, random_state=2)
+    for one, two in zip(*(board.entries for board in boards), strict=True):
+        assert one.name == two.name
+        np.testing.assert_array_equal(one.errors, two.errors)
+    assert any(
+        not np.array_equal(one.errors, next(e for e in other.entries if e.name == one.name).errors)
+        for one in boards[0].entries
+    )
+
+
+def test_callback():
+    X, y = table()
+    told = []
+    compare(X, y, PANEL, folds=3, repeats=2, callback=lambda *arguments: told.append(arguments))
+    assert [done for done, _, _ in told] == list(range(1, 25))
+    assert {total for _, total, _ in told} == {24}
+    assert {name for _, _, name in told} == {"Euclidean", "Euclidean, scaled", "LDA", "RCA"}
+
+
+def test_small_classes():
+    X, y = table(30)
+    labels = np.array(["a", "b", "c"], dtype=object)[y]
+    labels[:2] = "rare"
+    board = compare(X, labels, PANEL)
+    assert board.folds == 2
+    assert board.notes == ("2 folds instead of 5, because class 'rare' has only 2 rows.",)
+    assert board.classes == ("a", "b", "c", "rare")
+    labels[0] = "alone"
+    with pytest.raises(ValueError, match="one of 'alone', 'rare'"):
+        compare(X, labels, PANEL)
+    with pytest.raises(ValueError, match="two classes, got only 'a'"):
+        compare(X, ["a"] * 30, PANEL)
+
+
+def test_large_tables_are_sampled(monkeypatch):
+    monkeypatch.setattr("mahala.evaluation.plan.MOST_ROWS", 60)
+    X, y = table(300)
+    y[:295] = np.arange(295) % 2
+    y[295:] = 2
+    board = compare(X, y, PANEL, folds=3)
+    assert len(board.rows) == len(set(board.rows.tolist())) < 65
+    assert (y[board.rows] == 2).sum() == 3
+    assert board.notes == (
+        f"A sample of {len(board.rows)} of the 300 rows was compared, with the same share of each class.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"folds": 1}, "folds must be at least 2"),
+        ({"repeats": 0}, "repeats must be an integer"),
+        ({"n_neighbors": 61}, "n_neighbors must be at most 60"),
+        ({"scaling": "log"}, "scaling must be"),
+        ({"metric": "accuracy"}, "metric must be"),
+        ({"budget": 0.0}, "budget must be"),
+        ({"learners": {}}, "learners must be one or more"),
+        ({"learners": {"Euclidean": LDA()}}, "names other than 'Euclidean'"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    X, y = table()
+    with pytest.raises(ValueError, match=message):
+        compare(X, y, **({"learners": PANEL, "folds": 3} | arguments))
+
+
+def test_wrong_learners_and_too_many_features():
+    X, y = table()
+    with pytest.raises(TypeError, match="learners of mahala"):
+        compare(X, y, {"knn": KNeighborsClassifier()})
+    with pytest.raises(ValueError, match="at most 5000 can be compared"):
+        compare(np.zeros((10, 5001)), np.arange(10) % 2, PANEL)
+
+
+def test_sparse_rows():
+    X, y = table()
+    X[np.abs(X) < 0.5] = 0.0
+    dense, sparse = (compare(rows, y, PANEL, folds=3) for rows in (X, sp.csr_array(X)))
+    for one, two in zip(dense.entries, sparse.entries, strict=True):
+        assert one.error == pytest.approx(two.error, abs=1e-9)
+
+
+def test_refit_takes_raw_rows():
+    X, y = table()
+    X = X * [1.0, 10.0, 0.1, 3.0]
+    names = ["a", "b", "c", "d"]
+    metric = refit(X, y, LDA(), feature_names=names)
+    scaled = LDA().fit(X / X.std(axis=0), y).metric_
+    np.testing.assert_allclose(metric.pairwise(X), scaled.pairwise(X / X.std(axis=0)))
+    assert metric.feature_names == tuple(names)
+    assert metric.origin["learner"] == "LDA"
+    plain = refit(X, y, None, "none")
+    np.testing.assert_allclose(plain.distance(X[0], X[1]), np.linalg.norm(X[0] - X[1]))
+    assert plain.scales is None
+
+
+def test_held_out_rows_are_not_learned_from():
+    X, y = table()
+    board = compare(X, y, PANEL, folds=3)
+    metric, mask = held_out(X, y, LDA(), board)
+    assert mask.sum() == 30
+    expected = refit(X[~mask], y[~mask], LDA())
+    np.testing.assert_array_equal(metric.matrix, expected.matrix)
+    np.testing.assert_array_equal(metric.scales, expected.scales)
+
+
+@pytest.mark.parametrize("shape", [(150, 4), (1797, 64), (5000, 784), (20_000, 16), (20_000, 300), (500, 3000)])
+def test_panels_are_learners(shape):
+    panel = default_panel(*shape)
+    assert "LDA" in panel
+    assert all(isinstance(learner, Learner) for learner in panel.values())
+
+
+def test_the_panel_runs():
+    X, y = table(60)
+    board = compare(X, y, folds=2, repeats=1)
+    assert len(board.entries) == 11
+    assert all(entry.failure is None for entry in board.entries)
+    assert all(entry.seconds >= 0.0 for entry in board.entries)
+
+
+def test_the_confusion_matrix_is_that_of_the_test_rows():
+    X, y = table(spread=1.0)
+    board = compare(X, y, {"LDA": LDA()}, folds=3, repeats=2, scaling="none", n_neighbors=2)
+    plain = board.euclidean
+    expected = np.zeros((3, 3), dtype=int)
+    for train, test in RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0).split(X, y):
+        for row in test:
+            nearest = y[train][np.argsort(((X[train] - X[row]) ** 2).sum(axis=1), kind="stable")[:2]]
+            expected[y[row], np.bincount(nearest).argmax()] += 1
+    np.testing.assert_array_equal(plain.confusion, expected)
+    for entry in board.entries:
+        assert entry.confusion.sum(axis=1).tolist() == [60, 60, 60]
+        assert 1.0 - np.trace(entry.confusion) / entry.confusion.sum() == pytest.approx(entry.error)
+    assert "confusion" not in board.table()[0]
+
+
+def test_no_confusion_matrix_of_hundreds_of_classes_and_of_failures():
+    y = np.repeat(np.arange(301), 2)
+    many = compare(np.column_stack([y, y]) * 1.0, y, {"LDA": LDA()}, folds=2, repeats=1)
+    assert {entry.confusion for entry in many.entries} == {None}
+    failed = compare(*table(), {"OASIS": OASIS()}, folds=2, repeats=1)
+    assert [entry.confusion is None for entry in failed.entries] == [entry.learned for entry in failed.entries]
+
+
+@pytest.mark.parametrize(("shape", "names"), [((12_000, 300), {"NCA", "LMNN", "GML", "GML weights"}), ((90, 4), set())])
+def test_who_is_left_out_has_a_reason(shape, names):
+    reasons = left_out(*shape)
+    assert set(reasons) == names
+    assert set(default_panel(*shape)) == set(members(*shape)) - names
+    assert all(f"{shape[0]:,} rows" in why or f"{shape[1]} features" in why for why in reasons.values())
+
+
+def test_scaling_is_chosen_in_the_training_part():
+    """Noise in small units harms once scaled, and noise in large units harms unless scaled."""
+    X, y = table(n=300, classes=2, spread=4.0)
+    noise = np.random.default_rng(1).normal(size=(300, 20))
+    small = compare(np.column_stack([X, 0.01 * noise]), y, {"NCA": NCA(max_iter=5)}, folds=3, repeats=1)
+    assert {entry.name: entry.scaling for entry in small.entries}["NCA"] == "none"
+    large = compare(X * [1.0, 1.0, 100.0, 100.0], y, {"NCA": NCA(max_iter=5)}, folds=3, repeats=1)
+    assert {entry.name: entry.scaling for entry in large.entries} == {
+        "NCA": "standard", "Euclidean": "none", "Euclidean, scaled": "standard"
+    }  # fmt: skip
+
+
+def fraud(n=400, share=0.05, seed=0):
+    """Rare rows of a class that lie apart in one of five features."""
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(n) < share * n, "fraud", "fine")
+    X = rng.normal(size=(n, 5))
+    X[y == "fraud", 0] += 3.0
+    return X, y
+
+
+def test_lopsided_classes_are_ranked_by_the_balanced_error():
+    X, y = fraud()
+    board = compare(X, y, PANEL, folds=4, repeats=1)
+    assert (board.metric, board.majority, board.majority_error) == ("balanced", "fine", 0.05)
+    assert board.measure == "balanced k-NN error"
+    assert "over 75 % of rows are of class 'fine': always answering 'fine' has an error of 5.0 %" in board.notes[0]
+    for entry in board.entries:
+        assert entry.error == pytest.approx(entry.balanced_error)
+        assert entry.plain_error < entry.balanced_error
+    plain = compare(X, y, PANEL, folds=4, repeats=1, metric="error")
+    assert (plain.metric, plain.notes) == ("error", ())
+
+
+@pytest.mark.parametrize("metric", ["balanced", "f1", "roc_auc"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_losses_are_those_of_scikit_learn(metric, classes):
+    X, y = table(n=120, classes=classes, spread=1.0)
+    keep = (y != 1) | (np.arange(120) < 60)
+    X, y = X[keep], y[keep]
+    board = compare(X, y, PANEL, folds=3, repeats=1, n_neighbors=5, metric=metric, scaling="none")
+    [euclidean] = [entry for entry in board.entries if entry.name == "Euclidean"]
+    for part, (train, test) in enumerate(RepeatedStratifiedKFold(n_splits=3, n_repeats=1, random_state=0).split(X, y)):
+        for k in (1, 5, 12):
+            model = KNeighborsClassifier(k, algorithm="kd_tree").fit(X[train], y[train])
+            predicted, shares = model.predict(X[test]), model.predict_proba(X[test])
+            if metric == "balanced":
+                expected = balanced_accuracy_score(y[test], predicted)
+            elif metric == "f1":
+                kind = {"average": "macro"} if classes > 2 else {"pos_label": 1}
+                expected = f1_score(y[test], predicted, **kind)
+            else:
+                shares = shares if classes > 2 else shares[:, 1]
+                expected = roc_auc_score(y[test], shares, multi_class="ovr")
+            assert euclidean.errors[part, k - 1] == pytest.approx(1.0 - expected)
+
+
+def test_baselines_are_context_only():
+    X, y = fraud(share=0.3)
+    board = compare_with_baselines(X, y, {"LDA": LDA()}, folds=3, repeats=2)
+    names = [own.name for own in board.baselines]
+    assert names == ["k-NN with cosine", "k-NN with PCA", "logistic regression", "gradient boosting"]
+    assert all(own.failure is None for own in board.baselines)
+    assert not set(names) & {entry.name for entry in board.entries}
+    assert f"gradient boosting {100 * board.baselines[-1].error:.1f} %" in board.context()
+    alone = compare(X, y, {"LDA": LDA()}, folds=3, repeats=1)
+    assert (
+        alone.context()
+        == f"For context: k-NN with {alone.winner.spoken} {100 * alone.winner.error:.1f} %, always 'fine' 30.0 %."
+    )
+    assert compare(X, y, {"LDA": LDA()}, folds=3, repeats=1, metric="f1").context() is None
+    expected = [
+        np.mean(LogisticRegression().fit(X[train], y[train]).predict(X[test]) != y[test])
+        for train, test in RepeatedStratifiedKFold(n_splits=3, n_repeats=1, random_state=0).split(X, y)
+    ]
+    assert board.baselines[2].error == pytest.approx(np.mean(expected), abs=0.01)
+
+
+def test_a_budget_stops_learners_with_what_they_have():
+    X, y = table(n=200, d=6)
+    slow = NCA(max_iter=10**9, tol=0.0, callback=lambda _: time.sleep(0.02))
+    learners = {"NCA": slow, "LDA": LDA()}
+    started = time.monotonic()
+    board = compare(X, y, learners, folds=2, repeats=1, budget=1.0)
+    assert time.monotonic() - started < 10.0
+    stopped = {entry.name: entry.stopped for entry in board.entries}
+    assert stopped == {"NCA": 2, "LDA": 0, "Euclidean": 0, "Euclidean, scaled": 0}
+    assert all(entry.failure is None for entry in board.entries)
+    metric = refit(X, y, slow, seconds=0.1)
+    assert metric.origin["stopped"] == "time"
+    assert "stopped" not in refit(X, y, LDA(), seconds=0.1).origin
+
+
+class Slow(LDA):
+    """Cannot be stopped."""
+
+    def fit(self, X, y=None):
+        time.sleep(0.2)
+        return super().fit(X, y)
+
+
+def test_a_budget_that_is_spent_ends_the_comparison():
+    X, y = table()
+    board = compare(X, y, {"slow": Slow()}, folds=5, repeats=2, budget=0.5)
+    assert board.partial
+    assert 2 <= board.parts < 10
+    assert board.notes == (
+        f"Partial: the budget of 0.5 seconds ended the comparison after {board.parts} of 10 test parts.",
+    )
+    assert len(board.entries[0].errors) == board.parts
+
+
+def interrupted_after(n, *args, **kwargs):
+    """Press Ctrl-C after n cells."""
+
+    def callback(done, total, name):
+        if done == n:
+            raise KeyboardInterrupt
+
+    return compare(*args, callback=callback, **kwargs)
+
+
+def test_ctrl_c_keeps_what_is_finished_and_the_same_call_goes_on(tmp_path):
+    X, y = table()
+    Spy.seen.clear()
+    arguments = {"folds": 3, "repeats": 2, "resume": tmp_path / "cells.jsonl"}
+    learners = {"LDA": LDA(), "spy": Spy()}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        interrupted_after(14, X, y, learners, **arguments)
+    board = caught.value.leaderboard
+    assert isinstance(caught.value, ComparisonInterrupted)
+    assert (board.parts, board.partial) == (3, True)
+    assert board.notes == ("Partial: Ctrl-C ended the comparison after 3 of 6 test parts.",)
+    seen = len(Spy.seen)
+    resumed = compare(X, y, learners, **arguments)
+    assert len(Spy.seen) == 6
+    assert seen == 3
+    whole = compare(X, y, learners, folds=3, repeats=2)
+    assert not resumed.partial
+    for one, two in zip(resumed.entries, whole.entries, strict=True):
+        assert one.name == two.name
+        np.testing.assert_array_equal(one.errors, two.errors)
+        assert (one.p_value, one.scaling, one.n_neighbors) == pytest.approx(
+            (two.p_value, two.scaling, two.n_neighbors), nan_ok=True
+        )
+    compare(X, y, learners, **arguments)
+    assert len(Spy.seen) == 12  # of `whole`; the last one is from the file alone
+    compare(X + 1.0, y, learners, **arguments)
+    assert len(Spy.seen) == 18  # other rows begin anew
+
+
+def test_ctrl_c_before_a_part_is_finished():
+    X, y = table()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        interrupted_after(2, X, y, PANEL, folds=3)
+    assert not isinstance(caught.value, ComparisonInterrupted)
+
+
+def test_a_partial_comparison_of_one_part_has_no_test():
+    X, y = table()
+    with pytest.raises(ComparisonInterrupted) as caught:
+        interrupted_after(5, X, y, PANEL, folds=3)
+    board = caught.value.leaderboard
+    assert board.parts == 1
+    assert board.winner is board.euclidean
+    assert board.axis_end > 0.0
+    assert "One test part is too few for a test." in board.verdict()

@@ -1,0 +1,14 @@
+"""scikit-learn's own checks on every kind of filter; a filter's settings, and which learner it has, do not matter."""
+
+from __future__ import annotations
+
+import mahala
+from papers.pola2004.filters.nearest import NearestFilter
+from papers.pola2004.filters.paum import PAUM
+from papers.pola2004.filters.perceptron import Perceptron
+from sklearn_checks import with_checks
+
+
+@with_checks([Perceptron(), PAUM(), NearestFilter(), NearestFilter(mahala.POLA())])
+def test_filter_passes(estimator, check):
+    check(estimator)
