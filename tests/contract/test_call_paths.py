@@ -31,11 +31,11 @@ def files_passed(call):
 def test_fit_of_pa_passes_few_files(labelled):
     X, y = labelled
     files = files_passed(lambda: mahala.PA("I", random_state=0).fit(X, y))
-    assert len(files) <= 9, files
+    assert len(files) <= 13, files
 
 
 def test_partial_fit_of_sors_passes_few_files(labelled):
     triplets = mahala.Triplets.from_labels(*labelled, n=200, random_state=0)
     stream = mahala.SORS(random_state=0).partial_fit(triplets)
     files = files_passed(lambda: stream.partial_fit(triplets))
-    assert len(files) <= 10, files
+    assert len(files) <= 11, files

@@ -2,6 +2,7 @@
 
 A class lists what it keeps in `FIELDS`, each class its own: those of its bases come first.
 
+>>> import numpy as np
 >>> class Running:
 ...     FIELDS = (Integer("n"), Number("total", least=0.0), Array("means"))
 ...     n, total, means = 2, 0.5, np.zeros(3)

@@ -192,9 +192,9 @@ def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: Simil
     stamps = np.full(d, -1, dtype=np.int64)
     Q, W, X = (np.empty((BLOCK, n), dtype=dtype) for n in (e, e, d))
     lengths = np.diff(rows[0])
-    for own in slices(len(chunk.y), BLOCK):
-        anchor, positive, negative = (column[own] for column in numbers)
-        p, tau, predicted = steps[0][own], steps[1][own], steps[2][own]
+    for block in slices(len(chunk.y), BLOCK):
+        anchor, positive, negative = (column[block] for column in numbers)
+        p, tau, predicted = steps[0][block], steps[1][block], steps[2][block]
         n = int(lengths[anchor].sum())
         at, places = np.empty((2, n), dtype=np.int64)
         x = np.empty(n, dtype=dtype)
@@ -213,7 +213,7 @@ def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: Simil
         share = dense_blocks.STRIP * -(-d // (dense_blocks.STRIP * threads))
         bounds = [*range(0, d, share), d]
         scores = np.empty((-(-d // dense_blocks.STRIP), len(tau)))
-        given = planes, layout, penalty, eta, clock + own.start, stamps, (starts, at, x), weights
+        given = planes, layout, penalty, eta, clock + block.start, stamps, (starts, at, x), weights
         # Each thread has its rows of M, and its strips of the scores.
         read = partial(dense_blocks.sweep, *given, Q, writes=False, scores=scores)
         write = partial(dense_blocks.sweep, *given, W, writes=True, scores=scores)
@@ -260,9 +260,9 @@ def fit_gram(triplets: Triplets, start: float, rule: SimilarityRule, sparse: boo
         centred = X - X.mean(axis=0)
         L = _inner_products(X - X[row_dots(centred, centred).argmin()])
     firsts, q_norms = np.empty(T), np.empty(T)
-    for own in slices(T, GRAM_BLOCK):
-        q = X[b[own]] - X[c[own]]
-        firsts[own], q_norms[own] = start * row_dots(q, X[a[own]]), row_dots(q, q)
+    for block in slices(T, GRAM_BLOCK):
+        q = X[b[block]] - X[c[block]]
+        firsts[block], q_norms[block] = start * row_dots(q, X[a[block]]), row_dots(q, q)
     steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
     gram.stream(K, L, np.zeros_like(K), a, b, c, firsts, q_norms, rule.step(np.float64), *steps)
     tau = steps[1]
@@ -275,9 +275,10 @@ def _outer(X: Any, a: Any, b: Any, c: Any, weights: Any, sparse: bool) -> Any:
     """Return Σ_t weight_t x_a (x_b - x_c)ᵀ, from differences: what is zero in all of them stays exactly zero."""
     X = sp.csr_matrix(X) if sparse else X
     right: Any = 0
-    for own in slices(len(a), GRAM_BLOCK):
-        q = X[b[own]] - X[c[own]]
-        by_anchor = sp.csr_matrix((weights[own], (a[own], np.arange(len(a[own])))), shape=(X.shape[0], len(a[own])))
+    for block in slices(len(a), GRAM_BLOCK):
+        q = X[b[block]] - X[c[block]]
+        n = q.shape[0]
+        by_anchor = sp.csr_matrix((weights[block], (a[block], np.arange(n))), shape=(X.shape[0], n))
         product = by_anchor @ q
         right = right + (product.toarray() if is_sparse(product) and not sparse else product)
     return sp.csr_matrix(X.T @ right) if sparse else np.asarray(X.T @ right)

@@ -193,18 +193,18 @@ class MarginState(PairState):
         while start < n:
             stop = n if self.psd < 2 else min(n, start + self.psd - self.n_steps % self.psd)
             part = slice(start, stop)
-            own = steps if stop - start == n else (steps[0][part], steps[1][part], steps[2][part])
+            taken = steps if stop - start == n else (steps[0][part], steps[1][part], steps[2][part])
             if self.psd == 1:
-                self._feed_psd(chunk, norms2, rule, own)
+                self._feed_psd(chunk, norms2, rule, taken)
             elif hasattr(V, "indptr"):
                 rows = V[part]
                 arrays = rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
                 M, _ = self._M.arrays(whole=True)
-                self.b = stream_sparse(*arrays, y[part], M, self.b, rule.step, rule.min_step, *own)
+                self.b = stream_sparse(*arrays, y[part], M, self.b, rule.step, rule.min_step, *taken)
             else:
                 M, pending = self._M.arrays(whole=stop > start + 1)
-                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, rule.min_step, *own)
-            self._count(norms2[part], own[1])
+                self.b = stream_indefinite(V[part], y[part], M, pending, self.b, rule.step, rule.min_step, *taken)
+            self._count(norms2[part], taken[1])
             start = stop
             if self.psd > 1 and self.n_steps % self.psd == 0:
                 self.M, self.b = self.constrained()

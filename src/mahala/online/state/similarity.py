@@ -91,10 +91,10 @@ class TripletChunk(NamedTuple):
     numbers: Numbers
     y: SignArray
 
-    def part(self, own: slice) -> TripletChunk:
+    def part(self, rows: slice) -> TripletChunk:
         """The triplets of a slice."""
-        anchor, positive, negative = (column[own] for column in self.numbers)
-        return TripletChunk(self.rows, self.items, (anchor, positive, negative), self.y[own])
+        anchor, positive, negative = (column[rows] for column in self.numbers)
+        return TripletChunk(self.rows, self.items, (anchor, positive, negative), self.y[rows])
 
 
 class SimilarityState(State):
