@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from mahala import AROMA, OASIS, SORS, AdaSORS, Triplets
-from mahala.compiled.triplets.rows import dense_blocks as kernels
+from mahala.compiled.triplets import dense_blocks as kernels
 from mahala.online.storage import dense_blocks, dense_model
 from reference import online_triplets as reference
 
