@@ -7,7 +7,8 @@
 
 Each learner, with its default parameters, fits 178 rows of 13 features in three classes. "cold" is the whole first
 process (start, imports, compiling and the fit), "warm" the whole second one, which finds the machine code. The other
-columns are parts of them: the imports, the first fit without a cache and with one, and the second fit.
+columns are parts of them: the imports, the first fit without a cache and with one, and the second fit. Beside another
+checkout, the ratios are those of the whole cold process and of its first fit.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ for _ in range(2):
     times.append(time.process_time())
 print(times[0], times[1] - times[0], times[2] - times[1])
 """
-COMPARE = "from mahala.cli.main import main; main(['compare', 'balance'])"
+COMPARE = "import sys; from mahala.__main__ import main; sys.argv[1:] = ['compare', 'balance']; main()"
 SOURCE = Path(mahala.__file__).parents[1]
 
 
@@ -88,13 +89,13 @@ def main() -> None:
     options = parser.parse_args()
 
     columns = ["cold", "warm", "imports", "first fit, cold", "first fit, warm", "second fit"]
-    table = Table("CPU seconds", *columns, *(["cold beside", "ratio"] if options.beside else []))
+    table = Table("CPU seconds", *columns, *(["beside: cold", "first fit", "ratios"] if options.beside else []))
     for name in (options.learners or learners()) + ["compare"] * options.compare:
         row = measure(SOURCE, name, options.repeats)
         cells = [f"{value:.2f}" for value in row]
         if options.beside:
-            other = measure(options.beside.resolve(), name, options.repeats)[0]
-            cells += [f"{other:.2f}", f"{row[0] / other:.2f}"]
+            other = measure(options.beside.resolve(), name, options.repeats)
+            cells += [f"{other[0]:.2f}", f"{other[3]:.2f}", f"{row[0] / other[0]:.2f} {row[3] / other[3]:.2f}"]
         table.add_row(name, *cells)
     Console(width=120).print(table)
 

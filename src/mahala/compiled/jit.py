@@ -41,9 +41,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FAST = frozenset({"reassoc", "contract"})
 EXACT: frozenset[str] = frozenset()
 
-# Where Numba has the kernels of this folder, in a folder that it is given.
-_SUBFOLDER = _CacheLocator.get_suitable_cache_subpath(__file__)
-
 # The τ of a step that is not taken because its numbers would overflow: a zero that its sign tells from others.
 SKIPPED = -0.0
 
@@ -65,12 +62,13 @@ def kernel_with(fastmath: Set[str], **options: bool) -> Callable[[Function], Fun
     )
 
     def compiled(function: Function) -> Function:
-        if _read_only_cache() is None:
+        sources = os.path.dirname(function.__code__.co_filename)
+        if _read_only_cache(sources) is None:
             try:
                 return _one_process_compiles(compiler(function))  # type: ignore[no-any-return]
             except RuntimeError:  # neither the package nor the home folder can be written
                 pass
-        with _cache_in(_own_folder()):
+        with _cache_in(_folder_with_links(sources)):
             return _one_process_compiles(compiler(function))  # type: ignore[no-any-return]
 
     return compiled
@@ -80,10 +78,8 @@ def _one_process_compiles(function: Any) -> Any:
     """Let a function that Numba finds in no cache be compiled by one process at a time."""
     if not hasattr(function, "compile"):  # with NUMBA_DISABLE_JIT
         return function
-    compile, place = (
-        function.compile,
-        zlib.crc32(f"{function.py_func.__module__}.{function.py_func.__qualname__}".encode()),
-    )
+    compile = function.compile
+    place = zlib.crc32(f"{function.py_func.__module__}.{function.py_func.__qualname__}".encode())
 
     @functools.wraps(compile)
     def alone(signature: Any) -> Any:
@@ -132,8 +128,8 @@ def _lock_file(folder: str) -> int | None:
         return None
 
 
-class _Told(event.Listener):  # type: ignore[misc]
-    """Hears of what Numba compiles, and not of what it finds in its cache."""
+class CompileListener(event.Listener):  # type: ignore[misc]
+    """Listener for Numba's compile events, of which there are none for machine code from the cache."""
 
     def on_start(self, event: Any) -> None:
         COMPILING.start()
@@ -142,7 +138,7 @@ class _Told(event.Listener):  # type: ignore[misc]
         COMPILING.end()
 
 
-event.register("numba:compile", _Told())
+event.register("numba:compile", CompileListener())
 
 
 @contextlib.contextmanager
@@ -156,26 +152,30 @@ def _cache_in(folder: str) -> Iterator[None]:
         numba.config.CACHE_DIR = before
 
 
+def _in_cache(folder: str, sources: str) -> Path:
+    """Return where Numba keeps the machine code of the files in `sources`, in a folder that it is given."""
+    return Path(folder, _CacheLocator.get_suitable_cache_subpath(os.path.join(sources, "kernels.py")))
+
+
 @functools.cache
-def _read_only_cache() -> Path | None:
-    """Return the folder with machine code of these kernels that cannot be written, if there is one."""
+def _read_only_cache(sources: str) -> Path | None:
+    """Return the folder with machine code of the files in `sources`, if it is there and cannot be written."""
     given = numba.config.CACHE_DIR
-    folder = Path(given, _SUBFOLDER) if given else Path(__file__).parent / "__pycache__"
+    folder = _in_cache(given, sources) if given else Path(sources, "__pycache__")
     return folder if any(folder.glob("*.nbi")) and not os.access(folder, os.W_OK) else None
 
 
 @functools.cache
-def _own_folder() -> str:
+def _folder_with_links(sources: str) -> str:
     """Return the folder for machine code, with links to what is in a cache that can only be read."""
-    folder, baked = _private_folder(), _read_only_cache()
-    if baked is not None:
-        links = Path(folder, _SUBFOLDER)
+    folder, read_only = _private_folder(), _read_only_cache(sources)
+    if read_only is not None:
+        links = _in_cache(folder, sources)
         links.mkdir(exist_ok=True)
-        for file in baked.glob("*.nb[ci]"):
-            link = links / file.name
+        for file in read_only.glob("*.nb[ci]"):
             # Numba replaces a file by another one, so that what it adds stays here.
             with contextlib.suppress(FileExistsError):
-                link.symlink_to(file)
+                (links / file.name).symlink_to(file)
     return folder
 
 
@@ -185,10 +185,10 @@ def _private_folder() -> str:
     folder = os.path.join(tempfile.gettempdir(), f"mahala-kernels-{user}")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        found = os.lstat(folder)
+        status = os.lstat(folder)
     except OSError:
         return tempfile.mkdtemp(prefix="mahala-kernels-")
     # Numba runs what it finds there.
-    if stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077:
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == user and not status.st_mode & 0o077:
         return folder
     return tempfile.mkdtemp(prefix="mahala-kernels-")
