@@ -151,7 +151,7 @@ def _check(service: Service, acknowledged: dict[str, int], folder: Path) -> None
         raise Failed(f"the last checkpoint is not at the end of the log: {version}")
     whole = Learners(LEARNERS, None)
     for entry in entries:
-        whole.learn(entry, lambda rows: service.vectors("c", rows))
+        whole.learn(entry, lambda rows: service.store.vectors("c", rows))
     if {name: adapter.to_bytes() for name, adapter in whole.adapters.items()} != states:
         raise Failed("the models are not those of a service that was never killed")
     if whole.status() != version.status:
@@ -159,7 +159,7 @@ def _check(service: Service, acknowledged: dict[str, int], folder: Path) -> None
     stream = mahala.Stream(
         folder / "m.safetensors",
         new_learner(LEARNERS["adapter"]),
-        items=service.vectors("c", range(N_ITEMS)).astype(np.float32),
+        items=service.store.vectors("c", range(N_ITEMS)).astype(np.float32),
         n_features=WIDTH,
     )
     for _ in stream.learn(line.encode() for line in log_lines(service.store, "c")):

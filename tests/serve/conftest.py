@@ -9,10 +9,12 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed: pip install 'mahala[serve]'")
 
+from mahala.serve.store import database
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.rows import LogEntry, NewItem
 
 WIDTH, N_ITEMS = 6, 40
+SYNCHRONOUS = database._SYNCHRONOUS  # as it is outside of tests
 
 
 def new_items(n=N_ITEMS, seed=0):
@@ -43,6 +45,14 @@ def wait_for(condition, seconds=30.0):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _unsynchronised():
+    """Let SQLite not wait for the disk, which takes longer than all the rest; no test cuts the power."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(database, "_SYNCHRONOUS", "OFF")
+        yield
 
 
 @pytest.fixture

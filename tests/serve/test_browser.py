@@ -13,7 +13,7 @@ import uvicorn
 
 from mahala.serve.http.app import create_app
 from mahala.serve.http.guard import ServerSettings
-from mahala.serve.page.pages import ROOMS, pages
+from mahala.serve.page.pages import TABS, pages
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
 
@@ -170,27 +170,27 @@ def test_questions_are_answered_by_keys(page, address, service):
     assert len({entry.user for entry in entries}) == 1
 
 
-def test_rooms_fit_every_width_and_the_collection_is_chosen(page, address):
-    for (room, path), width in itertools.product(ROOMS.items(), (390, 1400)):
+def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address):
+    for (tab, path), width in itertools.product(TABS.items(), (390, 1400)):
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(f"{address}{path}?collection=films")
-        if room == "search":
+        if tab == "search":
             page.get_by_role("combobox", name="Item").fill(EVIL)
             page.keyboard.press("Enter")
             status(page, f"10 results for {EVIL}")
             page.get_by_role("button", name="Why is this here?").first.click()
             page.locator(".why p").wait_for()
         page.locator(
-            {"search": "#plain li", "teach": "#left .title", "watch": "#spectrum figure"}[room]
+            {"search": "#plain li", "teach": "#left .title", "watch": "#spectrum figure"}[tab]
         ).first.wait_for()
-        if room == "watch":
+        if tab == "watch":
             page.locator("#spectrum summary").click()
         wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-        assert wide <= seen == width, (room, width)
+        assert wide <= seen == width, (tab, width)
         for scheme, color in (("light", "rgb(245, 246, 248)"), ("dark", "rgb(20, 23, 28)")):
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate("getComputedStyle(document.body).backgroundColor") == color
-        assert page.locator("#room script").count() == 0
+        assert page.locator("#tab script").count() == 0
     page.get_by_label("Collection").select_option("other")
     page.wait_for_url("**/watch?collection=other")
     sync_api.expect(page.locator("#facts")).to_contain_text("Items0")

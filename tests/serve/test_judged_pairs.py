@@ -116,7 +116,7 @@ def test_an_exported_log_of_pairs_is_the_same_and_learns_the_same(service, clien
     for name in ("c", "copy"):
         learners = Learners(DEFAULT, None)
         for entry in service.store.read_log(name):
-            learners.learn(entry, lambda rows: service.vectors("c", rows))
+            learners.learn(entry, lambda rows: service.store.vectors("c", rows))
         states.append(learners.adapters["adapter"].to_bytes())
         assert learners.adapters["adapter"].n_learned_ > 10
     assert states[0] == states[1]

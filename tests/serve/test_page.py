@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 import mahala
 from mahala.serve.http.app import create_app
 from mahala.serve.http.guard import ServerSettings
-from mahala.serve.page.pages import POLICY, ROOMS, pages
+from mahala.serve.page.pages import POLICY, TABS, pages
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
 
@@ -62,12 +62,12 @@ class Tags(HTMLParser):
             self.inside.append(data.strip())
 
 
-def test_rooms_load_files_of_their_own_only(http):
-    for path in ROOMS.values():
-        check_room(http, path)
+def test_tabs_load_files_of_their_own_only(http):
+    for path in TABS.values():
+        check_tab(http, path)
 
 
-def check_room(http, path):
+def check_tab(http, path):
     answer = http.get(path, params={"collection": EVIL, "q": EVIL})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -123,7 +123,7 @@ def test_over_tls_the_cookie_is_for_tls_only(service):
 
 def test_with_keys_the_page_says_nothing_without_one(service):
     http, keys = http_of(service, keys=True), Keys(service.store.database)
-    for path in ROOMS.values():
+    for path in TABS.values():
         answer = http.get(path)
         assert answer.status_code == 200
         assert "films" not in answer.text

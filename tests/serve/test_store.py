@@ -20,7 +20,7 @@ from mahala.serve.store.database import Unavailable, about
 from mahala.serve.store.group_commit import GroupCommit
 from mahala.serve.store.rows import LogEntry, NewItem
 
-from .conftest import WIDTH, entries, new_items
+from .conftest import SYNCHRONOUS, WIDTH, entries, new_items
 
 
 def plain(entry):
@@ -41,6 +41,15 @@ def test_entries_are_read_as_they_were_written(store):
     for one, other in zip(read, given, strict=True):
         assert (one.vector is None) == (other.vector is None)
         assert one.vector is None or (one.vector == other.vector).all()
+
+
+def test_what_is_acknowledged_is_on_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "_SYNCHRONOUS", SYNCHRONOUS)
+    store = Store(tmp_path / "mahala.db")
+    with store.database.writing() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    store.close()
 
 
 def test_a_key_is_counted_once(store):

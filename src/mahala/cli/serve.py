@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 PORT = 8417
 Database = Annotated[str, typer.Option(help="The file of an SQLite database, or postgresql://...")]
-Collection = Annotated[str | None, typer.Option(help="Name of the collection; default: that of the file.")]
+Collection = Annotated[str, typer.Argument(metavar="COLLECTION")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER")]
+_DATABASE = "mahala-data/mahala.db"
 
 
 class _Default(TyperGroup):
@@ -38,34 +41,22 @@ def start(
         list[Path] | None,
         typer.Argument(metavar="[ITEMS]...", help="A .parquet file, .npy and .jsonl, or a folder of images."),
     ] = None,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Serve 1,000 functions of NumPy, SciPy and scikit-learn.")
-    ] = False,
-    database: Database = "mahala-data/mahala.db",
+    demo: Annotated[bool, typer.Option("--demo", help="Serve functions of NumPy, SciPy and scikit-learn.")] = False,
+    database: Database = _DATABASE,
     vectors: Annotated[str | None, typer.Option(help="Column of the vectors; for images, their .npy file.")] = None,
     text: Annotated[str | None, typer.Option(help="Column or field that is shown as the title.")] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column or field of the ids; default: id, or rows.")
-    ] = None,
-    images: Annotated[
-        Path | None, typer.Option(help="Folder of the images that the field image of items names.", file_okay=False)
-    ] = None,
-    collection: Collection = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column or field of the ids; default: id.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the field image.", file_okay=False)] = None,
+    collection: Annotated[str | None, typer.Option(help="Name of the collection; default: that of the file.")] = None,
     update: Annotated[bool, typer.Option("--update", help="Read ITEMS again into a collection that is there.")] = False,
-    encoder: Annotated[
-        str | None, typer.Option(help="Name of a sentence-transformers model for queries of words.")
-    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="A sentence-transformers model for queries of words.")] = None,
     host: Annotated[str, typer.Option(help="Address to bind to; any but loopback needs keys.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to bind to; 0: any that is free.", min=0, max=65535)] = PORT,
     need_keys: Annotated[bool, typer.Option("--keys", help="Need keys on loopback, too.")] = False,
-    origin: Annotated[
-        list[str] | None, typer.Option(help="A site whose pages may call the API; may be repeated.")
-    ] = None,
+    origin: Annotated[list[str] | None, typer.Option(help="A site whose pages may call the API; repeatable.")] = None,
     rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
     learn: Annotated[bool, typer.Option(help="Learn, if no other process does.")] = True,
-    graph_beyond: Annotated[
-        int, typer.Option(help="Items beyond which searches use a graph (FAISS or pgvector).", min=0)
-    ] = 100_000,
+    graph_beyond: Annotated[int, typer.Option(help="Items beyond which searches use a graph.", min=0)] = 100_000,
 ) -> None:
     """Serve search that learns from clicks, with a page and an HTTP API.
 
@@ -88,21 +79,22 @@ def start(
     _check_extra()
     from mahala.serve.http.guard import ServerSettings
     from mahala.serve.service import Service
+    from mahala.serve.store.keys import Keys
 
     if demo and items:
         raise ValueError("give either ITEMS or --demo")
-    if demo and database == "mahala-data/mahala.db":
+    if demo and database == _DATABASE:
         database = "mahala-demo/mahala.db"
     settings = ServerSettings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
     with Service(database, learn=False, graph_beyond=graph_beyond) as service:
-        if settings.needs_keys:
-            _check_keys(service, host)
+        if settings.needs_keys and not Keys(service.store.database).all():
+            raise ValueError(f"--host {host} needs API keys: make one by mahala serve key create --role admin")
         if demo:
             _add_demo(service)
         elif items:
-            own = _add_items(service, items, collection, update, {"vectors": vectors, "text": text, "id": id_column})
+            name = _add_items(service, items, collection, update, {"vectors": vectors, "text": text, "id": id_column})
             if images or items[0].is_dir():
-                service.images[own] = images or items[0]
+                service.images[name] = images or items[0]
         elif not service.names():
             raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
         if encoder is not None:
@@ -116,17 +108,11 @@ def start(
 def _check_extra() -> None:
     try:
         import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
         import sqlalchemy  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise ImportError(f"mahala serve needs {error.name}: pip install 'mahala[serve]'") from None
-
-
-def _check_keys(service: Service, host: str) -> None:
-    from mahala.serve.store.keys import Keys
-
-    if not Keys(service.store.database).all():
-        raise ValueError(f"--host {host} needs API keys: make one by mahala serve key create --role admin")
 
 
 def _add_demo(service: Service) -> None:
@@ -178,9 +164,8 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
     try:
         bound = socket.create_server((settings.host, port), family=family)
     except OSError as error:
-        raise OSError(
-            f"{settings.host}:{port} cannot be bound: {error.strerror or error}; give another --port"
-        ) from None
+        reason = error.strerror or error
+        raise OSError(f"{settings.host}:{port} cannot be bound: {reason}; give another --port") from None
     # asyncio does not do so for sockets that it has not made, and then every answer waits 40 ms for its second part.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
@@ -207,14 +192,14 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
 def create_key(
     role: Annotated[str, typer.Option(help="read, feedback or admin; each permits what those before it do.")],
     one_user: Annotated[bool, typer.Option("--one-user", help="All that it sends counts as done by one user.")] = False,
-    database: Database = "mahala-data/mahala.db",
+    database: Database = _DATABASE,
 ) -> None:
     """Make an API key and print it; it is not shown again."""
     say(_keys(database).create(role, one_user=one_user))
 
 
 @keys.command("list", cls=Command)
-def list_keys(database: Database = "mahala-data/mahala.db") -> None:
+def list_keys(database: Database = _DATABASE) -> None:
     """List the ids of the keys, their roles, and when they were made."""
     import datetime
 
@@ -224,7 +209,7 @@ def list_keys(database: Database = "mahala-data/mahala.db") -> None:
 
 
 @keys.command("revoke", cls=Command)
-def revoke_key(id: Annotated[str, typer.Argument(metavar="ID")], database: Database = "mahala-data/mahala.db") -> None:
+def revoke_key(id: Annotated[str, typer.Argument(metavar="ID")], database: Database = _DATABASE) -> None:
     """Revoke a key; the services refuse it after two seconds."""
     if not _keys(database).revoke(id):
         raise ValueError(f"there is no key {id}")
@@ -239,28 +224,22 @@ def _keys(database: str) -> Any:
 
 
 @app.command("export", cls=Command)
-def export(
-    collection: Annotated[str, typer.Argument(metavar="COLLECTION")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
-    database: Database = "mahala-data/mahala.db",
-) -> None:
+def export(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
     _check_extra()
     from mahala.serve.store.collection_store import Store
     from mahala.serve.store.transfer import export as write
 
-    say(f"Wrote {write(Store(database), collection, folder):,} entries of the log to {folder}")
+    with closing(Store(database)) as store:
+        say(f"Wrote {write(store, collection, folder):,} entries of the log to {folder}")
 
 
 @app.command("import", cls=Command)
-def restore(
-    collection: Annotated[str, typer.Argument(metavar="COLLECTION")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
-    database: Database = "mahala-data/mahala.db",
-) -> None:
+def restore(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
     """Make a collection from a folder that `export` wrote; a service learns its models again."""
     _check_extra()
     from mahala.serve.store.collection_store import Store
     from mahala.serve.store.transfer import restore as read
 
-    say(f"Read {read(Store(database), collection, folder):,} entries of the log from {folder}")
+    with closing(Store(database)) as store:
+        say(f"Read {read(store, collection, folder):,} entries of the log from {folder}")

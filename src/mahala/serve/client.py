@@ -24,7 +24,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """What was found: the items, the version of the models that ranked them, and perhaps the plain ranking."""
+    """The items that were found, the version of the models that ranked them, and perhaps the plain ranking."""
 
     version: int
     results: list[Result]
@@ -45,19 +45,19 @@ class ServiceError(RuntimeError):
 
 
 class Client:
-    """Searches in a collection of `mahala serve`, and tells it what people did.
+    """Searches in a collection of `mahala serve`, and sends feedback to it.
 
-    A query is ``vector=[...]``, ``item="id"`` or ``text="..."``; ``id`` is what it is known by, a text its own. What is
-    written carries an idempotency key, so that it is counted once however often it is sent.
+    A query is ``vector=[...]``, ``item="id"`` or ``text="..."``; ``id`` identifies it, and a text is its own id.
+    Feedback carries an idempotency key, so that it is counted once however often it is sent.
 
     Parameters
     ----------
-    address : of the service
-    collection : the collection that is meant
+    address : address of the service
+    collection : collection name
     key : an API key; none is needed on the same machine
     timeout : seconds for one attempt
     attempts : how often a request is sent if there is no answer, or if the service is busy
-    http : an `httpx.Client` of one's own
+    http : an `httpx.Client` to use instead of a new one
     """
 
     def __init__(
@@ -74,11 +74,9 @@ class Client:
             import httpx
         except ImportError:
             raise ImportError("mahala.Client needs httpx: pip install 'mahala[serve]'") from None
-        self.collection = collection
-        self.attempts = attempts
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self.collection, self.attempts = collection, attempts
         self._http = http or httpx.Client(base_url=address, timeout=timeout)
-        self._http.headers.update(headers)
+        self._http.headers.update({} if key is None else {"Authorization": f"Bearer {key}"})
         self._lost: type[Exception] = httpx.TransportError
 
     def __enter__(self) -> Self:
@@ -96,9 +94,9 @@ class Client:
     ) -> Results:
         """Return the k best items for a query; with `plain`, the plain ranking too."""
         body: dict[str, Any] = {"query": query, "k": k, "plain": plain}
-        told = self._call("POST", "/search", body | ({"filter": dict(filter)} if filter else {}))
-        before = [Result(**one) for one in told["plain"]] if plain else None
-        return Results(told["version"], [Result(**one) for one in told["results"]], before)
+        answer = self._call("POST", "/search", body | ({"filter": dict(filter)} if filter else {}))
+        rankings = [[Result(**one) for one in answer[name]] for name in ("results", "plain") if name in answer]
+        return Results(answer["version"], *rankings)
 
     def impression(
         self,
@@ -111,7 +109,7 @@ class Client:
         key: str | None = None,
         **query: Any,
     ) -> int:
-        """Tell what was shown for a query, from the top, and what was clicked; return its place in the log.
+        """Send what was shown for a query, from the top, and what was clicked; return its place in the log.
 
         `reactions` are numbers instead of clicks, one for each item shown. `key` is the idempotency key.
         """
@@ -119,26 +117,26 @@ class Client:
         return self._append("/impressions", body | {"user": user, "version": version}, key)[0]
 
     def impressions(self, impressions: Sequence[Mapping[str, Any]], *, key: str | None = None) -> list[int]:
-        """Tell of many impressions, in the form of the API, in one request; return their places in the log."""
+        """Send many impressions, in the form of the API, in one request; return their places in the log."""
         return self._append("/impressions", list(impressions), key)
 
     def comparison(
         self, *, better: str, worse: str, user: str | None = None, key: str | None = None, **query: Any
     ) -> int:
-        """Tell which of two items is more like a query; return its place in the log."""
+        """Send which of two items is more like a query; return its place in the log."""
         return self._append("/comparisons", {"query": query, "better": better, "worse": worse, "user": user}, key)[0]
 
     def pair(self, *, other: str, similar: bool, user: str | None = None, key: str | None = None, **query: Any) -> int:
-        """Tell whether an item is like a query or not; return its place in the log.
+        """Send whether an item is like a query or not; return its place in the log.
 
-        It is compared with what the same user said of other items for this query.
+        It is compared with the same user's verdicts on other items for this query.
         """
         return self._append("/comparisons", {"query": query, "other": other, "similar": similar, "user": user}, key)[0]
 
     def judgment(
         self, *, grades: Mapping[str, float], user: str | None = None, key: str | None = None, **query: Any
     ) -> int:
-        """Tell the grades of items for a query; return its place in the log."""
+        """Send the grades of items for a query; return its place in the log."""
         return self._append("/comparisons", {"query": query, "grades": dict(grades), "user": user}, key)[0]
 
     def question(self) -> dict[str, Any]:
@@ -146,13 +144,11 @@ class Client:
 
         Each of the three is {"id": ..., "payload": {...}}; `comparison` takes the answer.
         """
-        told: dict[str, Any] = self._call("GET", "/question")
-        return told
+        return self._call("GET", "/question")  # type: ignore[no-any-return]
 
     def explain(self, item: str, *, n: int = 5, **query: Any) -> dict[str, Any]:
         """Return how the score of an item comes about."""
-        told: dict[str, Any] = self._call("POST", "/explain", {"query": query, "item": item, "n": n})
-        return told
+        return self._call("POST", "/explain", {"query": query, "item": item, "n": n})  # type: ignore[no-any-return]
 
     def create(self, width: int, settings: Mapping[str, Any] | None = None) -> None:
         """Make the collection."""
@@ -169,18 +165,15 @@ class Client:
 
     def item(self, id: str) -> dict[str, Any]:
         """Return an item with its vector and its payload."""
-        told: dict[str, Any] = self._call("GET", f"/items/{quote(id, safe='')}")
-        return told
+        return self._call("GET", f"/items/{quote(id, safe='')}")  # type: ignore[no-any-return]
 
     def model(self) -> dict[str, Any]:
-        """Return what is served, what each learner says of itself, and which one is ahead."""
-        told: dict[str, Any] = self._call("GET", "/model")
-        return told
+        """Return what is served, the status of each learner, and which one is ahead."""
+        return self._call("GET", "/model")  # type: ignore[no-any-return]
 
     def versions(self) -> list[dict[str, Any]]:
         """Return the versions that are kept, the newest first."""
-        told: list[dict[str, Any]] = self._call("GET", "/versions")
-        return told
+        return self._call("GET", "/versions")  # type: ignore[no-any-return]
 
     def serve_version(self, version: int | None) -> None:
         """Roll back to a version that is kept; None follows the newest, and 0 is the plain ranking."""
@@ -199,17 +192,19 @@ class Client:
             yield from answer.iter_lines()
 
     def wait(self, place: int, seconds: float = 30.0) -> dict[str, Any]:
-        """Wait until what is served has learned from a place of the log; return what `model` does."""
+        """Wait until the served version has learned from a place of the log; return what `model` returns."""
         end = time.monotonic() + seconds
-        while (told := self.model())["learned"] < place:
+        while (status := self.model())["learned"] < place:
             if time.monotonic() > end:
-                raise TimeoutError(f"after {seconds:g} s the service has learned up to {told['learned']}, not {place}")
+                raise TimeoutError(
+                    f"after {seconds:g} s the service has learned up to {status['learned']}, not {place}"
+                )
             time.sleep(0.05)
-        return told
+        return status
 
     def _append(self, path: str, body: Any, key: str | None) -> list[int]:
-        places: list[int] = self._call("POST", path, body, {"Idempotency-Key": key or uuid.uuid4().hex})["places"]
-        return places
+        answer = self._call("POST", path, body, {"Idempotency-Key": key or uuid.uuid4().hex})
+        return list(answer["places"])
 
     def _call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         url = f"/v1/collections/{self.collection}{path}"

@@ -22,7 +22,6 @@ from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable, Unknown
 from mahala.serve.store.group_commit import GroupCommit
 from mahala.serve.store.rows import LogEntry, NewItem, check_vector
-from mahala.support.arrays import FloatArray
 
 log = logging.getLogger("mahala.serve")
 
@@ -124,15 +123,6 @@ class Service:
                 self._served[name] = served
             self.problem = None
 
-    def vectors(self, name: str, rows: Sequence[int]) -> FloatArray:
-        """Return rows of a collection in double precision; raise KeyError if one is not there."""
-        served = self.served(name)
-        try:
-            return served.index.vectors(rows)
-        except KeyError:  # another process has just added it
-            served.index.refresh(self.store)
-            return served.index.vectors(rows)
-
     @property
     def learns(self) -> bool:
         """Whether this process, or the one that it started, has the lease; False while the database cannot be used."""
@@ -175,14 +165,10 @@ class Service:
     def put_items(self, name: str, items: Iterable[Mapping[str, Any]]) -> int:
         """Add or change items {"id": ..., "vector": [...], "payload": {...}}; return how many."""
         width = self.served(name).collection.width
-        new = [
-            NewItem(
-                str(item["id"]),
-                check_vector(item["vector"], width, f"items[{at}].vector"),
-                dict(item.get("payload") or {}),
-            )
-            for at, item in enumerate(items)
-        ]
+        new = []
+        for at, item in enumerate(items):
+            vector = check_vector(item["vector"], width, f"items[{at}].vector")
+            new.append(NewItem(str(item["id"]), vector, dict(item.get("payload") or {})))
         self.store.put_items(name, new)
         self.refresh()
         return len(new)
@@ -214,11 +200,9 @@ class Service:
     def row(self, name: str, id: str) -> int:
         """Return the row of an item; raise Unknown if there is none with this id."""
         index = self.served(name).index
-        row = index.row(id)
-        if row is None:  # another process may have just added it
+        if index.row(id) is None:  # another process may have just added it
             index.refresh(self.store)
-            row = index.row(id)
-        if row is None:
+        if (row := index.row(id)) is None:
             raise Unknown(f"there is no item {id[:64]!r} in {name!r}")
         return row
 
@@ -280,10 +264,7 @@ class Service:
     def pin(self, name: str, version: int | None) -> ServedModel:
         """Serve a version that is kept, 0 for the plain ranking or None for the newest; learning continues."""
         self.served(name)
-        try:
-            self.checkpoints.pin(name, version)
-        except KeyError as error:
-            raise Unknown(str(error.args[0])) from None
+        self.checkpoints.pin(name, version)
         self.refresh()
         return self.served(name).model
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse
@@ -77,7 +77,7 @@ def _add_health(app: FastAPI, service: Service, guard: Guard, metrics: Metrics) 
         """Say whether the database can be used."""
         return problem(503, service.problem) if service.problem else JSONResponse({"status": "ready"})
 
-    @app.get("/metrics", tags=["state"], dependencies=[Depends(guard.needs("read"))])
+    @app.get("/metrics", **guard.route("state", "read"))
     def numbers() -> PlainTextResponse:
         """Return counters and times for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")

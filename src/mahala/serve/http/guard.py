@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import Request
+from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from mahala.serve.http.problems import Refused, problem
@@ -88,6 +88,10 @@ class Guard:
             return await self._key(request, role)
 
         return check
+
+    def route(self, tag: str, role: str) -> dict[str, Any]:
+        """Return the options of a route that needs a role."""
+        return {"tags": [tag], "dependencies": [Depends(self.needs(role))]}
 
     async def _key(self, request: Request, role: str) -> ApiKey:
         if not self.settings.needs_keys:

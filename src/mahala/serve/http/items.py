@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Query
+from fastapi import FastAPI, Query
 from pydantic import Field
 from starlette.responses import FileResponse
 
@@ -42,7 +42,7 @@ Items = Annotated[list[ItemBody], Field(min_length=1, max_length=ITEMS)]
 
 def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes of collections and items to an app."""
-    reader, admin = ({"tags": ["items"], "dependencies": [Depends(guard.needs(role))]} for role in ("read", "admin"))
+    reader, admin = guard.route("items", "read"), guard.route("items", "admin")
 
     def about(name: str) -> dict[str, Any]:
         served = service.served(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Body as Given
-from fastapi import Depends, FastAPI, Query
+from fastapi import FastAPI, Query
 from starlette.responses import StreamingResponse
 
 from mahala.serve.http.guard import Guard
@@ -23,7 +23,7 @@ class VersionBody(Body):
 
 def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes of what was learned to an app."""
-    reader, admin = ({"tags": ["models"], "dependencies": [Depends(guard.needs(role))]} for role in ("read", "admin"))
+    reader, admin = guard.route("models", "read"), guard.route("models", "admin")
 
     @app.get(f"{COLLECTION}/model", **reader)
     def model(name: Name) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 from fastapi import Body as Given
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from pydantic import Field
 from starlette.responses import JSONResponse
 
@@ -42,11 +42,11 @@ Searches = SearchBody | Annotated[list[SearchBody], Field(min_length=1, max_leng
 
 def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes that search to an app."""
-    reader = [Depends(guard.needs("read"))]
+    reader = guard.route("search", "read")
     # As many at once as there are cores: more would only slow each other down.
     searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
 
-    @app.post(f"{COLLECTION}/search", tags=["search"], dependencies=reader)
+    @app.post(f"{COLLECTION}/search", **reader)
     async def search(name: Name, given: Annotated[Searches, Given()]) -> JSONResponse:
         """Find the best items for a query, or for each of a list of queries."""
 
@@ -56,7 +56,7 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
         found = await asyncio.get_running_loop().run_in_executor(searchers, answers)
         return JSONResponse(found if isinstance(given, list) else found[0])
 
-    @app.post(f"{COLLECTION}/explain", tags=["search"], dependencies=reader)
+    @app.post(f"{COLLECTION}/explain", **reader)
     def explain(name: Name, given: ExplainBody) -> dict[str, Any]:
         """Say how the score of an item comes about: how much is plain, how much is learned, and by what."""
         query, served = service.resolve(name, given.query.model_dump()), service.served(name)

@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 
 from mahala.serve.index.item_index import Candidates, Index
 from mahala.serve.index.pgvector import PgVector
+from mahala.serve.index.served_collection import ServedCollection
 from mahala.serve.store.database import Database, Unavailable
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.files import whole_file
@@ -122,14 +123,6 @@ def _singles(index: Index, rows: IndexArray) -> Any:
     return index.vectors(rows.tolist()).astype(np.float32)
 
 
-class _Source(Protocol):
-    def build(self, index: Index, before: Candidates | None, stop: threading.Event) -> Candidates | None: ...
-
-
-class _Served(Protocol):
-    index: Index
-
-
 class FaissGraphs:
     """Graphs of FAISS, in files beside that of an SQLite database."""
 
@@ -160,18 +153,15 @@ def mostly_deleted(index: Index, graph: Candidates) -> bool:
 
 
 class GraphThread:
-    """Gives a graph to the index of each collection with many items; searches read all items until it is there.
+    """Gives a graph to the index of each collection with more than `beyond` items.
 
-    Parameters
-    ----------
-    served : collections by name
-    database : it holds the graphs if it has pgvector; otherwise they are files beside it
-    beyond : a collection with more items gets a graph
+    The database holds the graphs if it has pgvector; otherwise they are files beside it. Searches read all items until
+    there is a graph.
     """
 
-    def __init__(self, served: Mapping[str, _Served], database: Database, beyond: int) -> None:
+    def __init__(self, served: Mapping[str, ServedCollection], database: Database, beyond: int) -> None:
         self._served, self._database, self._beyond = served, database, beyond
-        self._source: _Source | None = None
+        self._source: PgVector | FaissGraphs | None = None
         self._refused: set[str] = set()
         self._problem = ""
         self._stop = threading.Event()
@@ -216,7 +206,7 @@ class GraphThread:
             if not self._stop.is_set():
                 log.info("the graph of %s was built in %.1f s", index.name, time.monotonic() - started)
 
-    def _installed(self) -> _Source | None:
+    def _installed(self) -> PgVector | FaissGraphs | None:
         """Return pgvector in the database, FAISS here, or None if neither is installed."""
         if not self._database.is_sqlite and PgVector.is_installed(self._database):
             return PgVector(self._database)

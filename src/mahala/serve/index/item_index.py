@@ -15,20 +15,23 @@ from mahala.serve.store.collection_store import BLOCK, Store
 from mahala.serve.store.rows import Items
 from mahala.support.arrays import FloatArray, IndexArray
 
-# Rows for which there is room at first, at least.
-_ROOM = 1024
+# Rows for which memory is allocated at first, at least.
+_CAPACITY = 1024
 # Candidates that a graph gives, at least; with as many, nearly all of the ten best are among them.
 _BREADTH = 512
 
 
 class Candidates(Protocol):
-    """What finds candidates among `n` rows, all up to `last` that were live: a graph here or in the database."""
+    """Finds candidates among `n` rows, all up to `last` that were live: a graph here or in the database."""
 
     @property
     def n(self) -> int: ...
     @property
     def last(self) -> int: ...
     def nearest(self, query: FloatArray, n: int) -> IndexArray: ...
+
+
+Keep = Callable[[dict[str, Any]], bool]
 
 
 class Found(NamedTuple):
@@ -64,16 +67,16 @@ class Index:
 
     Learning changes the query only: nothing here is rebuilt. A search reads the rows as bytes, a quarter of the memory,
     which gives bounds on all scores, and then in full those that may be among the best. Scores are in double precision,
-    and items with equal ones are in the order of their rows. Where there is a `graph`, it gives candidates among very
-    many rows, which are scored in the same way: some of the best may be missing then.
+    and items with equal scores are in the order of their rows. With a `graph`, only its candidates are scored: some of
+    the best may be missing then.
     """
 
-    def __init__(self, name: str, width: int, room: int = 0) -> None:
+    def __init__(self, name: str, width: int, capacity: int = 0) -> None:
         self.name, self.width = name, width
         self.change = 0
         self.graph: Candidates | None = None
         self._lock = threading.Lock()
-        self._rows = _Rows.empty(max(room, _ROOM), width)
+        self._rows = _Rows.empty(max(capacity, _CAPACITY), width)
         self._ids: list[str] = []
         self._payloads: list[dict[str, Any]] = []
         self._row_of: dict[str, int] = {}
@@ -85,11 +88,10 @@ class Index:
     def refresh(self, store: Store, known: int = 0) -> None:
         """Take in what has changed in the database, at least up to the change with the number `known`."""
         with self._lock:
-            change = self.change
-            for block in store.changed_blocks(self.name, change):
+            for block in store.changed_blocks(self.name, self.change):
                 self._take(block)
-                change = block.changes[-1]
-            self.change = max(change, known)  # not before all are here: to take one twice does no harm
+                known = max(known, block.changes[-1])
+            self.change = max(self.change, known)  # not before all are here: to take one twice does no harm
 
     def _take(self, block: Items) -> None:
         rows, n = np.array(block.rows), len(self._ids)
@@ -99,22 +101,21 @@ class Index:
             for name in _Rows._fields:
                 getattr(grown, name)[:n] = getattr(self._rows, name)[:n]
             self._rows = grown
-        own = self._rows
-        live = np.array(block.live, dtype=bool)
-        own.X[n:most] = 0.0
-        own.X[rows] = block.X
-        own.codes[rows], own.sizes[rows] = quantised(own.X[rows])
+        X, codes, sizes, live = self._rows
+        X[n:most] = 0.0
+        X[rows] = block.X
+        codes[rows], sizes[rows] = quantised(X[rows])
         # A row that others do not see yet may be missing for a moment; it is dead until it comes.
         self._payloads.extend({} for _ in range(most - n))
         self._ids.extend([""] * (most - n))
         self._missing = (self._missing | set(range(n, most))) - set(block.rows)
-        for row, id, payload, is_live in zip(block.rows, block.ids, block.payloads, live.tolist(), strict=True):
+        for row, id, payload, is_live in zip(block.rows, block.ids, block.payloads, block.live, strict=True):
             self._ids[row], self._payloads[row] = id, payload
             if is_live:
                 self._row_of[id] = row
             elif self._row_of.get(id) == row:
                 del self._row_of[id]
-        own.live[rows] = live
+        live[rows] = block.live
 
     def row(self, id: str) -> int | None:
         """Return the row of an item, or None if there is none with this id."""
@@ -159,9 +160,7 @@ class Index:
         title = self._payloads[row].get("title", "")
         return like in self._ids[row].casefold() or (isinstance(title, str) and like in title.casefold())
 
-    def search(
-        self, vector: FloatArray, k: int, keep: Callable[[dict[str, Any]], bool] | None = None, leave_out: int = -1
-    ) -> list[Found]:
+    def search(self, vector: FloatArray, k: int, keep: Keep | None = None, leave_out: int = -1) -> list[Found]:
         """Return the k live items with the largest inner products, best first.
 
         Parameters
@@ -169,51 +168,49 @@ class Index:
         keep : function of a payload; only items for which it is true are found
         leave_out : a row that is not found, such as that of the query
         """
-        n = len(self._ids)
-        own, query = self._rows, np.asarray(vector, dtype=np.float64)
+        query = np.asarray(vector, dtype=np.float64)
         if self.graph is not None and (near := self._near(self.graph, query, k, keep, leave_out)) is not None:
             return near
-        lower, upper = score_bounds(own.codes[:n], own.sizes[:n], own.live[:n], query)
-        if 0 <= leave_out < n:
+        lower, upper = self._bounds(0, query)
+        if 0 <= leave_out < len(lower):
             lower[leave_out] = upper[leave_out] = -np.inf
         n_live = int((upper > -np.inf).sum())
         wanted = k
         while True:  # with a filter, until enough have passed it
-            candidates = _candidates(lower, upper, min(wanted, n_live))
-            scores = _scores(own.X, candidates, query)
-            order = np.argsort(-scores, kind="stable")[:wanted]
-            ranked = zip(candidates[order].tolist(), scores[order].tolist(), strict=True)
-            found = [(row, score) for row, score in ranked if keep is None or keep(self._payloads[row])]
+            found = self._best(_candidates(lower, upper, wanted), query, wanted, keep)
             if len(found) >= k or wanted >= n_live:
-                return [self.item(row, score) for row, score in found[:k]]
+                return found[:k]
             wanted *= 8
 
+    def _bounds(self, start: int, query: FloatArray) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return lower and upper bounds on the scores of rows from a start; those of deleted rows are -inf."""
+        rows, n = self._rows, len(self._ids)
+        return score_bounds(rows.codes[start:n], rows.sizes[start:n], rows.live[start:n], query)
+
+    def _best(self, rows: IndexArray, query: FloatArray, k: int, keep: Keep | None = None) -> list[Found]:
+        """Return those of the k rows with the largest scores that are kept, best first."""
+        scores = _scores(self._rows.X, rows, query)
+        order = np.argsort(-scores, kind="stable")[:k]
+        ranked = zip(rows[order].tolist(), scores[order].tolist(), strict=True)
+        return [self.item(row, score) for row, score in ranked if keep is None or keep(self._payloads[row])]
+
     def _near(
-        self,
-        graph: Candidates,
-        query: FloatArray,
-        k: int,
-        keep: Callable[[dict[str, Any]], bool] | None,
-        leave_out: int,
+        self, graph: Candidates, query: FloatArray, k: int, keep: Keep | None, leave_out: int
     ) -> list[Found] | None:
         """Return the best of the candidates of a graph and of later rows, or None if too few are live and kept."""
-        n, own, start, wanted = len(self._ids), self._rows, graph.last + 1, max(_BREADTH, 4 * k)
+        start, wanted, live = graph.last + 1, max(_BREADTH, 4 * k), self._rows.live
         near = graph.nearest(query, wanted)
-        lower, upper = score_bounds(own.codes[start:n], own.sizes[start:n], own.live[start:n], query)
-        later = start + _candidates(lower, upper, min(wanted, int((upper > -np.inf).sum())))
-        rows = np.sort(np.concatenate([near[own.live[near]], later]))
+        later = start + _candidates(*self._bounds(start, query), wanted)
+        rows = np.sort(np.concatenate([near[live[near]], later]))
         rows = rows[rows != leave_out]
         if keep is not None:
             rows = rows[[keep(self._payloads[row]) for row in rows.tolist()]]
-        if len(rows) < 2 * k:
-            return None
-        scores = _scores(own.X, rows, query)
-        order = np.argsort(-scores, kind="stable")[:k]
-        return [self.item(row, score) for row, score in zip(rows[order].tolist(), scores[order].tolist(), strict=True)]
+        return None if len(rows) < 2 * k else self._best(rows, query, k)
 
 
 def _candidates(lower: NDArray[np.float32], upper: NDArray[np.float32], k: int) -> IndexArray:
-    """Return the rows that may be among the k best, in their order: k others have scores above those of the rest."""
+    """Return the live rows that may be among the k best, in their order: k have scores above those of the rest."""
+    k = min(k, int((upper > -np.inf).sum()))
     if k == 0:
         return np.empty(0, dtype=np.intp)
     return np.flatnonzero(upper >= np.partition(lower, len(lower) - k)[len(lower) - k])
@@ -228,7 +225,7 @@ def _scores(X: NDArray[np.float32], rows: IndexArray, query: FloatArray) -> Floa
     return scores
 
 
-def payload_filter(conditions: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:
+def payload_filter(conditions: Mapping[str, Any]) -> Keep:
     """Return whether a payload fulfils all conditions: {field: value}, or {field: {"in": [...], "gte": 1, "lte": 2}}.
 
     A field that is a list fulfils a value that it has.
@@ -243,7 +240,7 @@ def payload_filter(conditions: Mapping[str, Any]) -> Callable[[dict[str, Any]], 
 
 def _test(name: str, wanted: Any) -> Callable[[Any], bool]:
     if not isinstance(wanted, dict):
-        return lambda value: any(_equal(own, wanted) for own in (value if isinstance(value, list) else [value]))
+        return lambda value: any(_equal(one, wanted) for one in (value if isinstance(value, list) else [value]))
     if not wanted or wanted.keys() - {"in", "gte", "lte"}:
         raise ValueError(f"filter: {name} must be a value or an object of in, gte and lte, got {sorted(wanted)}")
     for bound in wanted.keys() & {"gte", "lte"}:
@@ -268,7 +265,5 @@ def _equal(value: Any, wanted: Any) -> bool:
 
 
 def _comparable(value: Any, bound: Any) -> bool:
-    numbers = (int, float)
-    return (isinstance(value, numbers) and isinstance(bound, numbers) and not isinstance(value, bool)) or (
-        isinstance(value, str) and isinstance(bound, str)
-    )
+    kind = str if isinstance(bound, str) else int | float
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -61,12 +61,8 @@ class LearningThread:
 class LearningProcess:
     """Learns in all collections while no other process does; it is started again if it ends by itself.
 
-    It stops when it is closed, and also when the process that started it is killed: then its input ends.
-
-    Parameters
-    ----------
-    address : that of the database
-    checkpoints : those of the process that serves, whose holder takes the lease
+    It stops when it is closed, and also when the process that started it is killed: then its input ends. It takes the
+    lease in the name of that process.
     """
 
     def __init__(self, address: str, checkpoints: Checkpoints) -> None:

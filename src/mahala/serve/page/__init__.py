@@ -1,1 +1,1 @@
-"""The page of `mahala serve`: rooms to search, to teach and to watch."""
+"""The page of `mahala serve`: tabs to search, to teach and to watch."""

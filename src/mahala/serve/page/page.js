@@ -1,4 +1,4 @@
-// What all rooms share: the API, the collection that is meant, and elements made of text.
+// Shared by all tabs: the API, the chosen collection, and elements made of text.
 export const $ = (id) => document.getElementById(id);
 
 /** Return an element. Children are elements or text, which is never read as HTML. */
@@ -35,7 +35,7 @@ export async function ask(method, address, body, headers = {}) {
     $("problem").hidden = key() === null;
     $("problem").textContent = "This key is not known here.";
     sessionStorage.removeItem(KEY);
-    $("room").hidden = true;
+    $("tab").hidden = true;
     $("key").hidden = false;
     $("key").elements.key.focus();
   }
@@ -109,7 +109,7 @@ function picture(file) {
 }
 
 /** Choose the collection, and begin. */
-export async function start(room) {
+export async function start(tab) {
   $("key").addEventListener("submit", (event) => {
     event.preventDefault();
     sessionStorage.setItem(KEY, $("key").elements.key.value.trim());
@@ -128,7 +128,7 @@ export async function start(room) {
     );
     $("collections").parentElement.hidden = all.length < 2;
     $("collections").onchange = () => (location.search = new URLSearchParams({ collection: $("collections").value }));
-    $("room").hidden = false;
-    await room();
+    $("tab").hidden = false;
+    await tab();
   })();
 }

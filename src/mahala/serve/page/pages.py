@@ -1,6 +1,6 @@
-"""The routes of the page: three rooms and their files.
+"""The routes of the page: three tabs and their files.
 
-A room is the same for everyone: what it shows, its script asks the API for, with the key that the person has given.
+A tab is the same for everyone: its script asks the API for the content, with the key that the visitor has given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-ROOMS = {"search": "/", "teach": "/teach", "watch": "/watch"}
+TABS = {"search": "/", "teach": "/teach", "watch": "/watch"}
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
 _FOLDER = Path(__file__).parent
 
@@ -37,18 +37,18 @@ def pages() -> list[BaseRoute]:
             raise Unknown(f"the page has no file {name[:64]!r}")
         return Response(files[name].read_bytes(), media_type=_TYPES[files[name].suffix])
 
-    for room, path in ROOMS.items():
-        router.add_api_route(path, _room(room), methods=["GET"], response_class=HTMLResponse)
+    for tab, path in TABS.items():
+        router.add_api_route(path, _tab(tab), methods=["GET"], response_class=HTMLResponse)
     return router.routes
 
 
-def _room(room: str) -> Callable[[Request], HTMLResponse]:
-    frame, main = (_text(name) for name in ("page", room))
+def _tab(tab: str) -> Callable[[Request], HTMLResponse]:
+    frame, main = (_text(name) for name in ("page", tab))
     links = "".join(
-        f'<li><a href="{path}"{" aria-current=page" if name == room else ""}>{name.capitalize()}</a></li>'
-        for name, path in ROOMS.items()
+        f'<li><a href="{path}"{" aria-current=page" if name == tab else ""}>{name.capitalize()}</a></li>'
+        for name, path in TABS.items()
     )
-    text = Template(frame).substitute(room=room, title=room.capitalize(), links=links, main=main)
+    text = Template(frame).substitute(tab=tab, title=tab.capitalize(), links=links, main=main)
 
     def answer(request: Request) -> HTMLResponse:
         response = HTMLResponse(text, headers={"content-security-policy": POLICY})

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from mahala.serve.store.collection_store import raised
-from mahala.serve.store.database import Database, checkpoints, collections, lease, models
+from mahala.serve.store.database import Database, Unknown, checkpoints, collections, lease, models
 
 # Versions that are kept of the newest, and of each age that is twice as large.
 KEPT = 4
@@ -126,7 +126,7 @@ class Checkpoints:
             connection.execute(
                 checkpoints.insert().values(
                     collection=name, version=version, place=place, generation=generation, ready=ready,
-                    created=time.time(), status=status,
+                    created=time.time(), told=status,
                 )
             )  # fmt: skip
             self._prune(connection, name, version, generation, ready, collection.pinned)
@@ -174,7 +174,7 @@ class Checkpoints:
         with self.database.writing() as connection:
             mine = (checkpoints.c.collection == name) & (checkpoints.c.version == version)
             if version and connection.scalar(sa.select(checkpoints.c.version).where(mine)) is None:
-                raise KeyError(f"there is no version {version} of {name!r}: it was not kept, or never was")
+                raise Unknown(f"there is no version {version} of {name!r}: it was not kept, or never was")
             connection.execute(collections.update().where(collections.c.name == name).values(pinned=version))
 
 

@@ -56,7 +56,8 @@ class Store:
         with self.database.writing() as connection:
             if connection.scalar(sa.select(collections.c.width).where(collections.c.name == name)) is not None:
                 raise ValueError(f"there is a collection {name!r} already")
-            connection.execute(collections.insert().values(name=name, width=width, settings=settings))
+            counters = dict.fromkeys(("n_rows", "n_logged", "change", "generation", "version"), 0)
+            connection.execute(collections.insert().values(name=name, width=width, settings=settings, **counters))
 
     def drop(self, name: str) -> None:
         """Remove a collection with everything in it."""

@@ -7,7 +7,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,101 +19,64 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 SCHEMA = 2
 # Seconds to wait for another process that writes to the same file.
 _WAIT = 10.0
-
-_PAIRS = sa.text("kind = 'pair'")
+# Whether SQLite waits until a transaction is on the disk.
+_SYNCHRONOUS = "FULL"
 
 metadata = sa.MetaData()
 
-about = sa.Table("mahala_about", metadata, sa.Column("schema", sa.Integer, nullable=False))
 
-collections = sa.Table(
-    "mahala_collections",
-    metadata,
-    sa.Column("name", sa.String(64), primary_key=True),
-    sa.Column("width", sa.Integer, nullable=False),
-    sa.Column("settings", sa.JSON, nullable=False),
-    sa.Column("n_rows", sa.BigInteger, nullable=False, default=0),
-    sa.Column("n_logged", sa.BigInteger, nullable=False, default=0),
-    sa.Column("change", sa.BigInteger, nullable=False, default=0),
-    sa.Column("generation", sa.Integer, nullable=False, default=0),
-    sa.Column("version", sa.BigInteger, nullable=False, default=0),
-    sa.Column("pinned", sa.BigInteger),
-)
+def _table(
+    name: str, keys: dict[str, Any], *indexes: sa.Index, nullable: Sequence[str] = (), **columns: Any
+) -> sa.Table:
+    """Return a table with the columns of its primary key, indexes, and columns that are not null unless named so."""
+    of_key = [sa.Column(column, kind, primary_key=True) for column, kind in keys.items()]
+    others = [sa.Column(column, kind, nullable=column in nullable) for column, kind in columns.items()]
+    return sa.Table(f"mahala_{name}", metadata, *of_key, *others, *indexes)
+
+
+_IN_COLLECTION = {"collection": sa.String(64)}
+_PAIRS = sa.text("kind = 'pair'")
+
+about = _table("about", {}, schema=sa.Integer)
+
+collections = _table(
+    "collections", {"name": sa.String(64)}, nullable=["pinned"], width=sa.Integer, settings=sa.JSON,
+    n_rows=sa.BigInteger, n_logged=sa.BigInteger, change=sa.BigInteger, generation=sa.Integer, version=sa.BigInteger,
+    pinned=sa.BigInteger,
+)  # fmt: skip
 
 # Rows are never changed but for `live`, so that the log can name them by number: a changed item is a new row.
-items = sa.Table(
-    "mahala_items",
-    metadata,
-    sa.Column("collection", sa.String(64), primary_key=True),
-    sa.Column("row", sa.BigInteger, primary_key=True),
-    sa.Column("id", sa.String(256), nullable=False),
-    sa.Column("vector", sa.LargeBinary, nullable=False),
-    sa.Column("payload", sa.JSON, nullable=False),
-    sa.Column("live", sa.Boolean, nullable=False),
-    sa.Column("change", sa.BigInteger, nullable=False),
-    sa.Index("mahala_items_change", "collection", "change"),
-    sa.Index("mahala_items_id", "collection", "id"),
-)
+items = _table(
+    "items", _IN_COLLECTION | {"row": sa.BigInteger},
+    sa.Index("mahala_items_change", "collection", "change"), sa.Index("mahala_items_id", "collection", "id"),
+    id=sa.String(256), vector=sa.LargeBinary, payload=sa.JSON, live=sa.Boolean, change=sa.BigInteger,
+)  # fmt: skip
 
-log = sa.Table(
-    "mahala_log",
-    metadata,
-    sa.Column("collection", sa.String(64), primary_key=True),
-    sa.Column("place", sa.BigInteger, primary_key=True),
-    sa.Column("kind", sa.String(16), nullable=False),
-    sa.Column("vector", sa.LargeBinary),
-    sa.Column("body", sa.JSON, nullable=False),
-    sa.Column("user", sa.String(256)),
-    sa.Column("at", sa.Float, nullable=False),
-    sa.Column("version", sa.BigInteger),
-    sa.Column("key", sa.String(256)),
-    sa.Index("mahala_log_key", "collection", "key", unique=True),
-    sa.Index("mahala_log_user", "collection", "user"),
+log = _table(
+    "log", _IN_COLLECTION | {"place": sa.BigInteger},
+    sa.Index("mahala_log_key", "collection", "key", unique=True), sa.Index("mahala_log_user", "collection", "user"),
     # It has pairs only, and costs impressions nothing.
     sa.Index("mahala_log_pairs", "collection", "place", sqlite_where=_PAIRS, postgresql_where=_PAIRS),
-)
+    nullable=["vector", "user", "version", "key"], kind=sa.String(16), vector=sa.LargeBinary, body=sa.JSON,
+    user=sa.String(256), at=sa.Float, version=sa.BigInteger, key=sa.String(256),
+)  # fmt: skip
 
-checkpoints = sa.Table(
-    "mahala_checkpoints",
-    metadata,
-    sa.Column("collection", sa.String(64), primary_key=True),
-    sa.Column("version", sa.BigInteger, primary_key=True),
-    sa.Column("place", sa.BigInteger, nullable=False),
-    sa.Column("generation", sa.Integer, nullable=False),
-    sa.Column("ready", sa.Boolean, nullable=False),
-    sa.Column("created", sa.Float, nullable=False),
-    sa.Column("told", sa.JSON, key="status", nullable=False),
-)
+checkpoints = _table(
+    "checkpoints", _IN_COLLECTION | {"version": sa.BigInteger}, place=sa.BigInteger, generation=sa.Integer,
+    ready=sa.Boolean, created=sa.Float, told=sa.JSON,
+)  # fmt: skip
 
 # The state and the map of each learner in pieces, which are written one by one before the checkpoint they belong to.
-models = sa.Table(
-    "mahala_models",
-    metadata,
-    sa.Column("collection", sa.String(64), primary_key=True),
-    sa.Column("version", sa.BigInteger, primary_key=True),
-    sa.Column("learner", sa.String(64), primary_key=True),
-    sa.Column("kind", sa.String(8), primary_key=True),
-    sa.Column("piece", sa.Integer, primary_key=True),
-    sa.Column("data", sa.LargeBinary, nullable=False),
+models = _table(
+    "models",
+    _IN_COLLECTION | {"version": sa.BigInteger, "learner": sa.String(64), "kind": sa.String(8), "piece": sa.Integer},
+    data=sa.LargeBinary,
 )
 
-lease = sa.Table(
-    "mahala_lease",
-    metadata,
-    sa.Column("name", sa.String(16), primary_key=True),
-    sa.Column("holder", sa.String(64), nullable=False),
-    sa.Column("fence", sa.BigInteger, nullable=False),
-    sa.Column("expires", sa.Float, nullable=False),
-)
+lease = _table("lease", {"name": sa.String(16)}, holder=sa.String(64), fence=sa.BigInteger, expires=sa.Float)
 
-keys = sa.Table(
-    "mahala_keys",
-    metadata,
-    sa.Column("id", sa.String(16), primary_key=True),
-    sa.Column("digest", sa.String(64), nullable=False),
-    sa.Column("role", sa.String(16), nullable=False),
-    sa.Column("one_user", sa.Boolean, nullable=False),
-    sa.Column("created", sa.Float, nullable=False),
+keys = _table(
+    "keys", {"id": sa.String(16)}, digest=sa.String(64), role=sa.String(16), one_user=sa.Boolean, created=sa.Float
 )
 
 
@@ -206,7 +169,7 @@ def _refusals() -> Iterator[None]:
 def _prepare_sqlite(connection: Any, record: Any, *, most_pages: int) -> None:
     connection.isolation_level = None  # transactions begin with our own BEGIN
     wait = f"busy_timeout={1000 * _WAIT:.0f}"
-    for setting in ("journal_mode=WAL", "synchronous=FULL", f"wal_autocheckpoint={most_pages}", wait):
+    for setting in ("journal_mode=WAL", f"synchronous={_SYNCHRONOUS}", f"wal_autocheckpoint={most_pages}", wait):
         connection.execute(f"PRAGMA {setting}").close()
 
 
