@@ -32,7 +32,7 @@ test: $(VENV)/.ready
 
 # Compile what several test processes would wait for. It takes one core, and lint the other one.
 kernels: $(VENV)/.ready
-	$(BIN)/python -c "import mahala; mahala.warm_up()"
+	$(BIN)/mahala warm-up
 
 # The tests on the lower bounds in pyproject.toml. Packages that they need themselves are new, and have deprecated what
 # old ones call. Numba drops the cache of another version, hence one of its own.

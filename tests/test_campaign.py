@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from campaign.__main__ import PARTS
+from campaign.mutants import draw, mutated
+from campaign.mutants import tests_of as files_of_tests
 from campaign.runner import State
 
 ROOT = Path(__file__).parents[1]
@@ -57,3 +59,43 @@ def test_a_campaign_resumes_and_tells_what_failed(tmp_path):
     state = State(path, "inputs", 7, 9)
     assert list(state.todo(9)) == []
     assert state.failures == [{"case": 3, "what": "it was seen to fail"}]
+
+
+PROGRAM = '''"""Text 1 + 1."""
+
+LIMIT = 3
+
+
+def clip(values, n: int = 2):
+    """Return 1 value or more."""
+    if n < 1:
+        raise ValueError(f"n must be {1 + 1}")
+    return values[:n]
+'''
+
+
+def test_mutants_change_one_place_of_a_function(tmp_path):
+    file = tmp_path / "src" / "mahala" / "data" / "clipped.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(PROGRAM)
+    for name in ("data/test_clipped.py", "data/test_other.py", "contract/test_all.py", "metric/test_metric.py"):
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / name).touch()
+    drawn = {mutation for seed in range(20) for mutation in draw(tmp_path, seed, 9)}
+    assert {mutation.line for mutation in drawn} == {8, 9, 10}
+    assert {(mutation.before, mutation.text) for mutation in drawn} >= {
+        ("n < 1", "(n <= 1)"),
+        ("n < 1", "(not n < 1)"),
+        ("1", "(2)"),
+        ("n", "(n - 1)"),
+        ("return values[:n]", "return None"),
+    }
+    for mutation in drawn:
+        compile(mutated(PROGRAM.encode(), mutation), "mutant", "exec")
+    assert draw(tmp_path, 1, 3) == draw(tmp_path, 1, 3)
+    stages = files_of_tests(tmp_path, "src/mahala/data/clipped.py")
+    assert [[path.name for path in stage] for stage in stages] == [
+        ["test_clipped.py"],
+        ["test_other.py"],
+        ["test_all.py"],
+    ]

@@ -129,6 +129,7 @@ def test_the_package_runs_as_a_command():
     assert done.stdout.strip() == f"mahala {mahala.__version__}"
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("block", BLOCKS)
 def test_code_in_the_documents_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -65,7 +65,7 @@ _SETTINGS = {
     "GML": [{}, {"diagonal": True}, {"solver": "vsgd", "max_iter": 3}, {"n_components": 2, "alpha": 0.5}],
     "MMC": [{}, {"diagonal": True}],
     "BoostMetric": [{"max_iter": 60, "validation_fraction": 0.2}],
-    "PSDBoost": [{"max_iter": 20}],
+    "PSDBoost": [{"max_iter": 6}],
     "LMNN": [{"max_iter": 50}, {"max_iter": 50, "n_components": 2, "n_neighbors": 1}],
     "ITML": [{"prior": "covariance", "gamma": 0.1}],
     "RCA": [{"n_components": 2}],
