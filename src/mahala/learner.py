@@ -11,7 +11,6 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from mahala.comparisons import Pairs, Triplets
-from mahala.comparisons.sampling import check_seed
 from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.compiled.search.ranking import retrieval
 from mahala.engine import current_engine, engine_for
@@ -21,6 +20,7 @@ from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from mahala.support.parameters import check_seed
 from mahala.support.validation import class_codes, to_numpy
 
 # Neighbours that vote where a learner is scored on labelled rows.

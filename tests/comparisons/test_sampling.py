@@ -17,7 +17,8 @@ from scipy.stats import chi2
 
 from comparisons.cases import X, every_pair, moderate, similarity_of
 from mahala.comparisons import Pairs, Triplets
-from mahala.comparisons.sampling import draw_pairs, draw_triplets
+from mahala.comparisons.pairs import draw_pairs
+from mahala.comparisons.triplets import draw_triplets
 
 
 def assert_uniform(counts: Counter[Any], choices: set[Any]) -> None:

@@ -17,7 +17,7 @@ from mahala.batch.pair_costs import pairs_of
 from mahala.batch.run import Iteration, IterationParams, Model, Run
 from mahala.batch.whitening import constant, covariances, whiten_within
 from mahala.comparisons import Pairs
-from mahala.comparisons.sampling import draw_pairs
+from mahala.comparisons.pairs import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, targets_for
 from mahala.compiled.threads import product, squared_norms, transposed_product
 from mahala.engine.hinges import add_pull, squared_distances

@@ -8,7 +8,7 @@ import numpy as np
 
 from mahala.batch.batch_learner import TrainingData
 from mahala.comparisons import Pairs, Triplets
-from mahala.comparisons.sampling import draw_pairs
+from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.sums.pair_sums import sum_edges, within_factors
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mahala.support.arrays import block_size, read_only
+from mahala.support.arrays import IndexArray
 from mahala.support.display import as_table, paragraph
 from mahala.support.validation import check_indices, check_rows, is_sparse
 
@@ -41,8 +41,11 @@ class Comparisons:
         object.__setattr__(self, "feature_names", names)
         object.__setattr__(self, "items", items)
         for name, column in zip(self._names, columns, strict=True):
-            # One memory layout, so that compiled code is specialised to one type.
-            object.__setattr__(self, name, None if column is None else read_only(np.ascontiguousarray(column)))
+            if column is not None:
+                # One memory layout, so that compiled code is specialised to one type.
+                column = np.ascontiguousarray(column)
+                column.flags.writeable = False
+            object.__setattr__(self, name, column)
 
     @classmethod
     def _checked_numbers(cls, X: Any, items: Any, *columns: ArrayLike) -> list[NDArray[Any]]:
@@ -120,7 +123,7 @@ class Comparisons:
 
         With `stop_every` parts end where the number of comparisons, counted from `done`, is a multiple of it.
         """
-        size = block_size(self.n_features, most_bytes, least=64)
+        size = max(64, most_bytes // (8 * max(1, self.n_features)))
         stop_at = done + n
         while done < stop_at:
             start = (n - (stop_at - done)) % len(self)
@@ -146,3 +149,10 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     """Return the column names of a data frame if all of them are strings, as scikit-learn requires; otherwise None."""
     names = tuple(getattr(X, "columns", ()))
     return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def sort_by_class(codes: IndexArray) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """Return the rows sorted by class, and for each of them the positions at which its class starts and ends."""
+    size = np.bincount(codes)
+    stop = np.cumsum(size)
+    return np.argsort(codes, kind="stable"), np.repeat(stop - size, size), np.repeat(stop, size)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.comparisons.base import Comparisons, column_names
-from mahala.comparisons.sampling import draw_triplets
-from mahala.support.arrays import IndexArray
-from mahala.support.parameters import Seed
+from mahala.comparisons.base import Comparisons, column_names, sort_by_class
+from mahala.support.arrays import IndexArray, check_room
+from mahala.support.parameters import Count, Seed, check_seed, check_value
 from mahala.support.validation import check_rows, class_codes
 
 
@@ -73,3 +73,26 @@ class Triplets(Comparisons):
         """
         names, X = column_names(X), check_rows(X)
         return cls._build(X, *draw_triplets(class_codes(y, X.shape[0]), n, random_state), names=names)
+
+
+def draw_triplets(
+    codes: IndexArray, n: int, random_state: Seed, *, name: str = "n"
+) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """Return anchors whose class has other rows, another row of that class, and a row of another class."""
+    order, start, stop = sort_by_class(codes)
+    check_value(n, name, Count)
+    size = stop - start
+    eligible = np.flatnonzero(size > 1)
+    if codes.max() == 0:
+        raise ValueError("y must hold at least two classes, got one")
+    if len(eligible) == 0:
+        raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
+    check_room(6 * 8 * n, None, f"{name}={n}", "draw fewer triplets")
+    rng = check_seed(random_state)
+    anchor = eligible[rng.randint(len(eligible), size=n, dtype=np.intp)]
+    # A draw from the rows without one row, or one class: step over the gap.
+    positive = start[anchor] + rng.randint(size[anchor] - 1, dtype=np.intp)
+    positive += positive >= anchor
+    negative = rng.randint(len(order) - size[anchor], dtype=np.intp)
+    negative += np.where(negative >= start[anchor], size[anchor], 0)
+    return order[anchor], order[positive], order[negative]

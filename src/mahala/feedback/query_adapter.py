@@ -11,7 +11,6 @@ import numpy as np
 
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
-from mahala.comparisons.sampling import check_seed
 from mahala.feedback import judged
 from mahala.feedback.gains import Gain
 from mahala.feedback.map_learner import MapLearner
@@ -25,7 +24,7 @@ from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.display import SHOWN, task_bar
 from mahala.support.model_files import check_matrix_shape, count_value, header_value
-from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_value
+from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_seed, check_value
 from mahala.support.validation import check_row, check_rows, is_sparse
 
 # The weight of a click on a page with n of them is n to the power of minus this.

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import numpy as np
 
+from mahala.support.lazily import sklearn_checks
+
 
 class ParameterError(ValueError):
     """A ValueError whose message names parameters; a command shows the options that set them instead.
@@ -94,6 +96,15 @@ def check_params(estimator: Any) -> None:
 def check_value(value: Any, name: str, hint: Any) -> None:
     """Raise a ValueError unless a value has a type such as `Count`; see `check_params`."""
     _check(value, name, _of_type(hint))
+
+
+def check_seed(random_state: Seed) -> np.random.RandomState:
+    """Return the generator for a seed; raise a ValueError if it is not one."""
+    check_value(random_state, "random_state", Seed)
+    if isinstance(random_state, np.random.Generator):
+        return np.random.RandomState(random_state.bit_generator)
+    checked: np.random.RandomState = sklearn_checks.check_random_state(random_state)
+    return checked
 
 
 def _check(value: Any, name: str, conditions: list[Where]) -> None:
