@@ -15,7 +15,7 @@ from mahala.serve.service import Service
 from mahala.serve.store.rows import NewItem
 
 from .conftest import wait_for
-from .test_searching import best, filled, pairs
+from .test_item_index import best, filled, pairs
 
 N, WIDTH, K = 3000, 16, 10
 

@@ -85,13 +85,13 @@ class Index:
     def __len__(self) -> int:
         return len(self._row_of)
 
-    def refresh(self, store: Store, known: int = 0) -> None:
-        """Take in what has changed in the database, at least up to the change with the number `known`."""
+    def refresh(self, store: Store, change: int = 0) -> None:
+        """Take in what has changed in the database, at least up to the change with a number."""
         with self._lock:
             for block in store.changed_blocks(self.name, self.change):
                 self._take(block)
-                known = max(known, block.changes[-1])
-            self.change = max(self.change, known)  # not before all are here: to take one twice does no harm
+                change = max(change, block.changes[-1])
+            self.change = max(self.change, change)  # not before all are here: to take one twice does no harm
 
     def _take(self, block: Items) -> None:
         rows, n = np.array(block.rows), len(self._ids)

@@ -30,7 +30,7 @@ export async function ask(method, address, body, headers = {}) {
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const answer = await fetch(address, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   if (answer.ok) return answer;
-  const told = await answer.json().catch(() => ({ detail: answer.statusText }));
+  const problem = await answer.json().catch(() => ({ detail: answer.statusText }));
   if (answer.status === 401) {
     $("problem").hidden = key() === null;
     $("problem").textContent = "This key is not known here.";
@@ -39,7 +39,7 @@ export async function ask(method, address, body, headers = {}) {
     $("key").hidden = false;
     $("key").elements.key.focus();
   }
-  throw Object.assign(new Error(told.detail), { status: answer.status });
+  throw Object.assign(new Error(problem.detail), { status: answer.status });
 }
 
 export async function call(method, path, body, headers) {

@@ -18,9 +18,9 @@ function describe() {
 const suggest = safely(async () => {
   const like = $("query").value;
   if (kind() === "text" || !like) return;
-  const told = await call("GET", `/items?${new URLSearchParams({ like, n: 12 })}`);
+  const answer = await call("GET", `/items?${new URLSearchParams({ like, n: 12 })}`);
   if (like !== $("query").value) return;
-  suggested = told.items;
+  suggested = answer.items;
   $("suggestions").replaceChildren(...suggested.map((item) => el("option", { value: item.id }, titleOf(item))));
 });
 
@@ -131,9 +131,9 @@ function result(item, mark) {
   );
 }
 
-function explained(told) {
-  const total = Math.abs(told.plain) + Math.abs(told.learned) || 1;
-  const share = Math.round((100 * Math.abs(told.learned)) / total);
+function explained(answer) {
+  const total = Math.abs(answer.plain) + Math.abs(answer.learned) || 1;
+  const share = Math.round((100 * Math.abs(answer.learned)) / total);
   const rows = (name, ones) =>
     ones
       .filter((one) => Math.abs(one.contribution) >= 0.0005)
@@ -144,7 +144,7 @@ function explained(told) {
     el(
       "p",
       {},
-      `Score ${number(told.score, 3)} = ${number(told.plain, 3)} plain ${signed(told.learned)} learned: ` +
+      `Score ${number(answer.score, 3)} = ${number(answer.plain, 3)} plain ${signed(answer.learned)} learned: ` +
         `${share}\u00a0% of it is learned.`,
     ),
     share === 0
@@ -155,13 +155,13 @@ function explained(told) {
           el("rect", { class: "grey", width: 100 - share, height: 4 }),
           el("rect", { class: "accent", x: 100 - share, width: share, height: 4 }),
         ),
-    told.directions.length === 0
+    answer.directions.length === 0
       ? null
       : el(
           "table",
           {},
           el("caption", {}, "What the learned part is made of"),
-          el("tbody", {}, rows("direction", told.directions), rows("feature", told.features)),
+          el("tbody", {}, rows("direction", answer.directions), rows("feature", answer.features)),
         ),
   ].filter(Boolean);
 }
@@ -215,9 +215,9 @@ await start(async () => {
     safely(submit)();
   });
   const first = Math.floor(Math.random() * Math.max(1, collection.items - 8));
-  const told = await call("GET", `/items?start=${first}&n=8`);
+  const answer = await call("GET", `/items?start=${first}&n=8`);
   $("starts").replaceChildren(
-    ...told.items.map((item) =>
+    ...answer.items.map((item) =>
       el(
         "li",
         {},
@@ -225,5 +225,5 @@ await start(async () => {
       ),
     ),
   );
-  $("start").hidden = told.items.length === 0;
+  $("start").hidden = answer.items.length === 0;
 });

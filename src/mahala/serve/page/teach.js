@@ -21,8 +21,8 @@ async function next() {
   $("question").hidden = false;
   $("question").dataset.number = counts.answers + counts.skipped + 1;
   question = own;
-  const told = await call("GET", "/model");
-  $("trust").textContent = `${Math.round(100 * (told.learners[told.served]?.trust.new ?? 0))} %`;
+  const model = await call("GET", "/model");
+  $("trust").textContent = `${Math.round(100 * (model.learners[model.served]?.trust.new ?? 0))} %`;
 }
 
 const answer = safely(async (better, worse) => {

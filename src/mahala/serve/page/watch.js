@@ -114,14 +114,14 @@ function gains(own, wide) {
   ];
 }
 
-function spectrum(told, wide) {
-  if (told.new.length === 0) return nothing("The map is the identity: the plain ranking is served.");
+function spectrum(spectra, wide) {
+  if (spectra.new.length === 0) return nothing("The map is the identity: the plain ranking is served.");
   return bars(
     wide,
     "Singular values of M minus I, for new and for known queries",
     [
-      { name: "new queries", kind: "accent", values: told.new },
-      { name: "known queries", kind: "grey", values: told.known },
+      { name: "new queries", kind: "accent", values: spectra.new },
+      { name: "known queries", kind: "grey", values: spectra.known },
     ],
     (value) => number(value, 3),
     "spectrum",
@@ -191,9 +191,9 @@ function roll(version, question) {
   $("confirm").returnValue = "no";
   $("confirm").onclose = safely(async () => {
     if ($("confirm").returnValue !== "yes") return;
-    const told = await call("PUT", "/versions/served", { version });
+    const status = await call("PUT", "/versions/served", { version });
     await look();
-    $("status").textContent = `Version ${told.version} is served now.`;
+    $("status").textContent = `Version ${status.version} is served now.`;
   });
   $("confirm").showModal();
 }

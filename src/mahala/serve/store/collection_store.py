@@ -113,8 +113,8 @@ class Store:
 
     @staticmethod
     def _retire(connection: Any, name: str, ids: Sequence[str], change: int) -> int:
-        known = (items.c.collection == name) & items.c.live & items.c.id.in_(ids)
-        return int(connection.execute(items.update().where(known).values(live=False, change=change)).rowcount)
+        live = (items.c.collection == name) & items.c.live & items.c.id.in_(ids)
+        return int(connection.execute(items.update().where(live).values(live=False, change=change)).rowcount)
 
     def changed_items(self, name: str, after: int) -> Iterator[Item]:
         """Yield the rows that changed after a change number, in the order of the changes."""

@@ -19,7 +19,7 @@ from mahala.serve.learning.learners import Learners, Learning
 from mahala.serve.store import checkpoints as checkpoints_module
 from mahala.serve.store.checkpoints import Checkpoints, LeaseLost
 from mahala.serve.store.collection_store import Store
-from mahala.serve.store.database import Unavailable, lease, models
+from mahala.serve.store.database import Unavailable, Unknown, lease, models
 from mahala.serve.store.rows import LogEntry
 from mahala.stream.stream import Learned, Stream
 
@@ -270,5 +270,5 @@ def test_versions_are_pinned_and_pruned(store):
     assert checkpoints.served("c", "adapter")[0].version == 3
     checkpoints.pin("c", None)
     assert checkpoints.served("c", "adapter")[0].version == 20
-    with pytest.raises(KeyError, match="no version 99"):
+    with pytest.raises(Unknown, match="no version 99"):
         checkpoints.pin("c", 99)
