@@ -29,6 +29,8 @@ T = TypeVar("T")
 DISPATCH = 2**20
 # Multiplications of a matrix product that take as long as reading and writing one number.
 PER_NUMBER = 8
+# Up to so many pairs of rows NumPy needs about a millisecond: compiling a kernel for them would not pay.
+FEW_PAIRS = 2**15
 
 _local = threading.local()
 _pools: dict[str, tuple[int, ThreadPoolExecutor, int]] = {}

@@ -17,6 +17,13 @@ from mahala.compiled.search import neighbors
 from mahala.compiled.search.neighbors import nearest, vote
 
 
+@pytest.fixture(autouse=True, scope="module", params=[0, neighbors.FEW_PAIRS], ids=["compiled", "few pairs"])
+def _both_ways(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbors, "FEW_PAIRS", request.param)
+        yield
+
+
 def brute_force(reference, queries, k, exclude_self=False):
     """Rows sorted by (distance, row) one query at a time; Python's integers keep integer data exact.
 

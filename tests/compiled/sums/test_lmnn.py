@@ -5,8 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
+from mahala.compiled.sums import lmnn
 from mahala.compiled.sums.lmnn import add_laplacian, find_near, hinges_of_rows, hinges_of_triplets, squared_edges
 from reference import lmnn as reference
+
+
+@pytest.fixture(autouse=True, scope="module", params=[0, lmnn.FEW_PAIRS], ids=["compiled", "few pairs"])
+def _both_ways(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lmnn, "FEW_PAIRS", request.param)
+        yield
 
 
 @pytest.fixture

@@ -13,6 +13,13 @@ from reference.pair_objectives import nca
 from strategies import labelled_rows
 
 
+@pytest.fixture(autouse=True, scope="module", params=[0, softmax_sums.FEW_PAIRS], ids=["compiled", "few pairs"])
+def _both_ways(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(softmax_sums, "FEW_PAIRS", request.param)
+        yield
+
+
 def softmax_pull(Z, codes):
     """Σ_ij w_ij (z_i - z_j) at i and its opposite at j, with w_ij = p_ij (p_i - [same class])."""
     pull = np.zeros_like(Z)

@@ -125,7 +125,7 @@ def stream_lego(
     """
     n, d = V.shape
     size = block_size(n, d)
-    terms, weights, column, places = _work(size, d)
+    work = terms, weights, *_ = _work(size, d)
     traces = np.array([0.0, inverse_trace, 0.0])  # tr M, tr M⁻¹, and the largest tr M since M was symmetrised
     t = 0
     while t < n:
@@ -134,18 +134,7 @@ def stream_lego(
         traces[0] = trace_of(M, outside)
         steps = y[t:], p[t:], tau[t:], predicted[t:]
         done, n_terms = _lego_steps(
-            block,
-            product,
-            product @ block.T,
-            d + outside,
-            traces,
-            eta,
-            *targets,
-            *steps,
-            terms,
-            weights,
-            column,
-            places,
+            block, product, product @ block.T, d + outside, traces, eta, *targets, *steps, *work
         )
         t += done
         if n == 1:
@@ -243,7 +232,7 @@ def stream_rdml(
     """
     n, d = V.shape
     size = block_size(n, d)
-    terms, weights, column, places = _work(size, d)
+    work = terms, weights, _, places = _work(size, d)
     traces = np.zeros(3)  # tr M, tr M⁻¹, and the largest tr M since M was symmetrised
     t = 0
     while t < n:
@@ -258,7 +247,7 @@ def stream_rdml(
         traces[:2] = trace_of(M, outside), trace_of(R, outside)
         steps = y[t:], p[t:], tau[t:], predicted[t:]
         done, n_terms, spoilt = _rdml_steps(
-            dist, solved, gram, inner, d + outside, traces, lam, n_corrections, *steps, terms, weights, column, places
+            dist, solved, gram, inner, d + outside, traces, lam, n_corrections, *steps, *work
         )
         moved = t + places[:n_terms]
         moves = -tau[moved] * y[moved]

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mahala.compiled.jit import EXACT, kernel_with
-from mahala.compiled.threads import in_threads, n_threads, scratch
+from mahala.compiled.threads import FEW_PAIRS, in_threads, n_threads, scratch
 from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, block_size, slices
 
 
@@ -75,6 +75,8 @@ def _nearest(
     `own` are the reference rows that are the queries themselves, and not their neighbours.
     """
     (n_reference, d), n_queries = reference.shape, queries.shape[0]
+    if n_queries * n_reference <= FEW_PAIRS:
+        return _nearest_of_few(_dense(reference), _dense(queries), wanted, query_codes, codes, own)
     # Centred, because the cancellation in ‖x‖² + ‖r‖² - 2x·r grows with the norms.
     mean = np.asarray(reference.mean(axis=0, dtype=np.float64)).reshape(d)
     found = [
@@ -106,6 +108,33 @@ def _nearest(
     for indices, squared, _ in found:
         order = np.lexsort((indices, squared), axis=-1)
         result.append((np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)))
+    return result
+
+
+def _nearest_of_few(
+    reference: FloatArray,
+    queries: FloatArray,
+    wanted: list[tuple[int, bool]],
+    query_codes: IndexArray,
+    codes: IndexArray,
+    own: IndexArray | None,
+) -> list[tuple[IndexArray, FloatArray]]:
+    """Return what `_nearest` returns, from all distances, whose terms are added in the same order."""
+    (n, d), squared = reference.shape, np.zeros((len(queries), len(reference)))
+    for c in range(d):
+        squared += (queries[:, c, np.newaxis] - reference[:, c]) ** 2
+    same_class = query_codes[:, np.newaxis] == codes
+    result = []
+    for k, same in wanted:
+        eligible = same_class == same
+        if own is not None:
+            eligible[np.arange(len(queries)), own] = False
+        distances, rows = np.where(eligible, squared, np.inf), np.where(eligible, np.arange(n), n)
+        if k > n:  # there is room for more than there are
+            missing = ((0, 0), (0, k - n))
+            distances = np.pad(distances, missing, constant_values=np.inf)
+        order = np.lexsort((rows, distances), axis=-1)[:, :k]
+        result.append((np.take_along_axis(rows, order, axis=1), np.take_along_axis(distances, order, axis=1)))
     return result
 
 

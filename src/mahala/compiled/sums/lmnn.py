@@ -10,21 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.jit import kernel
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.compiled.threads import FEW_PAIRS
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, block_size, slices
 
 CHUNK = 64
+# The differences along so many edges stay near the processor.
+EDGE_BYTES = 2**18
 
 
-@kernel
 def squared_edges(Z: RealArray, left: IndexArray, right: IndexArray, out: FloatArray) -> None:
     """Write the squared distance of the two rows of Z at the ends of each edge."""
-    for e in range(left.shape[0]):
-        i, j = left[e], right[e]
-        total = Z.dtype.type(0)
-        for c in range(Z.shape[1]):
-            difference = Z[i, c] - Z[j, c]
-            total += difference * difference
-        out[e] = total
+    for part in slices(len(left), block_size(Z.shape[1], EDGE_BYTES)):
+        differences = Z[left[part]]
+        differences -= Z[right[part]]
+        np.einsum("ij,ij->i", differences, differences, out=out[part], casting="same_kind")
 
 
 @kernel
@@ -78,11 +77,9 @@ def hinges_of_rows(
     target_ends[i + 1]; their slopes are added to `weights`, and the product of the pairs' Laplacian with Z to `out`.
     """
     m = Z.shape[1]
-    gathered = np.zeros(m, dtype=Z.dtype)
     smooth, plain = 0.0, 0.0
     for a in range(ends.shape[0] - 1):
         i = first + a
-        gathered[:] = 0
         for e in range(ends[a], ends[a + 1]):
             l = np.intp(rows[e])
             distance = Z.dtype.type(0)
@@ -103,14 +100,11 @@ def hinges_of_rows(
                 weight = Z.dtype.type(push * slopes)
                 for c in range(m):
                     move = weight * (Z[i, c] - Z[l, c])
-                    gathered[c] -= move
+                    out[i, c] -= move
                     out[l, c] += move
-        for c in range(m):
-            out[i, c] += gathered[c]
     return smooth, plain
 
 
-@kernel
 def find_near(
     products: RealArray,
     first: int,
@@ -126,6 +120,27 @@ def find_near(
     They are of different classes. `products` are inner products; `norms` are squared norms minus the most that rounding
     can add to a squared distance; `radius` is squared too. Return how many were found.
     """
+    if products.size > FEW_PAIRS:
+        return _find_near(products, first, second, norms, radius, codes, ends, found)
+    i, l = first + np.arange(products.shape[0])[:, np.newaxis], second + np.arange(products.shape[1])
+    squared = norms[i] + norms[l] - 2 * products
+    near = (l > i) & (codes[i] != codes[l]) & ((squared < radius[i]) | (squared < radius[l]))
+    ends[1:] = near.sum(axis=1).cumsum()
+    found[: ends[-1]] = second + near.nonzero()[1]
+    return int(ends[-1])
+
+
+@kernel
+def _find_near(
+    products: RealArray,
+    first: int,
+    second: int,
+    norms: RealArray,
+    radius: RealArray,
+    codes: IndexArray,
+    ends: IndexArray,
+    found: NDArray[np.int32],
+) -> int:
     count, n = 0, products.shape[1]
     for a in range(products.shape[0]):
         i = first + a

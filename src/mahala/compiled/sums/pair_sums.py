@@ -133,9 +133,11 @@ def _between(
     half, linear = products.dtype.type(0.5 * b), products.dtype.type(c)
     limit = products.dtype.type(cutoff * cutoff)
     two, one, zero = products.dtype.type(2.0), products.dtype.type(1.0), products.dtype.type(0.0)
-    # The most that rounding can leave of a squared distance that is zero.
-    slack = products.dtype.type(4.0 * np.finfo(products.dtype).eps)
-    tiny = np.finfo(products.dtype).tiny
+    # The most that rounding can leave of a squared distance that is zero, from the dtype's eps and its least number.
+    # Numba takes as long for `np.finfo` as for the rest.
+    double = products.itemsize == 8
+    slack = products.dtype.type(2.0**-50 if double else 2.0**-21)
+    tiny = products.dtype.type(2.0**-1022 if double else 2.0**-126)
     total, count = 0.0, 0
     for i in range(products.shape[0]):
         row = products[i]

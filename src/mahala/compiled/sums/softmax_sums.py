@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mahala.compiled.jit import FAST, kernel_with
 from mahala.compiled.sums.pair_sums import BLOCK_BYTES, add_multiples
 from mahala.compiled.threads import (
+    FEW_PAIRS,
     PER_NUMBER,
     in_pairs_of_blocks,
     in_rows,
@@ -64,6 +65,8 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
     """
     n, m = Z.shape
     norms = squared_norms(Z)
+    if n * n <= FEW_PAIRS:
+        return _sum_of_few(Z, norms, codes)
     rounding = np.minimum(np.finfo(Z.dtype).eps * (1.0 + norms), 1.0)
     cuts = np.log(n / rounding).astype(Z.dtype)
     most = min(n // SHARE, MOST_LISTED)
@@ -127,6 +130,19 @@ def sum_softmax(Z: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
         sums += other_sums
     add_multiples(Z, sums, pull)
     return total, pull
+
+
+def _sum_of_few(Z: RealArray, norms: RealArray, codes: IndexArray) -> tuple[float, RealArray]:
+    """Return what `sum_softmax` returns, from all pairs at once."""
+    exponents = 2.0 * (Z @ Z.T) - norms
+    np.fill_diagonal(exponents, -np.inf)
+    weights = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    same = codes[:, np.newaxis] == codes
+    p = np.sum(weights, axis=1, where=same)
+    weights *= p[:, np.newaxis] - same.astype(Z.dtype)
+    weights += weights.T
+    return float(p.sum(dtype=np.float64)), weights.sum(axis=1)[:, np.newaxis] * Z - weights @ Z
 
 
 def _empty_lists(n: int, most: int, dtype: Any) -> Lists:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
+from mahala.compiled.jit import helper, kernel
 from mahala.compiled.search.neighbors import square_block
 from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, RealArray, slices
 
@@ -49,14 +49,17 @@ def extreme_pairs(
     return far, far_rows, near, near_rows, n_close
 
 
-@kernel
 def simba_pass(X: RealArray, codes: IndexArray, order: IndexArray, w: FloatArray) -> None:
     """Take one step of Simba for each row in `order`, with neighbours under the weights w, which change in place.
 
     A neighbour at distance 0 adds nothing, because 0 is a subgradient of the norm there.
     """
+    _simba_steps(X, codes, order, w, np.empty(X.shape[1], dtype=X.dtype))
+
+
+@kernel
+def _simba_steps(X: RealArray, codes: IndexArray, order: IndexArray, w: FloatArray, squares: RealArray) -> None:
     n, d = X.shape
-    squares = np.empty(d, dtype=X.dtype)
     for step in range(len(order)):
         row = order[step]
         for c in range(d):
@@ -136,7 +139,7 @@ def _update_extremes(
     return n_close
 
 
-@kernel
+@helper
 def _squared_distance(x: FloatArray, i: int, y: FloatArray, j: int) -> float:
     total = 0.0
     for c in range(x.shape[1]):
