@@ -159,7 +159,7 @@ def clicks_section(path, seeds, impressions):
             if kind is Plain and model != "navigational":
                 continue
             runs = [
-                mahala.simulate_clicks(
+                mahala.feedback.simulate_clicks(
                     kind(), queries, items, judgments, clicks=model, n_impressions=impressions, random_state=seed
                 )
                 for seed in range(seeds)
@@ -177,7 +177,9 @@ def wrong_section(path, seeds, impressions):
         for seed in range(seeds):
             own = mahala.QueryAdapter(cap=cap)
             parts = [
-                mahala.simulate_clicks(own, queries, items, judgments, clicks=c, n_impressions=n, random_state=seed)
+                mahala.feedback.simulate_clicks(
+                    own, queries, items, judgments, clicks=c, n_impressions=n, random_state=seed
+                )
                 for c in ("adversarial", "navigational")
             ]
             curves.append(np.concatenate([part.curve(5)[1] for part in parts]))
@@ -199,7 +201,9 @@ def classes_section(seeds):
             judgments, Q = mahala.Judgments.of(grades, len(asked), len(items)), table.X[asked]
             train, test = split(judgments, seed)
             gains.append(ndcg_gain(adapter(Q, X, judgments, train, seed), Q, X, judgments, test))
-            run = mahala.simulate_clicks(mahala.QueryAdapter(), Q, X, judgments, n_impressions=300, random_state=seed)
+            run = mahala.feedback.simulate_clicks(
+                mahala.QueryAdapter(), Q, X, judgments, n_impressions=300, random_state=seed
+            )
             stream.append(run.gain)
             unseen.append(run.unseen.gains["ndcg@10"].mean)
         report(f"{name}: judgments", gains)

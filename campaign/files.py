@@ -278,7 +278,7 @@ def _use_items(path: Path) -> None:
 
 
 def _use_vectors(path: Path) -> None:
-    vectors, _ = mahala.read_vectors(path)
+    vectors, _ = mahala.data.read_vectors(path)
     n = vectors.shape[0]
     mahala.evaluate_ranking(vectors, vectors, [(i, (i + 1) % n, 1) for i in range(min(n, 9))], n_resamples=20)
 

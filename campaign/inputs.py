@@ -371,12 +371,12 @@ def _labelled(rng: Rng, log: Log, wild: float) -> None:
             average=pick(rng, ("sample", "class")),
         )
     elif what == 1:
-        log.call(mahala.mean_average_precision, metric, X, y, *items)
+        log.call(mahala.evaluation.mean_average_precision, metric, X, y, *items)
     elif what == 2:
-        log.call(mahala.precision_at_k, metric, X, y, *items, k=count(rng, n, wild))
+        log.call(mahala.evaluation.precision_at_k, metric, X, y, *items, k=count(rng, n, wild))
     elif what == 3:
         log.call(
-            mahala.refit,
+            mahala.evaluation.refit,
             X,
             y,
             mahala.PCA() if chance(rng, 0.5) else mahala.RCA(),
@@ -421,7 +421,7 @@ def _search(rng: Rng, log: Log, wild: float) -> None:
         ]
         log.call(mahala.Impressions, queries, items, numbers(rng, n, n, wild), shown, clicked)
     elif what == 3:
-        log.call(mahala.friedman_holm, rows(rng, n + 1, d + 1, wild))
+        log.call(mahala.evaluation.friedman_holm, rows(rng, n + 1, d + 1, wild))
     else:
         adapter = mahala.QueryAdapter(random_state=0, n_passes=1, n_folds=2)
         d = int(rng.integers(1, _WIDE + 1))

@@ -86,7 +86,7 @@ def _under_load(path: Path, bound: socket.socket, rng: np.random.Generator) -> d
     os.waitpid(clients, 0)
     if told.get("problem") or not told:
         raise Failed(f"a client failed: {told.get('problem', 'it crashed')}")
-    with mahala.Client(address, "c", timeout=5.0, attempts=8) as client:
+    with mahala.serve.Client(address, "c", timeout=5.0, attempts=8) as client:
         client.wait(max(told["acknowledged"].values()), 60.0)
     os.kill(pid, signal.SIGTERM)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -114,7 +114,7 @@ def _use(address: str, seeds: list[int]) -> dict[str, Any]:
 def _client(address: str, number: int, seed: int, acknowledged: dict[str, int], problems: list[BaseException]) -> None:
     rng = np.random.default_rng(seed)
     try:
-        with mahala.Client(address, "c", timeout=5.0, attempts=8) as client:
+        with mahala.serve.Client(address, "c", timeout=5.0, attempts=8) as client:
             for at in range(N_EACH):
                 found = client.search(vector=rng.normal(size=WIDTH).tolist(), k=5)
                 query: dict[str, Any] = {"item": f"i{rng.integers(N_ITEMS)}"}
@@ -156,7 +156,7 @@ def _check(service: Service, acknowledged: dict[str, int], folder: Path) -> None
         raise Failed("the models are not those of a service that was never killed")
     if whole.status() != version.status:
         raise Failed("what is told about the models is not that of a service that was never killed")
-    stream = mahala.Stream(
+    stream = mahala.stream.Stream(
         folder / "m.safetensors",
         new_learner(LEARNERS["adapter"]),
         items=service.store.vectors("c", range(N_ITEMS)).astype(np.float32),

@@ -32,15 +32,15 @@ def comparisons(X: Any, y: Any) -> None:
 
 def results(X: Any, y: Any) -> None:
     learner = mahala.PA().fit(X, y)
-    assert_type(learner.history_, mahala.History)
+    assert_type(learner.history_, mahala.online.History)
     metric = learner.metric_
     metric.distance(X[0], X[1], squared=True)
     metric.distance(X[0], X[1], square=True)  # type: ignore[call-arg]
     metric.distances(X[0], X[1])  # type: ignore[attr-defined]
-    assert_type(metric.explain(X[0], X[1]), mahala.Explanation)
+    assert_type(metric.explain(X[0], X[1]), mahala.metric.Explanation)
     errors = mahala.knn_error(metric, X, y)
-    assert_type(errors, mahala.KNNErrors)
+    assert_type(errors, mahala.evaluation.KNNErrors)
     assert_type(errors.at(3), float)
-    assert_type(mahala.mean_average_precision(metric, X, y), float)
-    assert_type(mahala.compare(X, y, {"GML": mahala.GML()}), mahala.Leaderboard)
+    assert_type(mahala.evaluation.mean_average_precision(metric, X, y), float)
+    assert_type(mahala.compare(X, y, {"GML": mahala.GML()}), mahala.evaluation.Leaderboard)
     mahala.knn_error(metric, X, y, averages="class")  # type: ignore[call-arg]

@@ -147,7 +147,7 @@ def _evaluate(X: Any, y: Any) -> None:
     mahala.compare(X, y, folds=2, repeats=1)
     mahala.knn_error(None, X, y)
     metric = BilinearMetric(np.eye(X.shape[1]))
-    mahala.mean_average_precision(metric, X, y)
+    mahala.evaluation.mean_average_precision(metric, X, y)
     mahala.evaluate_ranking(X[:5], X, {0: {1: 1}, 1: {2: 2}})
     BilinearMetric(sp.eye_array(X.shape[1]).tocsr()).embed(X)
 

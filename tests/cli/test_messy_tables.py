@@ -312,7 +312,7 @@ def test_a_data_frame_with_categories(library):
         ("b", f"number; 15 missing, set to the median {np.median(X[np.arange(150) % 10 != 0, 1]):g} and marked"),
         ("c", "category of 3 values, a 0/1 feature for each"),
     )
-    metric = mahala.refit(frame, y, LDA())
+    metric = mahala.evaluation.refit(frame, y, LDA())
     assert metric.transform(frame).shape[0] == 150
     assert metric.feature_names == ("a", "b", "b missing", "c=x", "c=y", "c=z")
 

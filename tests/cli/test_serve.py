@@ -42,7 +42,7 @@ def mahala_serve(*arguments, code=0):
 
 def test_the_demo_learns(tmp_path):
     service = Process(tmp_path, "--demo")
-    with mahala.Client(service.address) as client:
+    with mahala.serve.Client(service.address) as client:
         query = {"text": "inverse of a matrix"}
         found = client.search(k=10, **query)
         assert "numpy.linalg.inv" in found.ids

@@ -40,7 +40,7 @@ def collection(tmp_path):
 def test_it_is_the_simulation_of_the_library(collection):
     options, (queries, items, triples) = collection
     adapter = mahala.QueryAdapter(random_state=0)
-    expected = mahala.simulate_clicks(adapter, queries, items, triples, n_impressions=60)
+    expected = mahala.feedback.simulate_clicks(adapter, queries, items, triples, n_impressions=60)
     result = run(*options, "--impressions", 60)
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{expected}\n"
@@ -49,7 +49,7 @@ def test_it_is_the_simulation_of_the_library(collection):
 def test_options_are_passed_on(collection):
     options, data = collection
     adapter = mahala.QueryAdapter(random_state=3, cap=0.5)
-    expected = mahala.simulate_clicks(
+    expected = mahala.feedback.simulate_clicks(
         adapter, *data, n_impressions=40, clicks="perfect", k=3, test_share=0.5, random_state=3
     )
     more = "--impressions", 40, "--clicks", "perfect", "-k", 3, "--test-share", 0.5, "--seed", 3, "--set", "cap=0.5"

@@ -55,7 +55,7 @@ def test_scores_are_those_of_the_matrix(learner, labelled, triplets):
         others = np.arange(len(y)) != row
         precisions.append(average_precision_score(y[others] == label, similarities[row, others]))
     assert fitted.score(X, y) == pytest.approx(np.mean(precisions))
-    assert fitted.score(X, y) == pytest.approx(mahala.mean_average_precision(metric, X, y))
+    assert fitted.score(X, y) == pytest.approx(mahala.evaluation.mean_average_precision(metric, X, y))
 
 
 @every_learner
@@ -107,7 +107,7 @@ def test_grid_search(learner, labelled, triplets):
     assert search.best_score_ > np.mean(mahala.OASIS(C=1e-300).fit(triplets).predict_comparisons(triplets) == 1)
     by_labels = GridSearchCV(learner, {name: [1e-9, 0.1]}, cv=3).fit(X, y)
     assert by_labels.best_params_ == {name: 0.1}
-    euclidean = mahala.mean_average_precision(BilinearMetric(np.eye(5)), X, y)
+    euclidean = mahala.evaluation.mean_average_precision(BilinearMetric(np.eye(5)), X, y)
     assert euclidean < by_labels.best_score_ <= 1.0
 
 

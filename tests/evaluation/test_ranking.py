@@ -14,7 +14,8 @@ from hypothesis.extra import numpy as hnp
 from sklearn.metrics import average_precision_score
 
 import mahala.metric.matrices
-from mahala import PA, BilinearMetric, MahalanobisMetric, mean_average_precision, precision_at_k
+from mahala import PA, BilinearMetric, MahalanobisMetric
+from mahala.evaluation import mean_average_precision, precision_at_k
 
 
 def score(metric, x, item):

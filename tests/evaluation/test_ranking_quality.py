@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mahala.metric.matrices
-from mahala import PA, BilinearMetric, Judgments, MahalanobisMetric, PairedGain, evaluate_ranking
+from mahala import PA, BilinearMetric, Judgments, MahalanobisMetric, evaluate_ranking
+from mahala.evaluation import PairedGain
 
 
 def slow(scores: Any, grades: Any, k: int) -> list[float]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala import ClickModel, click_model
+from mahala.feedback import ClickModel, click_model
 from mahala.feedback.click_models import Clicks
 
 # Hofmann, Schuth, Whiteson and de Rijke, "Reusing historical interaction data for faster online learning to rank for

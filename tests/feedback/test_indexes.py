@@ -160,7 +160,7 @@ def sentence_transformer(world):
 
 
 def test_langchain_queries_are_mapped_and_documents_are_not(world):
-    model = mahala.adapt_queries(langchain_model(world), world.adapter)
+    model = mahala.feedback.adapt_queries(langchain_model(world), world.adapter)
     assert model.embed_documents(TEXTS) == world.items.tolist()
     assert asyncio.run(model.aembed_documents(TEXTS[:3])) == world.items[:3].tolist()
     for i in (0, 40):  # known and new
@@ -169,7 +169,7 @@ def test_langchain_queries_are_mapped_and_documents_are_not(world):
 
 
 def test_langchain_store_ranks_as_brute_force_does(world):
-    model = mahala.adapt_queries(langchain_model(world), world.adapter)
+    model = mahala.feedback.adapt_queries(langchain_model(world), world.adapter)
     from langchain_core.vectorstores import InMemoryVectorStore
 
     store = InMemoryVectorStore(model)
@@ -179,7 +179,7 @@ def test_langchain_store_ranks_as_brute_force_does(world):
 
 
 def test_llama_index_queries_are_mapped_and_documents_are_not(world):
-    model = mahala.adapt_queries(llama_index_model(world), world.adapter)
+    model = mahala.feedback.adapt_queries(llama_index_model(world), world.adapter)
     assert (model.model_name, model.embed_batch_size) == ("lookup", 7)
     assert model.get_text_embedding_batch(TEXTS) == world.items.tolist()
     assert model.get_text_embedding("5") == world.items[5].tolist()
@@ -192,7 +192,7 @@ def test_llama_index_queries_are_mapped_and_documents_are_not(world):
 
 
 def test_llama_index_retriever_ranks_as_brute_force_does(world):
-    model = mahala.adapt_queries(llama_index_model(world), world.adapter)
+    model = mahala.feedback.adapt_queries(llama_index_model(world), world.adapter)
     from llama_index.core import VectorStoreIndex
     from llama_index.core.schema import TextNode
 
@@ -208,7 +208,7 @@ def test_wrapped_models_follow_the_adapter(world):
     model = langchain_model(world)
     shown, clicked = world.items[:5], [False, False, True, False, False]
     adapter.learn_one(world.vectors[0], shown, clicked)
-    wrapped = mahala.adapt_queries(model, adapter)
+    wrapped = mahala.feedback.adapt_queries(model, adapter)
     before = wrapped.embed_query("1")
     for _ in range(20):
         adapter.learn_one(world.vectors[0], shown, clicked)
@@ -217,7 +217,7 @@ def test_wrapped_models_follow_the_adapter(world):
 
 def test_sentence_transformer_maps_queries_only_and_survives_a_file(world, tmp_path):
     base = sentence_transformer(world)
-    model = mahala.adapt_queries(base, world.adapter)
+    model = mahala.feedback.adapt_queries(base, world.adapter)
     model.save_pretrained(str(tmp_path))
     texts = TEXTS[N_JUDGED:60]
     from sentence_transformers import SentenceTransformer
@@ -236,7 +236,7 @@ def test_sentence_transformer_of_another_width_is_refused(world):
     model = sentence_transformer(world)
     model.truncate_dim = D // 2
     with pytest.raises(ValueError, match="model must give all of the adapter's 12 features, got 6"):
-        mahala.adapt_queries(model, world.adapter)
+        mahala.feedback.adapt_queries(model, world.adapter)
 
 
 def test_torch_linear_layer_with_the_weights_of_the_metric(world):
@@ -250,8 +250,8 @@ def test_torch_linear_layer_with_the_weights_of_the_metric(world):
 
 def test_adapt_queries_says_what_it_takes(world):
     with pytest.raises(TypeError, match=r"model must be one of langchain_core's Embeddings, .*, got object"):
-        mahala.adapt_queries(object(), world.adapter)
+        mahala.feedback.adapt_queries(object(), world.adapter)
     with pytest.raises(TypeError, match="adapter must be a QueryAdapter, got BilinearMetric"):
-        mahala.adapt_queries(object(), world.adapter.metric_)
+        mahala.feedback.adapt_queries(object(), world.adapter.metric_)
     with pytest.raises(NotFittedError):
-        mahala.adapt_queries(object(), mahala.QueryAdapter())
+        mahala.feedback.adapt_queries(object(), mahala.QueryAdapter())

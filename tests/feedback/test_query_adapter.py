@@ -206,23 +206,25 @@ def test_sparse_rows_give_the_model_of_dense_ones(by_one, monkeypatch):
 @pytest.mark.parametrize(("clicks", "least"), [("perfect", 0.1), ("navigational", 0.05), ("random", -0.02)])
 def test_a_stream_of_clicks_improves_what_is_shown_and_noise_does_not_harm(clicks, least):
     queries, items, qrels = collection()
-    result = mahala.simulate_clicks(QueryAdapter(), queries, items, qrels, clicks=clicks, n_impressions=400)
+    result = mahala.feedback.simulate_clicks(QueryAdapter(), queries, items, qrels, clicks=clicks, n_impressions=400)
     assert result.gain > least
     assert result.unseen.gains["ndcg@10"].mean > -0.02
 
 
 def test_wrong_clicks_are_bounded_by_the_cap_and_forgotten():
     queries, items, qrels = collection()
-    none = mahala.simulate_clicks(QueryAdapter(cap=0.0), queries, items, qrels, clicks="adversarial", n_impressions=200)
+    none = mahala.feedback.simulate_clicks(
+        QueryAdapter(cap=0.0), queries, items, qrels, clicks="adversarial", n_impressions=200
+    )
     assert none.gain == 0.0
     capped, full = (QueryAdapter(cap=cap) for cap in (0.2, 1.0))
     losses = [
-        mahala.simulate_clicks(adapter, queries, items, qrels, clicks="adversarial", n_impressions=300).gain
+        mahala.feedback.simulate_clicks(adapter, queries, items, qrels, clicks="adversarial", n_impressions=300).gain
         for adapter in (capped, full)
     ]
     assert losses[1] < losses[0] <= 0.0
     assert max(capped.trust_.values()) <= 0.2
-    back = mahala.simulate_clicks(full, queries, items, qrels, clicks="perfect", n_impressions=300)
+    back = mahala.feedback.simulate_clicks(full, queries, items, qrels, clicks="perfect", n_impressions=300)
     assert back.curve(3)[1][-1] > -0.01
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from mahala import BilinearMetric, QueryAdapter, Simulation, evaluate_ranking, simulate_clicks
+from mahala import BilinearMetric, QueryAdapter, evaluate_ranking
+from mahala.feedback import Simulation, simulate_clicks
 
 D = 6
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from mahala import Explanation, MahalanobisMetric
+from mahala import MahalanobisMetric
+from mahala.metric import Explanation
 from metric.cases import brute_force, mahalanobis
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from conftest import DATA, needs
-from mahala import SORS, mean_average_precision
+from mahala import SORS
 from mahala.comparisons import Triplets
+from mahala.evaluation import mean_average_precision
 from mahala.evaluation.plan import parts_of
 from papers import sors2015
 from papers.sors2015 import protocol as sors2015_protocol

@@ -46,7 +46,7 @@ def http(service):
 
 @pytest.fixture
 def client(http):
-    return mahala.Client(collection="c", http=http, attempts=1)
+    return mahala.serve.Client(collection="c", http=http, attempts=1)
 
 
 def test_search_finds_the_largest_inner_products(client):

@@ -28,7 +28,7 @@ def service(tmp_path):
 @pytest.fixture
 def client(service):
     with TestClient(create_app(service), base_url="http://127.0.0.1") as http:
-        yield mahala.Client(collection="c", http=http)
+        yield mahala.serve.Client(collection="c", http=http)
 
 
 def logged(service):

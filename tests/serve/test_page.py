@@ -151,7 +151,7 @@ def test_a_question_has_three_items(service, http):
         told = http.get(f"{BASE}/question").json()
         assert len({told[side]["id"] for side in ("query", "left", "right")}) == 3
         assert told["version"] == 0
-        assert mahala.Client(collection="secret-films", http=http).question().keys() == told.keys()
+        assert mahala.serve.Client(collection="secret-films", http=http).question().keys() == told.keys()
         assert told["left"]["payload"].keys() == {"number", "even"}
     service.delete_items("secret-films", [f"i{at}" for at in range(38)])
     answer = http.get(f"{BASE}/question")

@@ -36,7 +36,7 @@ class NCA(IterationParams, BatchLearner):
     warm_start : bool
         Whether `fit` resumes from the model of the previous fit.
     callback : callable or None
-        Function that is called with an :class:`mahala.Iteration` after each iteration; a true result ends the fit.
+        Function of a :class:`mahala.batch.Iteration`, called after each one; a true result ends the fit.
     verbose : bool
         Whether to show a progress bar.
     random_state : int, RandomState, Generator or None

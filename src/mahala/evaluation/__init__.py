@@ -1,1 +1,5 @@
+"""Measures of metrics, and comparisons of learners."""
 
+from mahala import public_names
+
+__getattr__, __dir__, __all__ = public_names(__name__)

@@ -108,8 +108,8 @@ def simulate_clicks(
         place, and may have learned before
     queries, items : dense or CSR rows of the same number of columns
     qrels : relevance judgments in any form of :meth:`mahala.Judgments.of`
-    clicks : name of a click model (:func:`mahala.click_model`), or an object with its method ``click``; the best grade
-        of `qrels` counts as fully relevant
+    clicks : name of a click model (:func:`mahala.feedback.click_model`), or an object with its method ``click``;
+        the best grade of `qrels` counts as fully relevant
     n_impressions : number of impressions
     k : number of items shown, and the cut-off of the nDCG
     test_share : share of the queries that are held out

@@ -63,9 +63,9 @@ class OASIS(SimilarityLearner):
     >>> X, y = load_wine(return_X_y=True)
     >>> X = normalize(StandardScaler().fit_transform(X))
     >>> learner = mahala.OASIS(C=0.1, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.mean_average_precision(None, X, y), 2)
+    >>> round(mahala.evaluation.mean_average_precision(None, X, y), 2)
     0.87
-    >>> round(mahala.mean_average_precision(learner.metric_, X, y), 2)
+    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
     0.99
     """
 

@@ -31,7 +31,7 @@ class OGD(SimilarityLearner):
     >>> X, y = load_wine(return_X_y=True)
     >>> X = normalize(StandardScaler().fit_transform(X))
     >>> learner = mahala.OGD(eta=0.1, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.mean_average_precision(learner.metric_, X, y), 2)
+    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
     0.99
     """
 

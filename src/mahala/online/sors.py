@@ -40,7 +40,7 @@ class SORS(SimilarityLearner):
     >>> X, y = load_wine(return_X_y=True)
     >>> X = normalize(StandardScaler().fit_transform(X))
     >>> learner = mahala.SORS(eta=0.1, lam=1e-3, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.mean_average_precision(learner.metric_, X, y), 2)
+    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
     0.99
     """
 
@@ -82,7 +82,7 @@ class AdaSORS(SORS):
     >>> X, y = load_wine(return_X_y=True)
     >>> X = normalize(StandardScaler().fit_transform(X))
     >>> learner = mahala.AdaSORS(eta=0.1, lam=1e-3, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.mean_average_precision(learner.metric_, X, y), 2)
+    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
     0.99
     """
 

@@ -73,7 +73,7 @@ class Client:
         try:
             import httpx
         except ImportError:
-            raise ImportError("mahala.Client needs httpx: pip install 'mahala[serve]'") from None
+            raise ImportError("mahala.serve.Client needs httpx: pip install 'mahala[serve]'") from None
         self.collection, self.attempts = collection, attempts
         self._http = http or httpx.Client(base_url=address, timeout=timeout)
         self._http.headers.update({} if key is None else {"Authorization": f"Bearer {key}"})

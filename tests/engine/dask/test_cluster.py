@@ -159,12 +159,12 @@ def test_neighbours_and_retrieval_are_those_of_numpy_rows():
         expected = mahala.knn_error(given, X[:100], Y[:100], X[100:], Y[100:])
         np.testing.assert_array_equal(mahala.knn_error(given, X[:100], Y[:100], D[100:], y[100:]).error, expected.error)
     assert mahala.RCA().fit(X, Y).score(D, y) == mahala.RCA().fit(X, Y).score(X, Y)
-    assert mahala.mean_average_precision(metric, D, y) == pytest.approx(
-        mahala.mean_average_precision(metric, X, Y), rel=1e-9
+    assert mahala.evaluation.mean_average_precision(metric, D, y) == pytest.approx(
+        mahala.evaluation.mean_average_precision(metric, X, Y), rel=1e-9
     )
     np.testing.assert_allclose(
-        mahala.precision_at_k(metric, D[:90], y[:90], D, y).precision,
-        mahala.precision_at_k(metric, X[:90], Y[:90], X, Y).precision,
+        mahala.evaluation.precision_at_k(metric, D[:90], y[:90], D, y).precision,
+        mahala.evaluation.precision_at_k(metric, X[:90], Y[:90], X, Y).precision,
     )
     bilinear = mahala.BilinearMetric(np.random.default_rng(0).normal(size=(X.shape[1],) * 2))
     for given in (metric, bilinear):
@@ -185,7 +185,7 @@ def test_what_does_not_run_on_dask_says_what_to_do():
     with pytest.raises(TypeError, match=r"queries is of Dask, whose rows are not gathered here"):
         mahala.evaluate_ranking(D, X, [(0, 0, 1)])
     with pytest.raises(ValueError, match="metric must be a Mahalanobis metric if rows are in chunks"):
-        mahala.mean_average_precision(None, D, y)
+        mahala.evaluation.mean_average_precision(None, D, y)
     with pytest.raises(ValueError, match="k must be from 1 to 300"):
         mahala.MahalanobisMetric.euclidean(X.shape[1]).rank(X[0], D)
 

@@ -1,0 +1,18 @@
+# The public names of this package, loaded on first use.
+from mahala.batch.boost_metric import BoostMetric as BoostMetric
+from mahala.batch.gml import GML as GML
+from mahala.batch.itml import ITML as ITML
+from mahala.batch.lda import LDA as LDA
+from mahala.batch.lmnn import LMNN as LMNN
+from mahala.batch.mdm import MDM as MDM
+from mahala.batch.mlkr import MLKR as MLKR
+from mahala.batch.mmc import MMC as MMC
+from mahala.batch.nca import NCA as NCA
+from mahala.batch.pca import PCA as PCA
+from mahala.batch.psd_boost import PSDBoost as PSDBoost
+from mahala.batch.rca import RCA as RCA
+from mahala.batch.relief import Relief as Relief
+from mahala.batch.run import Iteration as Iteration
+from mahala.batch.simba import Simba as Simba
+
+__all__: list[str]
