@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from mahala import Judgments
-from mahala.data import read_qrels, read_vectors
+from mahala.data.search_files import read_qrels, read_vectors
 
 BEIR = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td 2\t0\nq2\td1\t1\n"
 TREC = "q1 0 d1 2\nq1 0 d2 -2\n\nq2\tQ0\td1\t1\n"

@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score
 
 import mahala.metric.matrices
 from mahala import PA, BilinearMetric, MahalanobisMetric
-from mahala.evaluation import mean_average_precision, precision_at_k
+from mahala.evaluation.ranking import mean_average_precision, precision_at_k
 
 
 def score(metric, x, item):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import mahala.metric.matrices
 from mahala import PA, BilinearMetric, Judgments, MahalanobisMetric, evaluate_ranking
-from mahala.evaluation import PairedGain
+from mahala.evaluation.statistics import PairedGain
 
 
 def slow(scores: Any, grades: Any, k: int) -> list[float]:

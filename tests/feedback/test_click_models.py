@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.feedback import ClickModel, click_model
-from mahala.feedback.click_models import Clicks
+from mahala.feedback.click_models import ClickModel, Clicks, click_model
 
 # Hofmann, Schuth, Whiteson and de Rijke, "Reusing historical interaction data for faster online learning to rank for
 # IR" (2013): probabilities of a click and of stopping after it, for grades 0, 1 and 2. Binary ones are the outer two.

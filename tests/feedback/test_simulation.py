@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from mahala import BilinearMetric, QueryAdapter, evaluate_ranking
-from mahala.feedback import Simulation, simulate_clicks
+from mahala.feedback.simulation import Simulation, simulate_clicks
 
 D = 6
 
