@@ -28,8 +28,7 @@ from sklearn.base import clone
 import mahala
 from contract.learners import ALL, draw
 from mahala.cli.models import load_model
-from mahala.cli.stream import open_input, read_items
-from mahala.cli.tables import read_named_collection
+from mahala.cli.tables import open_input, read_collection, read_items
 from mahala.data.datasets import read_data
 from mahala.online.online_mixin import OnlineMixin
 from mahala.stream.lines import read_lines
@@ -251,7 +250,7 @@ def _use_table(label: str | None, path: Path) -> None:
 
 def _use_qrels(X: Any, path: Path) -> None:
     np.save(path.with_name("X.npy"), X)
-    _, _, judgments, _ = read_named_collection(path.with_name("X.npy"), path.with_name("X.npy"), path)
+    _, _, judgments, _ = read_collection(path.with_name("X.npy"), path.with_name("X.npy"), path)
     mahala.evaluate_ranking(X, X, judgments, n_resamples=20)
 
 
