@@ -29,7 +29,7 @@ import mahala
 from contract.learners import ALL, draw
 from mahala.cli.models import load_model
 from mahala.cli.stream import open_input, read_items
-from mahala.cli.tables import read_collection
+from mahala.cli.tables import open_input, read_collection, read_items
 from mahala.data.datasets import read_data
 from mahala.online.online_learner import OnlineLearner
 from mahala.stream.input import read_lines
