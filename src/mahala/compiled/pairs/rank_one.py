@@ -51,7 +51,8 @@ SPOILT = 0.01
 
 
 # Steps per block: the work inside a block grows with its square, while each block costs some calls from Python.
-BLOCK = 64
+# LEGO, most of whose steps move M, takes fewer where M is small.
+BLOCK, SMALL_BLOCK, SMALL_DIMENSION = 64, 32, 512
 
 
 def trace_of(M: FloatArray, outside: int) -> float:
@@ -127,7 +128,7 @@ def stream_lego(
     Takes and returns tr M⁻¹, to which a step adds c ‖v‖² / (1 - c ŷ).
     """
     n, d = V.shape
-    size = min(BLOCK, n)
+    size = min(SMALL_BLOCK if d < SMALL_DIMENSION else BLOCK, n)
     work: Any = _work(size, d)
     terms, weights = work[:2]
     traces = np.array([0.0, inverse_trace, 0.0])  # tr M, tr M⁻¹, and the largest tr M since M was symmetrised
