@@ -18,7 +18,7 @@ told = []
 n = mahala.warm_up(lambda done, name, total: told.append((done, name, total)))
 assert n == COMPILING.n_compiled
 assert [done for done, _, _ in told] == list(range(told[0][2] + 1)), told
-assert {"PA", "NCA", "filters"} <= {name for _, name, _ in told}
+assert {"PA", "NCA", "evaluations"} <= {name for _, name, _ in told}
 never = {
     f"{name}.{key}"
     for name, module in list(sys.modules.items())

@@ -1,10 +1,11 @@
-"""Compile ahead what the learners, filters and evaluations would compile on first use."""
+"""Compile ahead what the learners and evaluations would compile on first use."""
 
 from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ import scipy.sparse as sp
 import mahala
 from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs, Triplets
+from mahala.compiled.search import neighbors
 from mahala.compiled.search.quantised import quantised, score_bounds
+from mahala.compiled.sums import lmnn, softmax_sums
+from mahala.compiled.threads import FEW_PAIRS
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
@@ -45,7 +49,7 @@ def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
 
     What was compiled before, for this version of the package and this processor, is found in Numba's cache and not
     compiled again. A first run takes minutes. It covers every learner on rows of float64, those from all the data on
-    float32, the online ones on sparse rows, the filters and the evaluations; rare combinations of types are left to
+    float32, the online ones on sparse rows, and the evaluations; rare combinations of types are left to
     their first use.
 
     Parameters
@@ -54,7 +58,7 @@ def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
     """
     before, jobs = COMPILING.n_compiled, _jobs()
     # What is learned from so few rows is of no interest, nor is what there is to warn of.
-    with warnings.catch_warnings(), np.errstate(all="ignore"), config_context(engine=None):
+    with _compiled_for_few_rows(), warnings.catch_warnings(), np.errstate(all="ignore"), config_context(engine=None):
         warnings.simplefilter("ignore")
         drawn = np.random.get_state()  # noqa: NPY002  (what the caller draws next is to stay the same)
         try:
@@ -67,6 +71,19 @@ def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
     if tell is not None:
         tell(len(jobs), "", len(jobs))
     return COMPILING.n_compiled - before
+
+
+@contextmanager
+def _compiled_for_few_rows() -> Iterator[None]:
+    """Let a few rows take the compiled ways of many."""
+    modules: tuple[Any, ...] = (lmnn, neighbors, softmax_sums)
+    try:
+        for module in modules:
+            module.FEW_PAIRS = 0
+        yield
+    finally:
+        for module in modules:
+            module.FEW_PAIRS = FEW_PAIRS
 
 
 def _jobs() -> list[tuple[str, Callable[[], object]]]:

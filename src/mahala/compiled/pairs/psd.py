@@ -26,7 +26,7 @@ COINCIDING = 1e-90
 
 # Steps whose products with M are computed at once: more for a large M, where correcting them for the steps in between
 # costs little beside the faster product.
-LEAST_BLOCK, MOST_BLOCK = 32, 128
+LEAST_BLOCK, MOST_BLOCK = 64, 128
 MAX_LANCZOS = 128
 # Residual of the eigenpair relative to ‖M‖. The projection is non-expansive, so these errors add up over a stream but
 # do not grow: after 25,000 steps M is about 20 times this far from the exact one.

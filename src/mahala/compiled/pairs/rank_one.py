@@ -12,11 +12,13 @@ is I.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from scipy.linalg.blas import dgemm
 
 from mahala.compiled.jit import SKIPPED, helper, kernel
-from mahala.compiled.pairs.steps import COINCIDING, add_terms, dot
+from mahala.compiled.pairs.steps import COINCIDING, dot
 from mahala.compiled.pairs.symmetric import postpone, symmetrise, times
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
@@ -48,9 +50,9 @@ MOST_CORRECTIONS = 2000
 SPOILT = 0.01
 
 
-def block_size(n: int, d: int) -> int:
-    """Return the number of steps per block; the work inside a block grows with its square."""
-    return min(n, 32 if d < 512 else 64)
+# Steps per block: the work inside a block grows with its square, while each block costs some calls from Python.
+# LEGO, most of whose steps move M, takes fewer where M is small.
+BLOCK, SMALL_BLOCK, SMALL_DIMENSION = 64, 32, 512
 
 
 def trace_of(M: FloatArray, outside: int) -> float:
@@ -88,8 +90,10 @@ def follow(gram: FloatArray, i: int, weight: float, column: FloatArray) -> None:
 
 def add(A: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
     """`A += Σ_{l<n} weights_l terms_l terms_lᵀ`; a single term leaves A exactly symmetric."""
-    scaled = np.sqrt(np.abs(weights[:n, np.newaxis])) * terms[:n]
-    add_terms(A, scaled, np.copysign(1.0, weights[:n]), n)
+    if n and A.size:
+        scaled = np.sqrt(np.abs(weights[:n, np.newaxis])) * terms[:n]
+        signed = np.copysign(1.0, weights[:n, np.newaxis]) * scaled
+        dgemm(1.0, scaled.T, signed.T, 1.0, A.T, trans_b=True, overwrite_c=True)
 
 
 @kernel
@@ -124,15 +128,16 @@ def stream_lego(
     Takes and returns tr M⁻¹, to which a step adds c ‖v‖² / (1 - c ŷ).
     """
     n, d = V.shape
-    size = block_size(n, d)
-    work = terms, weights, *_ = _work(size, d)
+    size = min(SMALL_BLOCK if d < SMALL_DIMENSION else BLOCK, n)
+    work: Any = _work(size, d)
+    terms, weights = work[:2]
     traces = np.array([0.0, inverse_trace, 0.0])  # tr M, tr M⁻¹, and the largest tr M since M was symmetrised
     t = 0
     while t < n:
         block = V[t : t + size]
         product = times(block, M, pending)
         traces[0] = trace_of(M, outside)
-        steps = y[t:], p[t:], tau[t:], predicted[t:]
+        steps: Any = y[t:], p[t:], tau[t:], predicted[t:]
         done, n_terms = _lego_steps(
             block, product, product @ block.T, d + outside, traces, eta, *targets, *steps, *work
         )
@@ -231,8 +236,9 @@ def stream_rdml(
     `n_corrections` counts the corrections since R was computed. Return steps done, corrections, reason to stop.
     """
     n, d = V.shape
-    size = block_size(n, d)
-    work = terms, weights, _, places = _work(size, d)
+    size = min(BLOCK, n)
+    work: Any = _work(size, d)
+    terms, weights, _, places = work
     traces = np.zeros(3)  # tr M, tr M⁻¹, and the largest tr M since M was symmetrised
     t = 0
     while t < n:
@@ -245,7 +251,7 @@ def stream_rdml(
             solved = times(block, R, correction)
             gram, inner = solved @ block.T, block @ block.T
         traces[:2] = trace_of(M, outside), trace_of(R, outside)
-        steps = y[t:], p[t:], tau[t:], predicted[t:]
+        steps: Any = y[t:], p[t:], tau[t:], predicted[t:]
         done, n_terms, spoilt = _rdml_steps(
             dist, solved, gram, inner, d + outside, traces, lam, n_corrections, *steps, *work
         )

@@ -86,7 +86,7 @@ def stream_indefinite(
         b = _indefinite_steps(block, product, gram, c, start, y, b, rule, tolerance, p, tau, predicted)
         if n > 1:
             moved = c != 0.0
-            add_terms(M, block[moved], c[moved], np.count_nonzero(moved))
+            add_terms(M, block[moved], c[moved], int(np.count_nonzero(moved)))
         else:
             postpone(pending, block, c, 1)
     return b

@@ -7,6 +7,8 @@ block.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mahala.compiled.jit import SKIPPED, helper, kernel
@@ -63,7 +65,7 @@ def stream_full(
         part = slice(start, start + BLOCK)
         x, q = X[part], Q[part]
         given = x, q, x @ M
-        rest = r, margin, p[part], tau[part], predicted[part], u, v, a, b, places
+        rest: Any = r, margin, p[part], tau[part], predicted[part], u, v, a, b, places
         if n == 1:
             # With products of zero no step is taken: so a step without a loss does not read the covariances.
             _full_steps(*given, np.zeros((1, d)), np.zeros((1, e)), *rest)

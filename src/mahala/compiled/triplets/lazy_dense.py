@@ -7,6 +7,8 @@ models. As in `lazy_sparse`, soft thresholding is deferred until an entry is rea
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mahala.compiled.jit import helper, kernel
@@ -115,11 +117,11 @@ def stream(
     # Reading a whole row in order is faster than reading a third of it at scattered places.
     whole = 6 * items[0][-1] > n_items * (len(items[0]) - 1)
     n = n_items if whole else 2 * n_items
-    _steps(
-        rows, items, anchors, positives, negatives, planes, *_specialised(layout, penalty), clock, rule, eta,
-        *((left, right) if len(left) else (None, None)), shrinkage, p, tau, predicted,
-        None if whole else np.empty(n, dtype=np.int64), np.empty(n), np.empty(n if len(left) else 0),
-    )  # fmt: skip
+    columns, scaled = None if whole else np.empty(n, dtype=np.int64), np.empty(n if len(left) else 0)
+    covariances: Any = (left, right) if len(left) else (None, None)
+    settings: Any = *_specialised(layout, penalty), clock, rule, eta, *covariances, shrinkage
+    steps: Any = p, tau, predicted, columns, np.empty(n), scaled
+    _steps(rows, items, anchors, positives, negatives, planes, *settings, *steps)
 
 
 def _specialised(layout: Layout, penalty: Penalty) -> tuple[Penalty | None, bool | None, bool | None]:

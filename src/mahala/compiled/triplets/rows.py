@@ -25,11 +25,11 @@ def rows_as_csr(X: FloatArray) -> CSR:
     """Return the non-zero entries of a C-contiguous float64 array, row by row."""
     n, d = X.shape
     if X.all():
-        columns = np.tile(np.arange(d, dtype=np.int32), n)
-        return np.arange(0, n * d + 1, max(d, 1)), columns, X.ravel()
-    rows, columns = X.nonzero()
-    indptr = np.searchsorted(rows, np.arange(n + 1))
-    return indptr, columns.astype(np.int32), X[rows, columns]
+        columns = np.empty((n, d), dtype=np.int32)
+        columns[:] = np.arange(d)
+        return np.arange(n + 1) * d, columns.ravel(), X.ravel()
+    at = X.nonzero()
+    return np.searchsorted(at[0], np.arange(n + 1)), at[1].astype(np.int32), X[at]
 
 
 @helper
