@@ -251,8 +251,8 @@ class Workspace:
 
     def __init__(self, source: Path, folder: Path) -> None:
         self.root, self.cache, self.folder = folder / "tree", folder / "cache", folder
-        if not self.root.exists():
-            shutil.copytree(source, self.root, ignore=IGNORED)
+        shutil.rmtree(self.root, ignore_errors=True)  # a run that was killed has left its mutant there
+        shutil.copytree(source, self.root, ignore=IGNORED)
         self.cache.mkdir(exist_ok=True)
         (folder / "mutant_plugin.py").write_text(PLUGIN)
 
