@@ -28,7 +28,6 @@ from sklearn.base import clone
 import mahala
 from contract.learners import ALL, draw
 from mahala.cli.models import load_model
-from mahala.cli.stream import open_input, read_items
 from mahala.cli.tables import open_input, read_collection, read_items
 from mahala.data.datasets import read_data
 from mahala.online.online_learner import OnlineLearner
