@@ -290,6 +290,7 @@ class Workspace:
                 if used > cpu or time.monotonic() - begin > WALL_PER_CPU * cpu:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
+                    _end_services(log)
                     return None, used, _read_log(log)
         return process.returncode, used, _read_log(log)
 
@@ -376,6 +377,16 @@ def _cpu_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _end_services(log: Path) -> None:
+    """End what a killed run has left in sessions of their own, such as a database; they have its environment."""
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"MUTANT_LOG={log}".encode() in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGTERM)
+        except OSError:  # it has ended, or is another user's
+            pass
 
 
 def _read_log(path: Path) -> list[list[Any]]:
