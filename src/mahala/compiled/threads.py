@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.support.arrays import RealArray, slices
@@ -235,3 +236,10 @@ def scratch(shape: Sequence[int], dtype: DTypeLike, number: int = 0) -> NDArray[
         space = spaces[number] = np.empty(size, dtype=np.uint8)
     array: RealArray = space[:size].view(dtype).reshape(shape)
     return array
+
+
+def class_sums(n_classes: int, rows: RealArray, codes: IndexArray, weights: FloatArray | None) -> FloatArray:
+    """Return the sum of the rows of each class, in float64."""
+    values, ends = np.ones(len(rows)) if weights is None else weights, np.arange(len(rows) + 1)
+    members = sp.csr_array((values, codes, ends), shape=(len(rows), n_classes))
+    return np.asarray(members.T @ rows.astype(np.float64, copy=False))

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.decomposition import PCA
 
-from mahala.compiled.threads import PER_NUMBER, in_threads, n_threads, product, transposed_product
+from mahala.compiled.threads import PER_NUMBER, class_sums, in_threads, n_threads, product, transposed_product
 from mahala.engine.dask.rows import sum_over_chunks
 from mahala.engine.inputs import computed
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, block_size, row_blocks, slices
@@ -41,13 +40,6 @@ def class_means(X: Any, codes: IndexArray, weights: FloatArray | None = None) ->
     sizes = np.bincount(codes, weights)
     sums: FloatArray = sum_over_rows(partial(class_sums, len(sizes)), X, codes, weights)
     return sums / sizes[:, None]
-
-
-def class_sums(n_classes: int, rows: RealArray, codes: IndexArray, weights: FloatArray | None) -> FloatArray:
-    """Return the sum of the rows of each class, in float64."""
-    values, ends = np.ones(len(rows)) if weights is None else weights, np.arange(len(rows) + 1)
-    members = sp.csr_array((values, codes, ends), shape=(len(rows), n_classes))
-    return np.asarray(members.T @ rows.astype(np.float64, copy=False))
 
 
 def scatter(X: Any, codes: IndexArray, means: FloatArray, weights: FloatArray | None = None) -> FloatArray:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mahala.compiled.search.neighbors import _nearest
+from mahala.compiled.threads import class_sums
 from mahala.engine.dask.edges import DaskEdges, DaskHinges
 from mahala.engine.dask.rows import (
     array_of,
@@ -29,7 +30,6 @@ from mahala.engine.dask.rows import (
 )
 from mahala.engine.engine import Coefficients, Machine
 from mahala.engine.machine import machine
-from mahala.engine.moments import class_sums
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.parameters import WORKERS, config_context, get_config
 from mahala.support.validation import is_chunked, is_sparse
