@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from mahala.support.arrays import RealArray, slices
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 from mahala.support.contexts import one_blas_thread
 from mahala.support.parameters import config_context, get_config
 
