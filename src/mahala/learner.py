@@ -13,15 +13,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.compiled.search.ranking import retrieval
-from mahala.engine import current_engine, engine_for
-from mahala.engine.inputs import apply_to_rows, check_features, computed, like
+from mahala.engine import current_engine, engine_for, inputs
+from mahala.engine.inputs import apply_to_rows, like
 from mahala.former_names import OF_LEARNERS, hint
 from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from mahala.support.parameters import check_seed
-from mahala.support.validation import class_codes, to_numpy
+from mahala.support.validation import check_features, class_codes, is_chunked, to_numpy
 
 # Neighbours that vote where a learner is scored on labelled rows.
 SCORE_NEIGHBORS = 3
@@ -75,7 +75,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         self._check_fitted()
         if isinstance(X, Pairs | Triplets):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
-        rows = check_features(self, X, reset=False)
+        rows = inputs.check_features(self, X, reset=False)
         return like(apply_to_rows(self._embed, rows, self._n_features_out), X)
 
     def _embed(self, X: Any) -> Any:
@@ -202,7 +202,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         return LabelledRows(X, codes)
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
-        return check_features(self, X, reset=reset, at_least=2)
+        check = inputs.check_features if is_chunked(X) else check_features
+        return check(self, X, reset=reset, at_least=2)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         """Validate rows; return them with the codes 0..c-1 of their class labels."""
@@ -211,7 +212,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
                 f"{type(self).__name__} requires y to be passed, but the target y is None; with rows X it holds "
                 "class labels"
             )
-        X, y = self._rows(X, reset=reset), computed(to_numpy(y))
+        X, y = self._rows(X, reset=reset), inputs.computed(y) if is_chunked(y) else to_numpy(y)
         # A column is taken as scikit-learn takes it; anything else as it comes, since an array of a list loses its NaN.
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         codes = class_codes(y, X.shape[0])
