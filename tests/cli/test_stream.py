@@ -239,7 +239,7 @@ def test_a_signal_between_two_blocks_keeps_the_model(number, code, run, tmp_path
     due = property(lambda _: os.kill(os.getpid(), number))  # asked for after each line
     monkeypatch.setattr("mahala.stream.stream.Stream.due", due)
     assert "30 learned" in run(*PA, text=pairs(30), code=code).stderr
-    assert mahala.load_learner(tmp_path / "m").n_steps_ == 30
+    assert mahala.load(tmp_path / "m").n_steps_ == 30
 
 
 @pytest.mark.parametrize(("number", "code", "seconds"), [(signal.SIGINT, 130, 0.05), (signal.SIGHUP, 129, 1000)])

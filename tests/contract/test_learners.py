@@ -307,8 +307,9 @@ def test_files_of_another_kind(learner, labelled, tmp_path):
     with pytest.raises(ModelFileError, match=f"not a {other.__name__}"):
         other.load(path)
     fitted.metric_.save(path)
+    assert mahala.load(path).kind == fitted.metric_.kind
     with pytest.raises(ModelFileError, match=r"Metric\.load"):
-        mahala.load(path)
+        other.load(path)
     if "random_state" not in learner.get_params():
         return
     with pytest.raises(ValueError, match="random_state"):

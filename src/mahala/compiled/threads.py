@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 from mahala.support.contexts import one_blas_thread
+from mahala.support.lazily import sp
 from mahala.support.parameters import config_context, get_config
 
 T = TypeVar("T")

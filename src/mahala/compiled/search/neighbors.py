@@ -128,7 +128,7 @@ def _nearest_of_few(
     for k, same in wanted:
         eligible = same_class == same
         if own is not None:
-            eligible[np.arange(len(queries)), own] = False
+            eligible &= np.arange(n) != own[:, np.newaxis]  # a query that is not among the rows has the number n
         distances, rows = np.where(eligible, squared, np.inf), np.where(eligible, np.arange(n), n)
         if k > n:  # there is room for more than there are
             missing = ((0, 0), (0, k - n))
