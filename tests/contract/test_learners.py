@@ -308,7 +308,7 @@ def test_files_of_another_kind(learner, labelled, tmp_path):
         other.load(path)
     fitted.metric_.save(path)
     assert mahala.load(path).kind == fitted.metric_.kind
-    with pytest.raises(ModelFileError, match=r"Metric\.load"):
+    with pytest.raises(ModelFileError, match="holds a metric"):
         other.load(path)
     if "random_state" not in learner.get_params():
         return
