@@ -133,6 +133,7 @@ def _nearest_of_few(
         if k > n:  # there is room for more than there are
             missing = ((0, 0), (0, k - n))
             distances = np.pad(distances, missing, constant_values=np.inf)
+            rows = np.pad(rows, missing, constant_values=n)
         order = np.lexsort((rows, distances), axis=-1)[:, :k]
         result.append((np.take_along_axis(rows, order, axis=1), np.take_along_axis(distances, order, axis=1)))
     return result
