@@ -1,6 +1,6 @@
-"""Matrix products in compiled code, by the BLAS routine behind `np.dot`, which takes Numba several times as long to compile.
+"""Matrix products in compiled code, by the routine behind `np.dot`, with which Numba takes several times as long.
 
-All matrices are in float64, with contiguous rows.
+All matrices are C-contiguous and in float64.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _multiply(
     """As above. BLAS takes the columns of a matrix one after the other, so it multiplies the transposes."""
     if m == 0 or n == 0 or k == 0:
         return
-    a, b, c = A.strides[0], B.strides[0], C.strides[0]
+    a, b, c = A.shape[1], B.shape[1], C.shape[1]
     factor = _NUMBERS.ctypes.data + 8 * subtract  # of C, and next to it that of the product
     _gemm(
         _KIND,
@@ -70,13 +70,13 @@ def _multiply(
         m,
         k,
         factor + 8,
-        B.ctypes.data + other * b,
-        b // 8,
-        A.ctypes.data + row * a,
-        a // 8,
+        B.ctypes.data + 8 * other * b,
+        b,
+        A.ctypes.data + 8 * row * a,
+        a,
         factor,
         C.ctypes.data,
-        c // 8,
+        c,
     )
 
 

@@ -99,6 +99,10 @@ def symmetrise(A: FloatArray) -> None:
                     A[i, j] = A[j, i] = 0.5 * (A[i, j] + A[j, i])
 
 
+@kernel
 def largest_diagonal(A: FloatArray) -> float:
     """Return the largest absolute value of a diagonal entry."""
-    return float(np.abs(A.diagonal()).max(initial=0.0))
+    largest = 0.0
+    for i in range(len(A)):
+        largest = max(largest, abs(A[i, i]))
+    return largest
