@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from compiled.kernel_inputs import pairs, record
-from mahala.batch.itml import FLOOR
-from mahala.compiled.pairs.rank_one import BORDER, DONE, LEAST_SHARE, stream_lego, stream_rdml
+from mahala.compiled.pairs.rank_one import BORDER, DONE, FLOOR, LEAST_SHARE, SHARE, stream_lego, stream_rdml
 from mahala.compiled.pairs.symmetric import settle
-from mahala.compiled.sums.softmax_sums import SHARE
 from reference.lego_rdml import lego, rdml
 
 

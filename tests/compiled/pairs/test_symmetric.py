@@ -4,13 +4,20 @@ import numpy as np
 import pytest
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.pairs.symmetric import largest_diagonal, multiply, settle, subtract_terms, symmetrise
+from mahala.compiled.pairs.symmetric import largest_diagonal, settle, subtract_terms, symmetrise
+from mahala.compiled.pairs.symmetric import multiply as multiply_compiled
 
 
 @kernel
 def subtract(A, factors, terms, weights, n, later):
     """`subtract_terms`, which compiled code alone can call."""
     subtract_terms(A, factors, terms, weights, n, later)
+
+
+@kernel
+def multiply(A, pending, x, out):
+    """`multiply`, which compiled code alone can call."""
+    multiply_compiled(A, pending, x, out)
 
 
 def postpone(pending, terms, weights, n):

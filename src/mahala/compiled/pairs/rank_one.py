@@ -202,8 +202,9 @@ def stream_rdml(
     dimension, size = float(d + outside), block_size(n, d)
     product, solved = np.empty((size, d)), np.empty((size, d))
     gram, inner = np.empty((size, size)), np.empty((size, size))
-    dist, moves, weights, column = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    moved, terms = (np.empty((size, d)), np.empty((size, d))) if n > 1 else (pending[1], correction[1])
+    dist, column = np.empty(size), np.empty(size)
+    moved, moves = np.empty((size, d)) if n > 1 else pending[1], np.empty(size)
+    terms, weights = np.empty((size, d)) if n > 1 else correction[1], np.empty(size)
     places = np.empty(size, dtype=np.intp)
     most = 0.0
     t = 0

@@ -70,7 +70,8 @@ def stream_indefinite(
     """
     n, d = V.shape
     size = min(BLOCK, n)
-    product, gram, c, weights = np.empty((size, d)), np.empty((size, size)), np.empty(size), np.empty(size)
+    product, gram = np.empty((size, d)), np.empty((size, size))
+    c, weights = np.empty(size), np.empty(size)
     terms = np.empty((size, d)) if n > 1 else pending[1]
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)

@@ -18,7 +18,7 @@ from mahala.support.arrays import FloatArray
 TILE = 32
 
 
-@kernel
+@helper
 def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray) -> None:
     """Subtract what is pending from A, then `out = A x`, on the lower triangle in one sweep, four rows at a time.
 
@@ -39,16 +39,19 @@ def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray)
         left = 0
         if stop == i + 4:
             left = i
-            x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+            x0, x1 = x[i], x[i + 1]
+            x2, x3 = x[i + 2], x[i + 3]
             s0 = s1 = s2 = s3 = 0.0
             for j in range(i):
-                a0, a1, a2, a3, xj = A[i, j], A[i + 1, j], A[i + 2, j], A[i + 3, j], x[j]
+                a0, a1, xj = A[i, j], A[i + 1, j], x[j]
+                a2, a3 = A[i + 2, j], A[i + 3, j]
                 s0 += a0 * xj
                 s1 += a1 * xj
                 s2 += a2 * xj
                 s3 += a3 * xj
                 out[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
-            out[i], out[i + 1], out[i + 2], out[i + 3] = s0, s1, s2, s3
+            out[i], out[i + 1] = s0, s1
+            out[i + 2], out[i + 3] = s2, s3
         for k in range(i, stop):
             for j in range(left, k):
                 a0 = A[k, j]
@@ -77,15 +80,16 @@ def subtract_terms(
         gemm(factors, 0, True, terms, 0, False, A, len(A), len(A), n, True)
 
 
+@kernel
 def settle(A: FloatArray, pending: FloatArray) -> None:
     """Subtract what is pending, and copy the lower triangle to the upper one."""
     d = len(A)
     multiply(A, pending, np.zeros(d), np.empty(d))
-    for i in range(0, d, 8 * TILE):
-        stop = min(i + 8 * TILE, d)
-        A[:i, i:stop] = A[i:stop, :i].T
-        square = A[i:stop, i:stop]
-        np.copyto(square, square.T, where=np.tri(len(square), dtype=bool).T)
+    for top in range(0, d, TILE):
+        for left in range(0, top + 1, TILE):
+            for i in range(top, min(top + TILE, d)):
+                for j in range(left, min(left + TILE, i)):
+                    A[j, i] = A[i, j]
 
 
 @kernel

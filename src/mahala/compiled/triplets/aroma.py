@@ -74,8 +74,9 @@ def stream_full(
     (n, d), e = X.shape, Q.shape[1]
     size = min(BLOCK, n)
     scores, left, right = np.empty((size, e)), np.empty((size, d)), np.empty((size, e))
-    u, v = (np.empty((size, d)), np.empty((size, e))) if n > 1 else (left_pending[1], right_pending[1])
-    steps, lates, a, b = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    u, a = np.empty((size, d)) if n > 1 else left_pending[1], np.empty(size)
+    v, b = np.empty((size, e)) if n > 1 else right_pending[1], np.empty(size)
+    steps, lates = np.empty(size), np.empty(size)
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
         gemm(X, start, False, M, 0, False, scores, n_rows, e, d, False)
