@@ -27,6 +27,7 @@ from numba import njit
 from numba.core import event
 from numba.core.caching import _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.types import unliteral
 
 from mahala.support.contexts import COMPILING
 
@@ -65,20 +66,20 @@ def kernel_with(fastmath: Set[str], **options: bool) -> Callable[[Function], Fun
         sources = os.path.dirname(function.__code__.co_filename)
         if _read_only_cache(sources) is None:
             try:
-                return _one_process_compiles(compiler(function))  # type: ignore[no-any-return]
+                return _compiled_once(compiler(function))  # type: ignore[no-any-return]
             except RuntimeError:  # neither the package nor the home folder can be written
                 pass
         with _cache_in(_folder_with_links(sources)):
-            return _one_process_compiles(compiler(function))  # type: ignore[no-any-return]
+            return _compiled_once(compiler(function))  # type: ignore[no-any-return]
 
     return compiled
 
 
-def _one_process_compiles(function: Any) -> Any:
-    """Let a function that Numba finds in no cache be compiled by one process at a time."""
+def _compiled_once(function: Any) -> Any:
+    """Let a function be compiled by one process at a time, and not again for every constant that a kernel passes it."""
     if not hasattr(function, "compile"):  # with NUMBA_DISABLE_JIT
         return function
-    compile = function.compile
+    compile, call = function.compile, function.get_call_template
     place = zlib.crc32(f"{function.py_func.__module__}.{function.py_func.__qualname__}".encode())
 
     @functools.wraps(compile)
@@ -87,7 +88,10 @@ def _one_process_compiles(function: Any) -> Any:
         with global_compiler_lock, _locked(function._cache.cache_path, place), _no_garbage_collection():
             return compile(signature)
 
-    function.compile = alone
+    def without_literals(arguments: Any, named: dict[str, Any]) -> Any:
+        return call(tuple(map(unliteral, arguments)), {name: unliteral(kind) for name, kind in named.items()})
+
+    function.compile, function.get_call_template = alone, without_literals
     return function
 
 

@@ -3,7 +3,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mahala.compiled.pairs.symmetric import largest_diagonal, multiply, postpone, settle, symmetrise
+from mahala.compiled.jit import kernel
+from mahala.compiled.pairs.symmetric import largest_diagonal, settle, subtract_terms, symmetrise
+from mahala.compiled.pairs.symmetric import multiply as multiply_compiled
+
+
+@kernel
+def subtract(A, factors, terms, weights, n, later):
+    """`subtract_terms`, which compiled code alone can call."""
+    subtract_terms(A, factors, terms, weights, n, later)
+
+
+@kernel
+def multiply(A, pending, x, out):
+    """`multiply`, which compiled code alone can call."""
+    multiply_compiled(A, pending, x, out)
+
+
+def postpone(pending, terms, weights, n):
+    """Leave A += Σ weights_l terms_l terms_lᵀ pending."""
+    pending[1, :n] = terms[:n]
+    subtract(np.empty((terms.shape[1],) * 2), pending[0], pending[1], -weights, n, True)
 
 
 @pytest.mark.parametrize("n_terms", [0, 1, 2])
@@ -38,6 +58,20 @@ def test_terms_of_any_scale_are_added():
     postpone(pending, np.array([[1e-160, 2e-160]]), np.array([1e300]), 1)
     settle(A, pending)
     np.testing.assert_allclose(A, [[1e-20, 2e-20], [2e-20, 4e-20]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 5, 64, 130])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
+def test_terms_are_subtracted(n, d):
+    rng = np.random.default_rng(n)
+    terms, weights, start = rng.normal(size=(8, d)), rng.normal(size=8), rng.normal(size=(d, d))
+    A = start.copy()
+    subtract(A, np.empty((8, d)), terms.copy(), weights, n, False)
+    np.testing.assert_allclose(A, start - (terms[:n].T * weights[:n]) @ terms[:n], atol=1e-12)
+    if n == 1:
+        alone = np.zeros((d, d))
+        subtract(alone, np.empty((8, d)), terms, weights, 1, False)
+        np.testing.assert_array_equal(alone, alone.T)
 
 
 @pytest.mark.parametrize("d", [1, 63, 64, 130])

@@ -11,11 +11,14 @@ the kernel stops and returns the reason; the caller refactors with LAPACK and ca
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from mahala.compiled.blas import gemm
 from mahala.compiled.jit import helper, kernel
-from mahala.compiled.pairs.steps import add_terms, dot, step
-from mahala.compiled.pairs.symmetric import multiply, postpone, times
+from mahala.compiled.pairs.steps import dot, step
+from mahala.compiled.pairs.symmetric import multiply, subtract_terms
 from mahala.support.arrays import FloatArray, SignArray
 
 DONE, REFACTOR, PROJECT = 0, 1, 2
@@ -96,7 +99,7 @@ def _negative_pair(
     mu = 1.0
     beta = 0.0
     for k in range(MAX_LANCZOS):
-        q, r, before = Q[k], Q[k + 1], Q[max(k - 1, 0)]
+        q, r, before = Q[k], Q[k + 1], Q[k - 1 if k > 0 else 0]
         if k > 0:
             multiply(R, nothing, q, r)
             for j in range(d):
@@ -110,7 +113,7 @@ def _negative_pair(
             h = dot(qi, r)
             for j in range(d):
                 r[j] -= h * qi[j]
-        beta = np.sqrt(dot(r, r))
+        beta = math.sqrt(dot(r, r))
         exhausted = beta <= 1e-15 * abs(a) or k + 1 == d
         inverse = 1.0 / beta
         if exhausted:
@@ -131,7 +134,7 @@ def _negative_pair(
                     length2 += small[3, i] * small[3, i]
                 first = small[3, 0]
                 move = (s * norm2 / sigma * first - 1.0) * first / length2
-                accurate = max(abs(mu - 1.0), mu) * beta * abs(small[2, k]) <= accuracy * np.sqrt(length2)
+                accurate = max(abs(mu - 1.0), mu) * beta * abs(small[2, k]) <= accuracy * math.sqrt(length2)
                 if accurate and (abs(move) <= floor or (mu == floor and move < 0.0)):
                     return (0.0 if mu == floor else mu * sigma), k + 1
                 mu = max(mu + move, floor)
@@ -163,7 +166,7 @@ def _pair_correction(
     length2 = 0.0
     for i in range(k):
         length2 += small[3, i] * small[3, i]
-    length = 1.0 / np.sqrt(length2)
+    length = 1.0 / math.sqrt(length2)
     # u = Q x / ‖x‖ and h = R u = (Q T x + β x_k q_{k+1}) / (σ ‖x‖); x is zero beyond k.
     small[3, k] = 0.0
     before = 0.0
@@ -189,6 +192,7 @@ def _pair_correction(
         correction[1, 1, j] = a00 * h[j] - a01 * w[j]
 
 
+@kernel
 def stream_psd(
     V: FloatArray,
     y: SignArray,
@@ -207,114 +211,88 @@ def stream_psd(
     """Take steps until the end of V, or until LAPACK is needed; return (b, steps done, reason to stop).
 
     REFACTOR: R is outdated or σ has changed; recompute R from M and σ. PROJECT: the last update has been applied to M
-    but not projected; project M, then recompute R.
+    but not projected; project M, then recompute R. `correction` is what R lacks after the last update.
     """
     n, d = V.shape
     size = min(max(LEAST_BLOCK, min(MOST_BLOCK, d // 4)), n)
     most = min(MAX_LANCZOS, d) + 1
-    Q, small = np.empty((most + 1, d)), np.empty((5, most + 1))
-    terms, weights = np.empty((2 * size, d)), np.empty(2 * size)
+    Q, small = np.empty((most + 1, d)), np.empty((5, most))
+    w = Q[most]  # R v
+    product, weights = np.empty((2 * size, d)), np.empty(2 * size)
+    terms = np.empty((2 * size, d)) if n > 1 else pending[1]
     t, why = 0, DONE
     while t < n and why == DONE:
-        block = V[t : t + size]
-        product = times(block, M, pending)
-        steps = y[t:], p[t:], tau[t:], predicted[t:]
-        b, done, n_terms, why = _psd_steps(
-            block, product, R, correction, state, b, rule, tolerance, *steps, Q, small, terms, weights
-        )
-        t += done
+        start = t
         if n > 1:
-            add_terms(M, terms, weights, n_terms)
+            gemm(V, t, False, M, 0, False, product, min(size, n - t), d, d, False)
         else:
-            postpone(pending, terms, weights, n_terms)
-    return b, t, why
+            multiply(M, pending, V[0], product[0])
+        n_terms = 0
+        while t < min(start + size, n) and why == DONE:
+            v = V[t]
+            norm2, dist = dot(v, v), dot(product[t - start], v)
+            for l in range(n_terms):
+                dist -= weights[l] * dot(terms[l], v) ** 2
+            s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
+            t += 1
+            if s == 0.0:
+                continue
+            b_before = b
+            b = max(b + s, 1.0)
+            if norm2 < COINCIDING:
+                continue
 
-
-@kernel
-def _psd_steps(
-    block: FloatArray,
-    product: FloatArray,
-    R: FloatArray,
-    correction: FloatArray,
-    state: FloatArray,
-    b: float,
-    rule: tuple[float, float, float],
-    tolerance: float,
-    y: SignArray,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
-    Q: FloatArray,
-    small: FloatArray,
-    terms: FloatArray,
-    weights: FloatArray,
-) -> tuple[float, int, int, int]:
-    """Take the steps of a block; write the terms of their change of M. Return b, steps, terms and the reason to stop.
-
-    `correction` is what R lacks after the last update.
-    """
-    d = block.shape[1]
-    w = Q[len(Q) - 1]  # R v
-    n_terms = 0
-    for t in range(len(block)):
-        v = block[t]
-        norm2, dist = dot(v, v), dot(product[t], v)
-        for l in range(n_terms):
-            dist += weights[l] * dot(terms[l], v) ** 2
-        s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
-        if s == 0.0:
-            continue
-        b_before = b
-        b = max(b + s, 1.0)
-        if norm2 < COINCIDING:
-            continue
-
-        # ‖M - s v vᵀ‖² = ‖M‖² - 2s vᵀMv + s²‖v‖⁴, and the projection subtracts μ²; the unit keeps the squares from
-        # underflowing.
-        sigma = state[SIGMA]
-        unit = max(state[NORM], abs(s) * norm2)
-        squared = (state[NORM] / unit) ** 2 - 2.0 * (s / unit) * (dist / unit) + (s * norm2 / unit) ** 2
-        scale = unit * np.sqrt(max(squared, 1e-6))
-        # w = R v also brings R up to date with the step before.
-        multiply(R, correction, v, w)
-        length = 1.0 / np.sqrt(norm2)
-        for j in range(d):
-            terms[n_terms, j] = v[j]
-            Q[0, j] = v[j] * length
-            Q[1, j] = w[j] * (length * sigma)
-        weights[n_terms] = -s
-        n_terms += 1
-        mu = 0.0
-        if s > 0.0:
-            mu, k = _negative_pair(R, correction, sigma, s, norm2, scale, Q, small)
-            if k == 0 and state[CORRECTIONS] > 0.0:
-                # Undo the step and try it again with a new R, whose σ lies halfway to this μ, if μ is a number: where
-                # M is more than 1e16 times σ, rounding may have left R of either sign.
-                halfway = np.sqrt(mu * sigma)
-                state[SIGMA] = halfway if 1e-6 * scale < halfway < np.inf else 1e-6 * scale
-                return b_before, t, n_terms - 1, REFACTOR
-            if k == 0:
-                return b, t + 1, n_terms, PROJECT
-            state[WASTE] += k - GOOD_RUN
-        if mu == 0.0:
-            weight = s / (1.0 - s * dot(v, w))
+            # ‖M - s v vᵀ‖² = ‖M‖² - 2s vᵀMv + s²‖v‖⁴, and the projection subtracts μ²; the unit keeps the squares from
+            # underflowing.
+            sigma = state[SIGMA]
+            unit = max(state[NORM], abs(s) * norm2)
+            squared = (state[NORM] / unit) ** 2 - 2.0 * (s / unit) * (dist / unit) + (s * norm2 / unit) ** 2
+            scale = unit * math.sqrt(max(squared, 1e-6))
+            # w = R v also brings R up to date with the step before.
+            multiply(R, correction, v, w)
+            length = 1.0 / math.sqrt(norm2)
             for j in range(d):
-                correction[0, 0, j] = -weight * w[j]
-                correction[1, 0, j] = w[j]
-        else:
-            weights[n_terms] = mu
-            _pair_correction(s, mu, sigma, k, v, w, Q, small, terms[n_terms], correction)
+                terms[n_terms, j] = v[j]
+                Q[0, j] = v[j] * length
+                Q[1, j] = w[j] * (length * sigma)
+            weights[n_terms] = s
             n_terms += 1
-            weight = min(max(float(k - GOOD_RUN), 1.0), 8.0)
-            state[WEIGHT] = min(state[WEIGHT] + weight, MEMORY)
-            state[LOG_MU] += (np.log(mu) - state[LOG_MU]) * weight / state[WEIGHT]
-        state[CORRECTIONS] += 1.0
-        state[NORM] = unit * np.sqrt(max(squared - (mu / unit) ** 2, 0.0))
-        best = np.exp(state[LOG_MU])
-        tuned = 0.5 * sigma < best < 2.0 * sigma
-        # A correction with μ far above σ cancels most of R and leaves its rounding errors.
-        spoilt = mu > 100.0 * sigma
-        if spoilt or state[CORRECTIONS] >= REFRESH or (state[WASTE] >= d // 4 and not tuned):
-            state[SIGMA] = max(best, 1e-6 * scale)
-            return b, t + 1, n_terms, REFACTOR
-    return b, len(block), n_terms, DONE
+            mu = 0.0
+            if s > 0.0:
+                mu, k = _negative_pair(R, correction, sigma, s, norm2, scale, Q, small)
+                if k == 0 and state[CORRECTIONS] > 0.0:
+                    # Undo the step and try it again with a new R, whose σ lies halfway to this μ, if μ is a number:
+                    # where M is more than 1e16 times σ, rounding may have left R of either sign.
+                    halfway = math.sqrt(mu * sigma)
+                    state[SIGMA] = halfway if 1e-6 * scale < halfway < math.inf else 1e-6 * scale
+                    b, why = b_before, REFACTOR
+                    t -= 1
+                    n_terms -= 1
+                    break
+                if k == 0:
+                    why = PROJECT
+                    break
+                state[WASTE] += k - GOOD_RUN
+            if mu == 0.0:
+                weight = s / (1.0 - s * dot(v, w))
+                for j in range(d):
+                    correction[0, 0, j] = -weight * w[j]
+                    correction[1, 0, j] = w[j]
+            else:
+                weights[n_terms] = -mu
+                _pair_correction(s, mu, sigma, k, v, w, Q, small, terms[n_terms], correction)
+                n_terms += 1
+                weight = min(max(float(k - GOOD_RUN), 1.0), 8.0)
+                state[WEIGHT] = min(state[WEIGHT] + weight, MEMORY)
+                state[LOG_MU] += (math.log(mu) - state[LOG_MU]) * weight / state[WEIGHT]
+            state[CORRECTIONS] += 1.0
+            state[NORM] = unit * math.sqrt(max(squared - (mu / unit) ** 2, 0.0))
+            best = math.exp(state[LOG_MU])
+            tuned = 0.5 * sigma < best < 2.0 * sigma
+            # A correction with μ far above σ cancels most of R and leaves its rounding errors.
+            spoilt = mu > 100.0 * sigma
+            if spoilt or state[CORRECTIONS] >= REFRESH or (state[WASTE] >= d // 4 and not tuned):
+                state[SIGMA] = max(best, 1e-6 * scale)
+                why = REFACTOR
+        subtract_terms(M, product if n > 1 else pending[0], terms, weights, n_terms, n == 1)
+    return b, t, why

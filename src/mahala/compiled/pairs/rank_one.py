@@ -12,14 +12,13 @@ is I.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from scipy.linalg.blas import dgemm
 
+from mahala.compiled.blas import gemm
 from mahala.compiled.jit import SKIPPED, helper, kernel
 from mahala.compiled.pairs.steps import COINCIDING, dot
-from mahala.compiled.pairs.symmetric import postpone, symmetrise, times
+from mahala.compiled.pairs.symmetric import multiply, subtract_terms, symmetrise
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
 
 DONE, REFRESH = 0, 1
@@ -50,14 +49,19 @@ MOST_CORRECTIONS = 2000
 SPOILT = 0.01
 
 
-# Steps per block: the work inside a block grows with its square, while each block costs some calls from Python.
-# LEGO, most of whose steps move M, takes fewer where M is small.
-BLOCK, SMALL_BLOCK, SMALL_DIMENSION = 64, 32, 512
+@helper
+def block_size(n: int, d: int) -> int:
+    """Return the steps per block; few if d is small, because the work inside a block grows with its square."""
+    return min(n, 16 if d < 32 else 32 if d < 512 else 64)
 
 
+@helper
 def trace_of(M: FloatArray, outside: int) -> float:
     """Return the trace of M in all directions, including those outside."""
-    return outside + float(M.trace())
+    total = float(outside)
+    for j in range(len(M)):
+        total += M[j, j]
+    return total
 
 
 @helper
@@ -71,29 +75,21 @@ def current(
     for l in range(n):
         weight, term = weights[l] * gram[i, places[l]], terms[l]
         for j in range(len(a)):
-            a[j] += weight * term[j]
+            a[j] -= weight * term[j]
     return float(dot(a, a))
 
 
 @helper
-def follow(gram: FloatArray, i: int, weight: float, column: FloatArray) -> None:
-    """Update the lower triangle of V A Vᵀ after row i for A ← A + weight · a aᵀ, a = A v_i.
+def follow(gram: FloatArray, i: int, n: int, weight: float, column: FloatArray) -> None:
+    """Update the lower triangle of V A Vᵀ after row i for A ← A - weight · a aᵀ, a = A v_i, with n rows in V.
 
     Column i is kept: it holds aᵀv_j for all later j. `column` is work space for a contiguous copy of it.
     """
-    for j in range(i + 1, len(gram)):
+    for j in range(i + 1, n):
         column[j] = gram[j, i]
         scaled = weight * column[j]
         for k in range(i + 1, j + 1):
-            gram[j, k] += scaled * column[k]
-
-
-def add(A: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
-    """`A += Σ_{l<n} weights_l terms_l terms_lᵀ`; a single term leaves A exactly symmetric."""
-    if n and A.size:
-        scaled = np.sqrt(np.abs(weights[:n, np.newaxis])) * terms[:n]
-        signed = np.copysign(1.0, weights[:n, np.newaxis]) * scaled
-        dgemm(1.0, scaled.T, signed.T, 1.0, A.T, trans_b=True, overwrite_c=True)
+            gram[j, k] -= scaled * column[k]
 
 
 @kernel
@@ -110,6 +106,7 @@ def lego_step(dist: float, target: float, eta: float) -> float:
     return 2.0 * eta * (dist - target) / (2.0 * eta * dist * dist + b + root)
 
 
+@kernel
 def stream_lego(
     V: FloatArray,
     y: SignArray,
@@ -128,95 +125,61 @@ def stream_lego(
     Takes and returns tr M⁻¹, to which a step adds c ‖v‖² / (1 - c ŷ).
     """
     n, d = V.shape
-    size = min(SMALL_BLOCK if d < SMALL_DIMENSION else BLOCK, n)
-    work: Any = _work(size, d)
-    terms, weights = work[:2]
-    traces = np.array([0.0, inverse_trace, 0.0])  # tr M, tr M⁻¹, and the largest tr M since M was symmetrised
+    dimension, size = float(d + outside), block_size(n, d)
+    product, gram, column = np.empty((size, d)), np.empty((size, size)), np.empty(size)
+    terms, weights = np.empty((size, d)) if n > 1 else pending[1], np.empty(size)
+    places = np.empty(size, dtype=np.intp)
+    most = 0.0
     t = 0
     while t < n:
-        block = V[t : t + size]
-        product = times(block, M, pending)
-        traces[0] = trace_of(M, outside)
-        steps: Any = y[t:], p[t:], tau[t:], predicted[t:]
-        done, n_terms = _lego_steps(
-            block, product, product @ block.T, d + outside, traces, eta, *targets, *steps, *work
-        )
-        t += done
-        if n == 1:
-            postpone(pending, terms, weights, n_terms)
-            break
-        add(M, terms, weights, n_terms)
-        if t == n or traces[0] < SHRUNK * traces[2]:
+        n_rows = min(size, n - t)
+        if n > 1:
+            gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
+        else:
+            multiply(M, pending, V[0], product[0])
+        gemm(product, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
+        trace = trace_of(M, outside)
+        most = max(most, trace)
+        n_terms = 0
+        for i in range(n_rows):
+            dist, target = gram[i, i], targets[0] if y[t] > 0 else targets[1]
+            predicted[t] = 1 if dist <= 0.5 * (targets[0] + targets[1]) else -1
+            p[t] = abs(dist - target)
+            tau[t] = 0.0
+            norm2 = dot(V[t], V[t])
+            if norm2 >= COINCIDING and dist > 0.0:
+                length2 = current(i, product, gram, terms, weights, places, n_terms)
+                step = lego_step(dist, target, eta)
+                if step > 0.0:
+                    room = max(LARGEST_CONDITION * dimension / trace - inverse_trace, 0.0)
+                    share = max(LEAST_SHARE, 1.0 / (1.0 + room * (dist / norm2)))
+                    step = min(step, (1.0 - share) / dist)
+                else:
+                    room = max(LARGEST_CONDITION * dimension / inverse_trace - trace, 0.0)
+                    step = max(step, -room / length2)
+                if not abs(step) * length2 <= LARGEST_TERM:
+                    tau[t] = SKIPPED
+                elif step != 0.0:
+                    tau[t] = weights[n_terms] = step
+                    places[n_terms] = i
+                    n_terms += 1
+                    trace -= step * length2
+                    inverse_trace += step * norm2 / (1.0 - step * dist)
+                    # Rounding may leave too little; no M of this trace has less than a multiple of I.
+                    inverse_trace = max(inverse_trace, dimension * (dimension / trace))
+                    follow(gram, i, n_rows, step, column)
+            t += 1
+            most = max(most, trace)
+            if trace < SHRUNK * most:
+                break
+        subtract_terms(M, product if n > 1 else pending[0], terms, weights, n_terms, n == 1)
+        if n > 1 and (t == n or trace < SHRUNK * most):
             symmetrise(M)
-            traces[2] = 0.0
-    return float(traces[1])
-
-
-def _work(size: int, d: int) -> tuple[FloatArray, FloatArray, FloatArray, IndexArray]:
-    """Return space for the terms of a block, their weights, a column of its Gram matrix, and the terms' places."""
-    return np.empty((size, d)), np.empty(size), np.empty(size), np.empty(size, dtype=np.intp)
+            most = 0.0
+    return inverse_trace
 
 
 @kernel
-def _lego_steps(
-    block: FloatArray,
-    product: FloatArray,
-    gram: FloatArray,
-    dimension: int,
-    traces: FloatArray,
-    eta: float,
-    near: float,
-    far: float,
-    y: SignArray,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
-    terms: FloatArray,
-    weights: FloatArray,
-    column: FloatArray,
-    places: IndexArray,
-) -> tuple[int, int]:
-    """Take the steps of a block, until M has shrunk; return the number of steps and of terms."""
-    limit = LARGEST_CONDITION * dimension
-    trace, inverse_trace = traces[0], traces[1]
-    most = max(traces[2], trace)
-    n_terms = 0
-    t = 0
-    while t < len(block) and trace >= SHRUNK * most:
-        dist, target = gram[t, t], near if y[t] > 0 else far
-        predicted[t] = 1 if dist <= 0.5 * (near + far) else -1
-        p[t] = abs(dist - target)
-        tau[t] = 0.0
-        norm2 = dot(block[t], block[t])
-        if norm2 >= COINCIDING and dist > 0.0:
-            length2 = current(t, product, gram, terms, weights, places, n_terms)
-            step = lego_step(dist, target, eta)
-            if step > 0.0:
-                room = max(limit / trace - inverse_trace, 0.0)
-                share = max(LEAST_SHARE, 1.0 / (1.0 + room * (dist / norm2)))
-                step = min(step, (1.0 - share) / dist)
-            else:
-                step = max(step, -max(limit / inverse_trace - trace, 0.0) / length2)
-            if not abs(step) * length2 <= LARGEST_TERM:
-                tau[t] = SKIPPED
-            elif step != 0.0:
-                tau[t] = step
-                weights[n_terms] = -step
-                places[n_terms] = t
-                n_terms += 1
-                trace -= step * length2
-                inverse_trace += step * norm2 / (1.0 - step * dist)
-                # Rounding may leave too little; no M of this trace has less than a multiple of I.
-                inverse_trace = max(inverse_trace, dimension * (dimension / trace))
-                follow(gram, t, -step, column)
-        most = max(most, trace)
-        t += 1
-    traces[0] = trace
-    traces[1] = inverse_trace
-    traces[2] = most
-    return t, n_terms
-
-
 def stream_rdml(
     V: FloatArray,
     y: SignArray,
@@ -236,97 +199,75 @@ def stream_rdml(
     `n_corrections` counts the corrections since R was computed. Return steps done, corrections, reason to stop.
     """
     n, d = V.shape
-    size = min(BLOCK, n)
-    work: Any = _work(size, d)
-    terms, weights, _, places = work
-    traces = np.zeros(3)  # tr M, tr M⁻¹, and the largest tr M since M was symmetrised
+    dimension, size = float(d + outside), block_size(n, d)
+    product, solved = np.empty((size, d)), np.empty((size, d))
+    gram, inner = np.empty((size, size)), np.empty((size, size))
+    dist, column = np.empty(size), np.empty(size)
+    moved, moves = np.empty((size, d)) if n > 1 else pending[1], np.empty(size)
+    terms, weights = np.empty((size, d)) if n > 1 else correction[1], np.empty(size)
+    places = np.empty(size, dtype=np.intp)
+    most = 0.0
     t = 0
     while t < n:
-        block = V[t : t + size]
-        dist = np.einsum("ij,ij->i", times(block, M, pending), block)
-        solved, gram, inner = block, block, block  # not read if no pair moves M
-        if (y[t : t + size] * (dist - 1.0) >= -BORDER).any():
+        n_rows = min(size, n - t)
+        if n > 1:
+            gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
+        else:
+            multiply(M, pending, V[0], product[0])
+        any_moves = False
+        for i in range(n_rows):
+            dist[i] = dot(product[i], V[t + i])
+            any_moves = any_moves or y[t + i] * (dist[i] - 1.0) >= -BORDER
+        if any_moves:
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
-            solved = times(block, R, correction)
-            gram, inner = solved @ block.T, block @ block.T
-        traces[:2] = trace_of(M, outside), trace_of(R, outside)
-        steps: Any = y[t:], p[t:], tau[t:], predicted[t:]
-        done, n_terms, spoilt = _rdml_steps(
-            dist, solved, gram, inner, d + outside, traces, lam, n_corrections, *steps, *work
-        )
-        moved = t + places[:n_terms]
-        moves = -tau[moved] * y[moved]
-        t += done
+            if n > 1:
+                gemm(V, t, False, R, 0, False, solved, n_rows, d, d, False)
+            else:
+                multiply(R, correction, V[0], solved[0])
+            gemm(solved, 0, False, V, t, True, gram, n_rows, n_rows, d, False)
+            gemm(V, t, False, V, t, True, inner, n_rows, n_rows, d, False)
+        trace, inverse_trace = trace_of(M, outside), trace_of(R, outside)
+        most = max(most, trace)
+        spoilt = False
+        n_terms = 0
+        for i in range(n_rows):
+            predicted[t] = 1 if dist[i] <= 1.0 else -1
+            p[t] = y[t] * (dist[i] - 1.0)
+            tau[t] = 0.0
+            if p[t] >= -BORDER and inner[i, i] >= COINCIDING and gram[i, i] > 0.0:
+                q, norm2 = gram[i, i], inner[i, i]
+                length2 = current(i, solved, gram, terms, weights, places, n_terms)
+                if y[t] > 0:
+                    floor = FLOOR * trace / dimension
+                    step = min(lam, SHARE * max(1.0 - floor * length2 / q, 0.0) / q)
+                else:
+                    step = min(lam, max(LARGEST_CONDITION * dimension / inverse_trace - trace, 0.0) / norm2)
+                if not step * norm2 <= LARGEST_TERM:
+                    tau[t] = SKIPPED
+                elif step > 0.0:
+                    tau[t] = step
+                    step *= y[t]
+                    pivot = 1.0 - step * q
+                    moves[n_terms], weights[n_terms], places[n_terms] = step, -step / pivot, i
+                    for j in range(d):
+                        moved[n_terms, j] = V[t, j]
+                    trace -= step * norm2
+                    inverse_trace -= weights[n_terms] * length2
+                    follow(gram, i, n_rows, weights[n_terms], column)
+                    for k in range(i + 1, n_rows):
+                        dist[k] -= step * inner[k, i] * inner[k, i]
+                    n_terms += 1
+                    spoilt = SPOILT * pivot > 1.0 and n_corrections + n_terms > d // 16
+            t += 1
+            most = max(most, trace)
+            if spoilt or trace < SHRUNK * most:
+                break
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
-        if n == 1:
-            postpone(pending, V[moved], moves, n_terms)
-            postpone(correction, terms, weights, n_terms)
-            break
-        add(M, V[moved], moves, n_terms)
-        add(R, terms, weights, n_terms)
-        if t == n or traces[0] < SHRUNK * traces[2]:
+        subtract_terms(M, product if n > 1 else pending[0], moved, moves, n_terms, n == 1)
+        subtract_terms(R, product if n > 1 else correction[0], terms, weights, n_terms, n == 1)
+        if n > 1 and (t == n or trace < SHRUNK * most):
             symmetrise(M)
             symmetrise(R)
-            traces[2] = 0.0
+            most = 0.0
     return t, n_corrections, DONE
-
-
-@kernel
-def _rdml_steps(
-    dist: FloatArray,
-    solved: FloatArray,
-    gram: FloatArray,
-    inner: FloatArray,
-    dimension: int,
-    traces: FloatArray,
-    lam: float,
-    n_corrections: int,
-    y: SignArray,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
-    terms: FloatArray,
-    weights: FloatArray,
-    column: FloatArray,
-    places: IndexArray,
-) -> tuple[int, int, bool]:
-    """Take the steps of a block, until M has shrunk or R is spoilt; return the number of steps and terms, and which."""
-    trace, inverse_trace = traces[0], traces[1]
-    most = max(traces[2], trace)
-    spoilt = False
-    n_terms = 0
-    t = 0
-    while t < len(dist) and not spoilt and trace >= SHRUNK * most:
-        predicted[t] = 1 if dist[t] <= 1.0 else -1
-        p[t] = y[t] * (dist[t] - 1.0)
-        tau[t] = 0.0
-        if p[t] >= -BORDER and inner[t, t] >= COINCIDING and gram[t, t] > 0.0:
-            q, norm2 = gram[t, t], inner[t, t]
-            length2 = current(t, solved, gram, terms, weights, places, n_terms)
-            if y[t] > 0:
-                floor = FLOOR * trace / dimension
-                step = min(lam, SHARE * max(1.0 - floor * length2 / q, 0.0) / q)
-            else:
-                step = min(lam, max(LARGEST_CONDITION * dimension / inverse_trace - trace, 0.0) / norm2)
-            if not step * norm2 <= LARGEST_TERM:
-                tau[t] = SKIPPED
-            elif step > 0.0:
-                tau[t] = step
-                step *= y[t]
-                pivot = 1.0 - step * q
-                weight = step / pivot
-                weights[n_terms] = weight
-                places[n_terms] = t
-                n_terms += 1
-                trace -= step * norm2
-                inverse_trace += weight * length2
-                follow(gram, t, weight, column)
-                for k in range(t + 1, len(dist)):
-                    dist[k] -= step * inner[k, t] * inner[k, t]
-                spoilt = SPOILT * pivot > 1.0 and n_corrections + n_terms > solved.shape[1] // 16
-        most = max(most, trace)
-        t += 1
-    traces[0] = trace
-    traces[2] = most
-    return t, n_terms, spoilt

@@ -10,10 +10,10 @@ changes the model in place and returns the threshold.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg.blas import dgemm
 
+from mahala.compiled.blas import gemm
 from mahala.compiled.jit import helper, kernel
-from mahala.compiled.pairs.symmetric import postpone, times
+from mahala.compiled.pairs.symmetric import multiply, subtract_terms
 from mahala.support.arrays import FloatArray, IndexArray, IntArray, SignArray
 
 # Steps whose quadratic forms and updates are computed by one matrix product.
@@ -51,18 +51,7 @@ def step(
     return float(tau[t] * label)
 
 
-def add_outer(M: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray, n: int) -> None:
-    """`M += Σ_{l<n} weights_l left_l right_lᵀ` in place, for a C-contiguous M."""
-    if n and M.size:
-        scaled = weights[:n, np.newaxis] * left[:n]
-        dgemm(1.0, right[:n].T, scaled.T, 1.0, M.T, trans_b=True, overwrite_c=True)
-
-
-def add_terms(M: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
-    """`M += Σ_{l<n} weights_l terms_l terms_lᵀ` in place, for a C-contiguous M."""
-    add_outer(M, terms, terms, weights, n)
-
-
+@kernel
 def stream_indefinite(
     V: FloatArray,
     y: SignArray,
@@ -77,44 +66,34 @@ def stream_indefinite(
 ) -> float:
     """Take one step per row of V, in blocks; M is read and written once per block, and of a single row its lower half.
 
-    The distances inside a block are exact: `dist_t = v_tᵀM₀v_t + Σ_{l<t} c_l (v_lᵀv_t)²`.
+    The distances inside a block are exact: `dist_t = v_tᵀM₀v_t - Σ_{l<t} c_l (v_lᵀv_t)²`.
     """
-    n = len(V)
+    n, d = V.shape
+    size = min(BLOCK, n)
+    product, gram = np.empty((size, d)), np.empty((size, size))
+    c, weights = np.empty(size), np.empty(size)
+    terms = np.empty((size, d)) if n > 1 else pending[1]
     for start in range(0, n, BLOCK):
-        block = V[start : start + BLOCK]
-        product, gram, c = times(block, M, pending), block @ block.T, np.empty(len(block))
-        b = _indefinite_steps(block, product, gram, c, start, y, b, rule, tolerance, p, tau, predicted)
+        n_rows = min(BLOCK, n - start)
         if n > 1:
-            moved = c != 0.0
-            add_terms(M, block[moved], c[moved], int(np.count_nonzero(moved)))
+            gemm(V, start, False, M, 0, False, product, n_rows, d, d, False)
         else:
-            postpone(pending, block, c, 1)
-    return b
-
-
-@kernel
-def _indefinite_steps(
-    block: FloatArray,
-    product: FloatArray,
-    gram: FloatArray,
-    c: FloatArray,
-    start: int,
-    y: SignArray,
-    b: float,
-    rule: tuple[float, float, float],
-    tolerance: float,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
-) -> float:
-    """Take the steps of a block, which change M by Σ c_i v_i v_iᵀ; write c and return b."""
-    for i in range(len(block)):
-        t, norm2, dist = start + i, gram[i, i], dot(product[i], block[i])
-        for l in range(i):
-            dist += c[l] * gram[i, l] * gram[i, l]
-        s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
-        b += s
-        c[i] = 0.0 if norm2 < COINCIDING else -s
+            multiply(M, pending, V[0], product[0])
+        gemm(V, start, False, V, start, True, gram, n_rows, n_rows, d, False)
+        n_terms = 0
+        for i in range(n_rows):
+            t, norm2, dist = start + i, gram[i, i], dot(product[i], V[start + i])
+            for l in range(i):
+                dist -= c[l] * gram[i, l] * gram[i, l]
+            s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
+            b += s
+            c[i] = 0.0 if norm2 < COINCIDING else s
+            if c[i] != 0.0:
+                weights[n_terms] = c[i]
+                for j in range(d):
+                    terms[n_terms, j] = V[t, j]
+                n_terms += 1
+        subtract_terms(M, product if n > 1 else pending[0], terms, weights, n_terms, n == 1)
     return b
 
 

@@ -7,18 +7,18 @@ its own terms to the next one: with f, g = pending, the matrix A is to become A 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
+from mahala.compiled.blas import gemm
+from mahala.compiled.jit import helper, kernel
 from mahala.support.arrays import FloatArray
 
-# Rows and columns of a tile that is copied at once.
-TILE = 256
+# Rows and columns of a tile that is written while its mirror image is near.
+TILE = 32
 
 
-@kernel
+@helper
 def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray) -> None:
     """Subtract what is pending from A, then `out = A x`, on the lower triangle in one sweep, four rows at a time.
 
@@ -39,16 +39,19 @@ def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray)
         left = 0
         if stop == i + 4:
             left = i
-            x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+            x0, x1 = x[i], x[i + 1]
+            x2, x3 = x[i + 2], x[i + 3]
             s0 = s1 = s2 = s3 = 0.0
             for j in range(i):
-                a0, a1, a2, a3, xj = A[i, j], A[i + 1, j], A[i + 2, j], A[i + 3, j], x[j]
+                a0, a1, xj = A[i, j], A[i + 1, j], x[j]
+                a2, a3 = A[i + 2, j], A[i + 3, j]
                 s0 += a0 * xj
                 s1 += a1 * xj
                 s2 += a2 * xj
                 s3 += a3 * xj
                 out[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
-            out[i], out[i + 1], out[i + 2], out[i + 3] = s0, s1, s2, s3
+            out[i], out[i + 1] = s0, s1
+            out[i + 2], out[i + 3] = s2, s3
         for k in range(i, stop):
             for j in range(left, k):
                 a0 = A[k, j]
@@ -60,50 +63,50 @@ def multiply(A: FloatArray, pending: FloatArray, x: FloatArray, out: FloatArray)
             pending[0, 0, j] = pending[0, 1, j] = 0.0
 
 
-def times(rows: FloatArray, A: FloatArray, pending: FloatArray) -> FloatArray:
-    """Return `rows @ A`; of a single row after what is pending, and from the lower triangle of A alone."""
-    if len(rows) > 1:
-        return rows @ A
-    out = np.empty(rows.shape)
-    multiply(A, pending, rows[0], out[0])
-    return out
+@helper
+def subtract_terms(
+    A: FloatArray, factors: FloatArray, terms: FloatArray, weights: FloatArray, n: int, later: bool
+) -> None:
+    """`A -= Σ_{l<n} weights_l terms_l terms_lᵀ`, now or `later`, by leaving it pending: factors, terms = pending.
+
+    One term leaves A exactly symmetric. The terms are scaled in place.
+    """
+    for l in range(n):
+        root, sign = math.sqrt(abs(weights[l])), math.copysign(1.0, weights[l])
+        for j in range(len(A)):
+            terms[l, j] *= root
+            factors[l, j] = sign * terms[l, j]
+    if not later:
+        gemm(factors, 0, True, terms, 0, False, A, len(A), len(A), n, True)
 
 
 @kernel
-def postpone(pending: FloatArray, terms: FloatArray, weights: FloatArray, n: int) -> None:
-    """Leave `A += Σ_{l<n} weights_l terms_l terms_lᵀ` pending, n ≤ 2, where nothing is."""
-    for l in range(n):
-        root, sign = math.sqrt(abs(weights[l])), math.copysign(1.0, weights[l])
-        for j in range(terms.shape[1]):
-            pending[1, l, j] = root * terms[l, j]
-            pending[0, l, j] = -sign * pending[1, l, j]
-
-
 def settle(A: FloatArray, pending: FloatArray) -> None:
     """Subtract what is pending, and copy the lower triangle to the upper one."""
     d = len(A)
     multiply(A, pending, np.zeros(d), np.empty(d))
-    for lower, upper in _tiles(A):
-        np.copyto(upper, lower.T, where=True if lower is not upper else np.tri(len(lower), dtype=bool).T)
+    for top in range(0, d, TILE):
+        for left in range(0, top + 1, TILE):
+            for i in range(top, min(top + TILE, d)):
+                for j in range(left, min(left + TILE, i)):
+                    A[j, i] = A[i, j]
 
 
+@kernel
 def symmetrise(A: FloatArray) -> None:
     """Replace A by its symmetric part: steps do not reduce the antisymmetric part, while A itself may shrink."""
-    for lower, upper in _tiles(A):
-        mean = 0.5 * (lower + upper.T)
-        lower[:], upper[:] = mean, mean.T
-
-
-def _tiles(A: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield views of the tiles of the lower triangle, each with its mirror image; a diagonal tile is its own."""
     d = len(A)
-    for i in range(0, d, TILE):
-        diagonal = A[i : i + TILE, i : min(i + TILE, d)]
-        yield diagonal, diagonal
-        for j in range(0, i, TILE):
-            yield A[i : i + TILE, j : j + TILE], A[j : j + TILE, i : min(i + TILE, d)]
+    for top in range(0, d, TILE):
+        for left in range(0, top + 1, TILE):
+            for i in range(top, min(top + TILE, d)):
+                for j in range(left, min(left + TILE, i)):
+                    A[i, j] = A[j, i] = 0.5 * (A[i, j] + A[j, i])
 
 
+@kernel
 def largest_diagonal(A: FloatArray) -> float:
     """Return the largest absolute value of a diagonal entry."""
-    return float(np.abs(A.diagonal()).max(initial=0.0))
+    largest = 0.0
+    for i in range(len(A)):
+        largest = max(largest, abs(A[i, i]))
+    return largest

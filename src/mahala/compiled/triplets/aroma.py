@@ -7,15 +7,16 @@ block.
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
 
+from mahala.compiled.blas import gemm
 from mahala.compiled.jit import SKIPPED, helper, kernel
-from mahala.compiled.pairs.steps import add_outer, add_terms, dot
-from mahala.compiled.pairs.symmetric import postpone, times
+from mahala.compiled.pairs.steps import dot
+from mahala.compiled.pairs.symmetric import multiply, subtract_terms
 from mahala.compiled.triplets.rows import LARGEST_CHANGE
-from mahala.support.arrays import FloatArray, IndexArray, SignArray
+from mahala.support.arrays import FloatArray, SignArray
 
 BLOCK = 64
 # When no more than this share of a variance is left, it is rounding error, of either sign.
@@ -36,6 +37,19 @@ def without(
             out[i] -= factor * term[i]
 
 
+@helper
+def _subtract_outer(
+    M: FloatArray, u: FloatArray, v: FloatArray, weights: FloatArray, n: int, factors: FloatArray
+) -> None:
+    """`M -= Σ_{l<n} weights_l u_l v_lᵀ`."""
+    d, e = M.shape
+    for l in range(n):
+        for j in range(d):
+            factors[l, j] = weights[l] * u[l, j]
+    gemm(factors, 0, True, v, 0, False, M, d, e, n, True)
+
+
+@kernel
 def stream_full(
     X: FloatArray,
     Q: FloatArray,
@@ -59,78 +73,49 @@ def stream_full(
     """
     (n, d), e = X.shape, Q.shape[1]
     size = min(BLOCK, n)
-    u, v, a, b = np.empty((size, d)), np.empty((size, e)), np.empty(size), np.empty(size)
-    places = np.empty(size, dtype=np.intp)
+    scores, left, right = np.empty((size, e)), np.empty((size, d)), np.empty((size, e))
+    u, a = np.empty((size, d)) if n > 1 else left_pending[1], np.empty(size)
+    v, b = np.empty((size, e)) if n > 1 else right_pending[1], np.empty(size)
+    steps, lates = np.empty(size), np.empty(size)
     for start in range(0, n, BLOCK):
-        part = slice(start, start + BLOCK)
-        x, q = X[part], Q[part]
-        given = x, q, x @ M
-        rest: Any = r, margin, p[part], tau[part], predicted[part], u, v, a, b, places
-        if n == 1:
-            # With products of zero no step is taken: so a step without a loss does not read the covariances.
-            _full_steps(*given, np.zeros((1, d)), np.zeros((1, e)), *rest)
-            if not p[0] > 0.0:
-                return
-        k = _full_steps(*given, times(x, Lambda, left_pending), times(q, Gamma, right_pending), *rest)
-        if k == 0:
-            continue
-        taken = start + places[:k]
-        add_outer(M, u, v, tau[taken], k)
+        n_rows = min(BLOCK, n - start)
+        gemm(X, start, False, M, 0, False, scores, n_rows, e, d, False)
+        if n > 1:
+            gemm(X, start, False, Lambda, 0, False, left, n_rows, d, d, False)
+            gemm(Q, start, False, Gamma, 0, False, right, n_rows, e, e, False)
+        k = 0
+        for i in range(n_rows):
+            t = start + i
+            x, q = X[t], Q[t]
+            score = dot(scores[i], q)
+            for l in range(k):
+                score -= steps[l] * dot(u[l], x) * dot(v[l], q)
+            predicted[t] = 1 if score > 0.0 else -1
+            p[t] = margin - score
+            tau[t] = 0.0
+            if not p[t] > 0.0:
+                continue
+            if n == 1:
+                multiply(Lambda, left_pending, x, left[0])
+                multiply(Gamma, right_pending, q, right[0])
+            without(left[i], u, a, k, x, u[k])
+            without(right[i], v, b, k, q, v[k])
+            x_norm, q_norm = dot(u[k], x), dot(v[k], q)
+            if not (x_norm > NOISE * dot(x, x) and q_norm > NOISE * dot(q, q) and x_norm * q_norm > 0.0):
+                continue
+            step = p[t] / (x_norm * q_norm + r)
+            if not step * math.sqrt(x_norm * q_norm) <= LARGEST_CHANGE:
+                tau[t] = SKIPPED
+                continue
+            tau[t] = step
+            steps[k] = -step
+            lates[k] = -step * (clock + t + 1)
+            # Sherman-Morrison, for Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ.
+            a[k] = 1.0 / (r * e / q_norm + x_norm)
+            b[k] = 1.0 / (r * d / x_norm + q_norm)
+            k += 1
+        _subtract_outer(M, u, v, steps, k, left)
         if len(late):
-            add_outer(late, u, v, tau[taken] * (clock + taken + 1), k)
-        for A, pending, terms, weights in ((Lambda, left_pending, u, -a), (Gamma, right_pending, v, -b)):
-            if n > 1:
-                add_terms(A, terms, weights, k)
-            else:
-                postpone(pending, terms, weights, k)
-
-
-@kernel
-def _full_steps(
-    X: FloatArray,
-    Q: FloatArray,
-    scores: FloatArray,
-    left: FloatArray,
-    right: FloatArray,
-    r: float,
-    margin: float,
-    p: FloatArray,
-    tau: FloatArray,
-    predicted: SignArray,
-    u: FloatArray,
-    v: FloatArray,
-    a: FloatArray,
-    b: FloatArray,
-    places: IndexArray,
-) -> int:
-    """Take the steps of a block, from the products xᵀM, Λx and Γq before it; return the number k of its updates.
-
-    Write each update's u, v, a and b, and its place in the block.
-    """
-    k = 0
-    for t in range(len(X)):
-        x, q = X[t], Q[t]
-        score = dot(scores[t], q)
-        for l in range(k):
-            score += tau[places[l]] * dot(u[l], x) * dot(v[l], q)
-        predicted[t] = 1 if score > 0.0 else -1
-        p[t] = margin - score
-        tau[t] = 0.0
-        if not p[t] > 0.0:
-            continue
-        without(left[t], u, a, k, x, u[k])
-        without(right[t], v, b, k, q, v[k])
-        x_norm, q_norm = dot(u[k], x), dot(v[k], q)
-        if not (x_norm > NOISE * dot(x, x) and q_norm > NOISE * dot(q, q) and x_norm * q_norm > 0.0):
-            continue
-        step = p[t] / (x_norm * q_norm + r)
-        if not step * np.sqrt(x_norm * q_norm) <= LARGEST_CHANGE:
-            tau[t] = SKIPPED
-            continue
-        tau[t] = step
-        places[k] = t
-        # Sherman-Morrison, for Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ.
-        a[k] = 1.0 / (r * len(q) / q_norm + x_norm)
-        b[k] = 1.0 / (r * len(x) / x_norm + q_norm)
-        k += 1
-    return k
+            _subtract_outer(late, u, v, lates, k, left)
+        subtract_terms(Lambda, left if n > 1 else left_pending[0], u, a, k, n == 1)
+        subtract_terms(Gamma, right if n > 1 else right_pending[0], v, b, k, n == 1)

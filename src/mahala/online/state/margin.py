@@ -10,7 +10,7 @@ from scipy.linalg import blas, lapack
 
 from mahala.comparisons import Pairs
 from mahala.compiled.pairs import psd as kernels
-from mahala.compiled.pairs.steps import add_terms, stream_dual, stream_indefinite, stream_sparse
+from mahala.compiled.pairs.steps import stream_dual, stream_indefinite, stream_sparse
 from mahala.compiled.pairs.symmetric import largest_diagonal, settle
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
@@ -218,7 +218,8 @@ class MarginState(PairState):
         weights = np.zeros(n)
         order = np.arange(len(chunk.y)) % n
         self.b = stream_dual(gram2, distances, weights, order, chunk.y[:n], self.b, rule.step, rule.min_step, *steps)
-        add_terms(self.M, V, weights, n)
+        scaled = weights[:, np.newaxis] * V
+        blas.dgemm(1.0, V.T, scaled.T, 1.0, self.M.T, trans_b=True, overwrite_c=True)
         self._count(norms2[order], steps[1])
 
     def _count(self, norms2: FloatArray, tau: FloatArray) -> None:
