@@ -110,9 +110,10 @@ class OnlineLearner(Learner):
             comparisons, _ = self._comparisons(X, y, reset=is_new, at_most=True)
             if is_new:
                 self._begin(comparisons, known=False)
+                self._rule_in_force, self._checked = self._rule(), self.get_params(deep=False)
             with one_blas_thread():
                 prepared = self._model.prepare(comparisons, len(comparisons), known=False)
-                self._feed(prepared, len(comparisons), self._rule() if is_new else self._rule_in_force)
+                self._feed(prepared, len(comparisons), self._rule_in_force)
         return self
 
     @one_at_a_time
