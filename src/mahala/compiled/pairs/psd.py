@@ -113,9 +113,9 @@ def _negative_pair(
                 r[j] -= h * qi[j]
         beta = np.sqrt(dot(r, r))
         exhausted = beta <= 1e-15 * abs(a) or k + 1 == d
-        inverse = 1.0 / beta
+        inverse = 0.0 if exhausted else 1.0 / beta
         if exhausted:
-            beta = inverse = 0.0
+            beta = 0.0
         for j in range(d):
             r[j] *= inverse
         small[0, k] = a
