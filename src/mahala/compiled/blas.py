@@ -14,21 +14,21 @@ from mahala.compiled.jit import helper
 from mahala.support.arrays import FloatArray
 
 ensure_blas()
-# Sizes, leading dimensions, and addresses of the numbers and matrices.
-_gemm = types.ExternalFunction(
+# The kind of number and whether the matrices are transposed; sizes; addresses, with the lengths of the matrices' rows.
+_GEMM = types.ExternalFunction(
     "numba_xxgemm", types.intc(*[types.int8] * 3, *[types.intp] * 5, types.uintp, *[types.intp] * 5)
 )
-_NUMBERS = np.array([0.0, 1.0, -1.0])
+_FACTORS = np.array([0.0, 1.0, -1.0])
 _KIND, _PLAIN, _TRANSPOSED = (ord(letter) for letter in "dnt")
 
 
-def _multiply_plainly(
+def _by_blas(
     A: FloatArray,
-    row: int,
-    left: bool,
+    a_row: int,
+    a_transposed: bool,
     B: FloatArray,
-    other: int,
-    right: bool,
+    b_row: int,
+    b_transposed: bool,
     C: FloatArray,
     m: int,
     n: int,
@@ -37,47 +37,35 @@ def _multiply_plainly(
 ) -> None:
     """`C = op(A) op(B)`, or `C -= op(A) op(B)`: m × n numbers, each the sum of k products.
 
-    op(A) is A from the given row on, or its transpose; so is op(B).
+    op(A) is A from row a_row on, or its transpose; op(B) likewise. BLAS reads matrices by columns, so it multiplies the
+    transposes.
     """
-    first = A[row : row + k, :m].T if left else A[row : row + m, :k]
-    second = B[other : other + n, :k].T if right else B[other : other + k, :n]
-    C[:m, :n] = C[:m, :n] - first @ second if subtract else first @ second
+    if m == 0 or n == 0 or k == 0:
+        return
+    a, b, c = A.shape[1], B.shape[1], C.shape[1]
+    left, right = A.ctypes.data + 8 * a_row * a, B.ctypes.data + 8 * b_row * b
+    a_form, b_form = _TRANSPOSED if a_transposed else _PLAIN, _TRANSPOSED if b_transposed else _PLAIN
+    factor = _FACTORS.ctypes.data + 8 * subtract  # of C; that of the product is next to it
+    _GEMM(_KIND, b_form, a_form, n, m, k, factor + 8, right, b, left, a, factor, C.ctypes.data, c)
 
 
-def _multiply(
+def _by_numpy(
     A: FloatArray,
-    row: int,
-    left: bool,
+    a_row: int,
+    a_transposed: bool,
     B: FloatArray,
-    other: int,
-    right: bool,
+    b_row: int,
+    b_transposed: bool,
     C: FloatArray,
     m: int,
     n: int,
     k: int,
     subtract: bool,
 ) -> None:
-    """As above. BLAS takes the columns of a matrix one after the other, so it multiplies the transposes."""
-    if m == 0 or n == 0 or k == 0:
-        return
-    a, b, c = A.shape[1], B.shape[1], C.shape[1]
-    factor = _NUMBERS.ctypes.data + 8 * subtract  # of C, and next to it that of the product
-    _gemm(
-        _KIND,
-        _TRANSPOSED if right else _PLAIN,
-        _TRANSPOSED if left else _PLAIN,
-        n,
-        m,
-        k,
-        factor + 8,
-        B.ctypes.data + 8 * other * b,
-        b,
-        A.ctypes.data + 8 * row * a,
-        a,
-        factor,
-        C.ctypes.data,
-        c,
-    )
+    """Do the same where nothing is compiled."""
+    left = A[a_row : a_row + k, :m].T if a_transposed else A[a_row : a_row + m, :k]
+    right = B[b_row : b_row + n, :k].T if b_transposed else B[b_row : b_row + k, :n]
+    C[:m, :n] = C[:m, :n] - left @ right if subtract else left @ right
 
 
-gemm = _multiply_plainly if numba.config.DISABLE_JIT else helper(_multiply)
+gemm = _by_numpy if numba.config.DISABLE_JIT else helper(_by_blas)

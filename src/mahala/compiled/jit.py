@@ -27,7 +27,7 @@ from numba import njit
 from numba.core import event
 from numba.core.caching import _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.types import unliteral
+from numba.types import unliteral
 
 from mahala.support.contexts import COMPILING
 

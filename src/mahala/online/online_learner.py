@@ -110,7 +110,7 @@ class OnlineLearner(Learner):
             comparisons, _ = self._comparisons(X, y, reset=is_new, at_most=True)
             if is_new:
                 self._begin(comparisons, known=False)
-                self._rule_in_force, self._checked = self._rule(), self.get_params(deep=False)
+                self._accept_params()
             with one_blas_thread():
                 prepared = self._model.prepare(comparisons, len(comparisons), known=False)
                 self._feed(prepared, len(comparisons), self._rule_in_force)
@@ -199,6 +199,10 @@ class OnlineLearner(Learner):
         self._check_open(method)
         if "_model" in values:
             self._check_fixed()
+        self._accept_params()
+
+    def _accept_params(self) -> None:
+        """Take the rule of the parameters, which were checked, until one of them changes."""
         self._rule_in_force = self._rule()
         self._checked = self.get_params(deep=False)
 

@@ -11,8 +11,6 @@ the kernel stops and returns the reason; the caller refactors with LAPACK and ca
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from mahala.compiled.blas import gemm
@@ -113,11 +111,11 @@ def _negative_pair(
             h = dot(qi, r)
             for j in range(d):
                 r[j] -= h * qi[j]
-        beta = math.sqrt(dot(r, r))
+        beta = np.sqrt(dot(r, r))
         exhausted = beta <= 1e-15 * abs(a) or k + 1 == d
-        inverse = 1.0 / beta
+        inverse = 0.0 if exhausted else 1.0 / beta
         if exhausted:
-            beta = inverse = 0.0
+            beta = 0.0
         for j in range(d):
             r[j] *= inverse
         small[0, k] = a
@@ -134,7 +132,7 @@ def _negative_pair(
                     length2 += small[3, i] * small[3, i]
                 first = small[3, 0]
                 move = (s * norm2 / sigma * first - 1.0) * first / length2
-                accurate = max(abs(mu - 1.0), mu) * beta * abs(small[2, k]) <= accuracy * math.sqrt(length2)
+                accurate = max(abs(mu - 1.0), mu) * beta * abs(small[2, k]) <= accuracy * np.sqrt(length2)
                 if accurate and (abs(move) <= floor or (mu == floor and move < 0.0)):
                     return (0.0 if mu == floor else mu * sigma), k + 1
                 mu = max(mu + move, floor)
@@ -166,10 +164,11 @@ def _pair_correction(
     length2 = 0.0
     for i in range(k):
         length2 += small[3, i] * small[3, i]
-    length = 1.0 / math.sqrt(length2)
+    length = 1.0 / np.sqrt(length2)
     # u = Q x / ‖x‖ and h = R u = (Q T x + β x_k q_{k+1}) / (σ ‖x‖); x is zero beyond k.
-    small[3, k] = 0.0
-    before = 0.0
+    small[3, k] = before = 0.0
+    for j in range(d):
+        u[j] = h[j] = 0.0
     for i in range(k + 1):
         x = small[3, i]
         Tx = before
@@ -180,8 +179,8 @@ def _pair_correction(
         Tx *= length / sigma
         q = Q[i]
         for j in range(d):
-            u[j] = (u[j] if i > 0 else 0.0) + x * q[j]
-            h[j] = (h[j] if i > 0 else 0.0) + Tx * q[j]
+            u[j] += x * q[j]
+            h[j] += Tx * q[j]
     # One joint 2 × 2 Woodbury correction: two successive rank-one corrections blow up near σ = μ.
     a00, a01, a11 = dot(v, w) - 1.0 / s, dot(v, h), 1.0 / mu + dot(u, h)
     determinant = a00 * a11 - a01 * a01
@@ -247,10 +246,10 @@ def stream_psd(
             sigma = state[SIGMA]
             unit = max(state[NORM], abs(s) * norm2)
             squared = (state[NORM] / unit) ** 2 - 2.0 * (s / unit) * (dist / unit) + (s * norm2 / unit) ** 2
-            scale = unit * math.sqrt(max(squared, 1e-6))
+            scale = unit * np.sqrt(max(squared, 1e-6))
             # w = R v also brings R up to date with the step before.
             multiply(R, correction, v, w)
-            length = 1.0 / math.sqrt(norm2)
+            length = 1.0 / np.sqrt(norm2)
             for j in range(d):
                 terms[n_terms, j] = v[j]
                 Q[0, j] = v[j] * length
@@ -263,8 +262,8 @@ def stream_psd(
                 if k == 0 and state[CORRECTIONS] > 0.0:
                     # Undo the step and try it again with a new R, whose σ lies halfway to this μ, if μ is a number:
                     # where M is more than 1e16 times σ, rounding may have left R of either sign.
-                    halfway = math.sqrt(mu * sigma)
-                    state[SIGMA] = halfway if 1e-6 * scale < halfway < math.inf else 1e-6 * scale
+                    halfway = np.sqrt(mu * sigma)
+                    state[SIGMA] = halfway if 1e-6 * scale < halfway < np.inf else 1e-6 * scale
                     b, why = b_before, REFACTOR
                     t -= 1
                     n_terms -= 1
@@ -284,10 +283,10 @@ def stream_psd(
                 n_terms += 1
                 weight = min(max(float(k - GOOD_RUN), 1.0), 8.0)
                 state[WEIGHT] = min(state[WEIGHT] + weight, MEMORY)
-                state[LOG_MU] += (math.log(mu) - state[LOG_MU]) * weight / state[WEIGHT]
+                state[LOG_MU] += (np.log(mu) - state[LOG_MU]) * weight / state[WEIGHT]
             state[CORRECTIONS] += 1.0
-            state[NORM] = unit * math.sqrt(max(squared - (mu / unit) ** 2, 0.0))
-            best = math.exp(state[LOG_MU])
+            state[NORM] = unit * np.sqrt(max(squared - (mu / unit) ** 2, 0.0))
+            best = np.exp(state[LOG_MU])
             tuned = 0.5 * sigma < best < 2.0 * sigma
             # A correction with μ far above σ cancels most of R and leaves its rounding errors.
             spoilt = mu > 100.0 * sigma
