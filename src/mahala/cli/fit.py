@@ -37,7 +37,7 @@ def fit(
     ],
     label: options.Label = None,
     output: Annotated[Path | None, typer.Option(help="The model file to write; default: NAME.safetensors.")] = None,
-    learner: Annotated[str, typer.Option(help="A learner such as PA, GML, LMNN or OASIS.")] = "PA",
+    learner: Annotated[str, typer.Option(help="A learner such as LMNN, GML, PA or OASIS.")] = "LMNN",
     settings: options.Settings = None,
     scaling: Annotated[
         Literal["standard", "none"] | None,

@@ -40,7 +40,13 @@ def _by_blas(
     op(A) is A from row a_row on, or its transpose; op(B) likewise. BLAS reads matrices by columns, so it multiplies the
     transposes.
     """
-    if m == 0 or n == 0 or k == 0:
+    if m == 0 or n == 0:
+        return
+    if k == 0:  # BLAS refuses rows without numbers
+        if not subtract:
+            for i in range(m):
+                for j in range(n):
+                    C[i, j] = 0.0
         return
     a, b, c = A.shape[1], B.shape[1], C.shape[1]
     left, right = A.ctypes.data + 8 * a_row * a, B.ctypes.data + 8 * b_row * b

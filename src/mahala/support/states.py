@@ -17,6 +17,7 @@ mahala.support.model_files.ModelFileError: header entry 'total' should be a fini
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ Header = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Field:
+class Field(ABC):
     """An attribute, and its name in a file: the same without underscores at its ends.
 
     If it is `optional`, it may be missing or None, and then it is not written.
@@ -47,9 +48,9 @@ class Field:
         """Put the value into the header or among the arrays."""
         header[self.key] = value
 
+    @abstractmethod
     def read(self, state: Any, header: Header, arrays: Arrays) -> Any:
         """Return the value for a state; raise ModelFileError if a file cannot hold it."""
-        raise NotImplementedError
 
 
 class Integer(Field):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -35,13 +36,13 @@ class FeedbackBody(Body):
     user: Id | None = None
     version: VersionNumber | None = None
 
+    @abstractmethod
     def ids(self) -> Sequence[str]:
         """Return the ids of the items."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entry(self, service: Service, name: str, **more: Any) -> LogEntry:
         """Return its entry of the log."""
-        raise NotImplementedError
 
     def is_quick(self, holds: Callable[[Sequence[str]], bool]) -> bool:
         """Return whether its entry needs neither a text to be encoded nor a look into the database."""
