@@ -86,7 +86,7 @@ PICTURES: dict[str, Callable[[dict[str, Any], Axes], None]] = {
 
 
 def picture(page: str, folder: Path) -> bytes:
-    """Run the first example of a page, and draw what it has learned as SVG."""
+    """Run the first example of a page, and draw the fitted model as SVG."""
     names: dict[str, Any] = {}
     example = EXAMPLE.search((folder / page).read_text(encoding="utf-8"))
     assert example is not None, page

@@ -60,8 +60,8 @@ def fit(
 
     The model file stores the names and scales of the features, so that `transform`, `search` and `explain` accept raw
     tables. The printed error is measured on the training rows; use `mahala compare` to estimate the error on new rows.
-    Ctrl-C stops an iterative or online learner after its iteration or chunk of steps, and saves what it has learned so
-    far, marked in the model file; a second one stops at once.
+    Ctrl-C stops an iterative or online learner after its iteration or chunk of steps, and saves the model so far,
+    marked in the model file. A second Ctrl-C stops at once.
 
     Examples:
 

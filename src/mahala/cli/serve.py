@@ -48,7 +48,7 @@ def start(
     id_column: Annotated[str | None, typer.Option("--id", help="Column or field of the ids; default: id.")] = None,
     images: Annotated[Path | None, typer.Option(help="Folder of the field image.", file_okay=False)] = None,
     collection: Annotated[str | None, typer.Option(help="Name of the collection; default: that of the file.")] = None,
-    update: Annotated[bool, typer.Option("--update", help="Read ITEMS again into a collection that is there.")] = False,
+    update: Annotated[bool, typer.Option("--update", help="Read ITEMS again into an existing collection.")] = False,
     encoder: Annotated[str | None, typer.Option(help="A sentence-transformers model for queries of words.")] = None,
     host: Annotated[str, typer.Option(help="Address to bind to; any but loopback needs keys.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to bind to; 0: any that is free.", min=0, max=65535)] = PORT,
