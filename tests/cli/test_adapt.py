@@ -90,9 +90,8 @@ def test_judgments_give_the_adapter_of_the_library(given):
     values = adapter.cross_validation_
     assert (told["queries"], told["left_out"], told["items"], told["measure"]) == (39, 1, 150, "nDCG@10")
     assert told["means"] == {"raw": values.raw.mean(), "learned": values.learned.mean()}
-    assert told["gain"] == adapter.gain_._asdict()
-    assert (told["verdict"], told["trust"]) == (adapter.verdict_, adapter.trust_)
-    assert told["verdict"].endswith(": use it")
+    assert (told["verdict"], told["trust"]) == (adapter.verdict_.as_dict(), adapter.trust_)
+    assert told["verdict"]["kind"] == "shown to help"
     gains = values.learned - values.raw
     assert told["changes"]["gain"] == (gains > 1e-9).sum() > 20
     assert sum(told["changes"].values()) == 39
@@ -115,7 +114,7 @@ def test_the_table_says_what_the_json_says(given):
         f"nDCG@10 {means['raw']:.3f} raw → {means['learned']:.3f} learned, in cross-validation",
         ", ".join(f"{told['changes'][name]} {name}" for name in ("gain", "lose", "stay")),
         f"{told['trust']['new']:.2f} for new queries",
-        told["verdict"],
+        told["verdict"]["sentence"],
         f"{told['winners'][0]['query']} {told['winners'][0]['raw']:.3f} {told['winners'][0]['learned']:.3f} +",
     ):
         assert expected in shown
@@ -125,7 +124,7 @@ def test_the_table_says_what_the_json_says(given):
 def test_where_nothing_is_shown_to_help_the_map_is_the_identity(tmp_path):
     options = write(tmp_path, *collection(strength=1.0))
     shown = words(run(*options, *QUICK, "--output", tmp_path / "a", "--metric", tmp_path / "m"))
-    assert "not shown to help in cross-validation over 39 queries: the map is the identity" in shown
+    assert "Does not help: +0.000 nDCG@10" in shown
     assert "39 stay" in shown
     assert "trust" not in shown
     assert "the most" not in shown
@@ -153,7 +152,7 @@ def test_inspect_says_what_the_file_holds(log):
     adapter = mahala.load(folder / "a")
     told = json.loads(run(folder / "a", "--json", command="inspect").stdout)
     assert (told["holds"], told["learner"], told["params"]["cap"]) == ("learner", "QueryAdapter", 1.0)
-    assert (told["impressions"], told["trust"], told["verdict"]) == (150, adapter.trust_, adapter.verdict_)
+    assert (told["impressions"], told["trust"], told["verdict"]) == (150, adapter.trust_, adapter.verdict_.as_dict())
     shown = words(run(folder / "a", command="inspect"))
     assert "has seen 150 impressions" in shown
     assert f"trust {adapter.trust_['new']:.2f} for new queries" in shown
@@ -170,8 +169,7 @@ def test_clicks_give_the_model_of_a_stream(log):
     assert (told["impressions"], told["malformed"]) == (150, 0)
     assert (told["learned"], told["ignored"]) == (adapter.n_learned_, adapter.n_ignored_)
     assert told["ignored"] > 0
-    assert (told["verdict"], told["trust"]) == (adapter.verdict_, adapter.trust_)
-    assert told["gain"] == adapter.gain_._asdict()
+    assert (told["verdict"], told["trust"]) == (adapter.verdict_.as_dict(), adapter.trust_)
     shown = words(run(*options, "--output", folder / "a"))
     assert f"{told['learned']} of 150 impressions, {told['ignored']} ignored" in shown
     assert "a sign, from the first impression of each query; the test is mahala evaluate" in shown
@@ -190,7 +188,7 @@ def test_a_stream_goes_on_after_judgments(given):
     assert len(run("--model", folder / "a", *stream, command="stream").stdout.splitlines()) == 5
     after = mahala.load(folder / "a")
     assert after.n_impressions_ == 5
-    assert after.verdict_.startswith("+")
+    assert after.verdict_.measure == "nDCG@10"
 
 
 def test_malformed_lines_are_named_and_counted(log):
@@ -229,8 +227,12 @@ def test_the_report(given):
     files = ("--output", folder / "a", "--report", folder / "r.html")
     told = json.loads(run(*options, *QUICK, *files, "--json").stdout)
     page = (folder / "r.html").read_text(encoding="utf-8")
-    assert "<h1>Use it</h1>" in page
-    for text in (told["verdict"], f"<td>{told['winners'][0]['query']}</td>", "mahala evaluate --queries new.npy"):
+    assert "<h1>Shown to help</h1>" in page
+    for text in (
+        told["verdict"]["sentence"],
+        f"<td>{told['winners'][0]['query']}</td>",
+        "mahala evaluate --queries new.npy",
+    ):
         assert text in page
     assert told["report"] == str(folder / "r.html")
 

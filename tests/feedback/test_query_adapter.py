@@ -95,7 +95,7 @@ def test_resumes_bit_for_bit(how, params, tmp_path):
         resumed = mahala.load(tmp_path / "adapter.safetensors")
     else:
         resumed = pickle.loads(pickle.dumps(adapter))
-    assert resumed.gain_ == adapter.gain_
+    assert resumed.verdict_ == adapter.verdict_
     for either in adapter, resumed:
         for at, (x, shown, reactions, key) in enumerate(stream[20:]):
             either.learn_one(x, shown, reactions, query_id=key, user=at % 3)
@@ -142,8 +142,8 @@ def test_judgments_improve_new_queries_and_the_gain_is_honest():
     adapter = QueryAdapter(random_state=0).fit(queries[train], items, split(qrels, train))
     gain = mahala.evaluate_ranking(queries[test], items, split(qrels, test), adapter).gains["ndcg@10"]
     assert gain.mean > 0.05
-    assert gain.mean == pytest.approx(adapter.gain_.mean, abs=0.1)
-    assert adapter.verdict_.endswith("use it")
+    assert gain.mean == pytest.approx(adapter.verdict_.gain, abs=0.1)
+    assert (adapter.verdict_.kind, adapter.verdict_.n) == ("shown to help", 40)
     assert adapter.trust_["new"] > 0.3
     again = QueryAdapter(random_state=0).fit(queries[train], items, sp.csr_matrix(_matrix(qrels, 40, 300)))
     np.testing.assert_array_equal(again.metric_.matrix, adapter.metric_.matrix)
@@ -177,8 +177,8 @@ def test_where_there_is_nothing_to_learn_the_map_stays_the_identity():
     rng = np.random.default_rng(1)
     nothing = [(i, int(j), 1) for i in range(60) for j in rng.choice(300, 8, replace=False)]
     adapter = QueryAdapter(random_state=0, n_passes=3).fit(queries, items, nothing)
-    assert adapter.gain_ is None
-    assert adapter.verdict_ == "not shown to help in cross-validation over 60 queries: the map is the identity"
+    assert (adapter.verdict_.kind, adapter.verdict_.n, adapter.verdict_.share) == ("does not help", 60, 0.0)
+    assert adapter.verdict_.sentence.endswith("The raw ranking is served.")
     np.testing.assert_array_equal(adapter.metric_.matrix, np.eye(12))
     np.testing.assert_array_equal(adapter.rank(queries, items), np.argsort(-queries @ items.T, axis=1))
 
@@ -470,8 +470,8 @@ def test_two_good_pages_are_not_yet_evidence():
     adapter = QueryAdapter()
     for key in range(2):
         adapter.learn_one([1.0, 2.0, 3.0], Z, [1, 0, 0], query_id=key)
-    assert adapter.gain_.low < 0.0 < adapter.gain_.high
-    assert "not certain to help" in adapter.verdict_
+    assert adapter.verdict_.low < 0.0 < adapter.verdict_.high
+    assert str(adapter.verdict_).startswith("Too early to tell: 2 impressions were seen.")
 
 
 def test_too_large_an_adapter_is_told_what_it_can_do():

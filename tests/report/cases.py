@@ -10,7 +10,8 @@ import numpy as np
 from mahala import LDA, RCA, QueryAdapter
 from mahala.evaluation.compare import compare, held_out
 from mahala.evaluation.fitting import refit
-from mahala.feedback.gains import CrossValidation, Gain
+from mahala.evaluation.judge import Verdict
+from mahala.feedback.gains import CrossValidation
 from mahala.report.chart_data import Shown
 from mahala.report.html import report
 
@@ -66,5 +67,6 @@ def fitted(learned, gain=(0.1, 0.05, 0.15)):
     adapter.learn_one([1.0, 0.0], np.eye(2), [False, False])
     n = len(learned)
     adapter.cross_validation_ = CrossValidation(np.arange(n) + 1, np.full(n, 0.5), np.array(learned))
-    adapter._judged, adapter._tested = None if gain is None else Gain("nDCG@10", *gain, n), n
+    kind = "does not help" if gain is None else "shown to help" if gain[1] > 0.0 else "probably helps"
+    adapter._judged = Verdict(kind, *(gain or (0.0, 0.0, 0.0)), n, 1.0, "nDCG@10", "queries")
     return adapter

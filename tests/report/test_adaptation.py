@@ -21,8 +21,8 @@ def page(adapter, names):
 def test_it_says_what_was_measured():
     adapter = fitted([0.9, 0.3, 0.5, 0.6])
     text = page(adapter, ["unjudged", "a", "b", "c", "d"])
-    assert "<h1>Use it</h1>" in text
-    assert adapter.verdict_ in text
+    assert "<h1>Shown to help</h1>" in text
+    assert adapter.verdict_.sentence in text
     assert "<td class=n>0.500</td><td class=n><b>0.575</b></td>" in text
     assert "+0.075 <small>95 % +0.050 to +0.150</small>" in text
     assert "Of 4 queries, 2 gain, 1 lose, 1 stay." in text
@@ -38,11 +38,11 @@ def test_it_says_what_was_measured():
 @pytest.mark.filterwarnings("error")
 def test_the_heading_of_other_outcomes():
     text = page(fitted([0.5, 0.5], None), ["a", "b", "c"])
-    assert "<h1>The map is the identity</h1>" in text
+    assert "<h1>Does not help</h1>" in text
     assert text.count("<p>None.</p>") == 2
     assert "<small" not in text.split("</style>")[1].split("<script>")[0]
     uncertain = page(fitted([0.6, 0.5], (0.05, -0.1, 0.2)), ["a", "b", "c"])
-    assert "<h1>Not certain to help;" in uncertain
+    assert "<h1>Probably helps</h1>" in uncertain
 
 
 def test_names_are_text():

@@ -185,8 +185,7 @@ def _from_clicks(
 
 
 def _verdict(adapter: QueryAdapter) -> dict[str, Any]:
-    gain = None if adapter.gain_ is None else adapter.gain_._asdict()
-    return {"gain": gain, "trust": adapter.trust_, "verdict": adapter.verdict_}
+    return {"trust": adapter.trust_, "verdict": adapter.verdict_.as_dict()}
 
 
 def _page(adapter: QueryAdapter, names: Sequence[str], queries: str, items: str, output: str) -> str:
@@ -221,9 +220,9 @@ def _parts(facts: dict[str, Any]) -> Iterator[Any]:
             ("learned from", f"{facts['learned']:,} of {facts['impressions']:,} impressions, {ignored}"),
             ("malformed", f"{facts['malformed']:,} lines" if facts["malformed"] else None),
         ]
-    if facts["gain"] is not None:  # otherwise the map is the identity
+    if facts["verdict"]["share"]:  # otherwise the map is the identity
         lines.append(("trust", trust_text(facts["trust"])))
-    lines.append(("verdict", f"[bold]{escape(facts['verdict'])}[/bold]"))
+    lines.append(("verdict", f"[bold]{escape(facts['verdict']['sentence'])}[/bold]"))
     if "impressions" in facts:
         sign = "a sign, from the first impression of each query; the test is mahala evaluate with judged queries"
         lines.append(("", f"[dim]{sign}[/dim]"))

@@ -43,6 +43,7 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
     origin = metric.origin or {}
     values = spectrum(metric)
     kernel_map = getattr(metric, "kernel_map", None)
+    verdict = getattr(learner, "verdict_", None)
     facts: dict[str, Any] = {
         "holds": "metric" if learner is None else "learner",
         "learner": origin.get("learner"),
@@ -62,7 +63,7 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
         "mistakes": getattr(learner, "n_mistakes_", None),
         "impressions": getattr(learner, "n_impressions_", None),
         "trust": getattr(learner, "trust_", None),
-        "verdict": getattr(learner, "verdict_", None),
+        "verdict": None if verdict is None else verdict.as_dict(),
         "iterations": getattr(learner, "n_iter_", None),
         "objective": getattr(learner, "objective_", None),
         "stopped": getattr(learner, "stop_reason_", origin.get("stopped")),
@@ -114,7 +115,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
     if facts["verdict"] is not None:
         yield "has seen", f"{facts['impressions']:,} impressions"
         yield "trust", trust_text(facts["trust"])
-        yield "verdict", facts["verdict"]
+        yield "verdict", facts["verdict"]["sentence"]
     if facts["iterations"] is not None:
         end = f"objective {facts['objective']:.6g}, stopped: {facts['stopped']}"
         yield "iterations", f"{facts['iterations']:,}, {end}"

@@ -2,7 +2,6 @@
 from mahala.feedback.click_models import ClickModel as ClickModel
 from mahala.feedback.click_models import click_model as click_model
 from mahala.feedback.gains import CrossValidation as CrossValidation
-from mahala.feedback.gains import Gain as Gain
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
 from mahala.feedback.simulation import Simulation as Simulation
 from mahala.feedback.simulation import simulate_clicks as simulate_clicks

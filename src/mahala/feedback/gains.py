@@ -6,30 +6,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
+from mahala.evaluation.judge import ROUNDING, Kind, Verdict
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import count_value, number_value
 
-# A smaller difference between two values of nDCG is rounding.
-ROUNDING = 1e-12
-
-
-class Gain(NamedTuple):
-    """A gain over the raw ranking on queries that were not learned from, with its 95 % interval."""
-
-    measure: str
-    mean: float
-    low: float
-    high: float
-    n: int
-
-    def verdict(self, trust: float) -> str:
-        """Return in words what to make of the gain of a map of which the share `trust` is used."""
-        text = f"{self.mean:+.3f} {self.measure}, 95 % {self.low:+.3f}..{self.high:+.3f} ({self.n} queries)"
-        if self.low > 0.0:
-            return f"{text}: use it"
-        share = f"{trust:.2f} of the learned map is used"
-        return f"{text}: not certain to help; {share}" if self.high > 0.0 else f"{text}: does not help; {share}"
+# Fewer impressions are too few for a normal distribution.
+FEWEST_IMPRESSIONS = 20
 
 
 class CrossValidation(NamedTuple):
@@ -71,10 +55,20 @@ class RunningGain:
         self.mean += before / self.n
         self.squares += before * (value - self.mean)
 
-    def gain(self) -> Gain:
-        few = self.n < 20  # too few for a normal distribution
-        error = 1.0 if few else 1.96 * np.sqrt(self.squares / (self.n - 1) / self.n)
-        return Gain("pairs in the right order", self.mean, self.mean - error, self.mean + error, self.n)
+    def verdict(self, share: float = 0.0, measure: str = "pairs in the right order") -> Verdict:
+        """Return what the gains mean; `share` is that of the learned map in what is served."""
+        units = "impressions"
+        if self.n < FEWEST_IMPRESSIONS:
+            return Verdict("too early to tell", self.mean, -1.0, 1.0, self.n, 1.0, measure, units, share=share)
+        error = np.sqrt(self.squares / (self.n - 1) / self.n)
+        reach = 1.96 * error
+        p_value = float(2.0 * stats.norm.sf(abs(self.mean) / error)) if error else float(not self.mean)
+        kind: Kind = "probably helps" if self.mean > 0.0 else "does not help"
+        if self.mean > reach:
+            kind = "shown to help"
+        return Verdict(
+            kind, self.mean, self.mean - reach, self.mean + reach, self.n, p_value, measure, units, share=share
+        )
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         return {"n": self.n, "mean": self.mean, "squares": self.squares}, {}

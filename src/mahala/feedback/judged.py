@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.comparisons import Judgments
-from mahala.evaluation.statistics import paired_gains
-from mahala.feedback.gains import ROUNDING, CrossValidation, Gain
+from mahala.evaluation.judge import Verdict, judge
+from mahala.feedback.gains import CrossValidation
 from mahala.online.aroma import CovarianceState
 from mahala.online.state.dense import DenseState
 from mahala.online.state.similarity import SimilarityRule
@@ -23,8 +23,6 @@ Averaged = DenseState | CovarianceState  # they have the mean of all models besi
 POOL = 256
 # Up to one non-zero feature in so many, mapping queries one by one is cheaper than whole matrices.
 SPARSE = 5
-# A map is used if its cross-validated gain is above 0 by so many standard errors.
-STANDARD_ERRORS = 1.0
 
 
 class Search(NamedTuple):
@@ -188,10 +186,10 @@ def choose(
     folds: int,
     k: int,
     rng: np.random.Generator,
-) -> tuple[int, Gain | None, CrossValidation]:
-    """Return the number of the best expert by cross-validation, its gain in nDCG@k, and the values by query.
+) -> tuple[int, Verdict, CrossValidation]:
+    """Return the number of the expert that the judge chooses, the verdict, and the values by query.
 
-    Expert 0 is the raw ranking, for which there is no gain. `learned(rows)` learns from queries.
+    Expert 0 is the raw ranking. `learned(rows)` learns from queries.
     """
     n = len(search.queries)
     fold_of = rng.permutation(n) % folds
@@ -199,21 +197,5 @@ def choose(
     for fold in range(folds):
         test = np.flatnonzero(fold_of == fold)
         values[test] = expert_values(search, test, learned(np.flatnonzero(fold_of != fold)), experts, k)
-    gains = values - values[:, :1]
-    gains[np.abs(gains) < ROUNDING] = 0.0  # equal rankings differ by rounding
-    # The gain of the choice is honest where the choice is made on the other folds.
-    honest = np.empty(n)
-    for fold in range(folds):
-        honest[fold_of == fold] = values[fold_of == fold, _best(gains[fold_of != fold])]
-    interval = paired_gains((honest - values[:, 0])[:, np.newaxis], 2000, 0.95, rng)[0]
-    chosen = _best(gains)
-    gain = Gain(f"nDCG@{k}", interval.mean, interval.low, interval.high, n) if chosen else None
-    return chosen, gain, CrossValidation(search.rows, values[:, 0], honest)
-
-
-def _best(gains: FloatArray) -> int:
-    """Return the expert with the largest mean gain, or the raw ranking unless that gain is above its standard error."""
-    means = gains.mean(axis=0)
-    best = int(means.argmax())
-    error = float(gains[:, best].std(ddof=1)) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
-    return best if means[best] > STANDARD_ERRORS * error else 0
+    decision = judge(values[np.newaxis], fold_of[np.newaxis], measure=f"nDCG@{k}", units="queries")
+    return decision.chosen, decision.verdict, CrossValidation(search.rows, values[:, 0], decision.values)

@@ -11,8 +11,9 @@ import numpy as np
 
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
+from mahala.evaluation.judge import Verdict
 from mahala.feedback import judged
-from mahala.feedback.gains import Gain
+from mahala.feedback.gains import RunningGain
 from mahala.feedback.map_learner import MapLearner
 from mahala.feedback.query_maps import QueryMaps, Remembered
 from mahala.feedback.trust import Part, Trust, packed, page_pairs, unpack
@@ -89,9 +90,8 @@ class QueryAdapter(SavedEstimator):
     ----------
     metric_ : BilinearMetric that serves new queries
     trust_ : dict, the share of the learned map in what is served to "new" and to "known" queries
-    gain_ : Gain over the raw ranking, on queries that were not learned from; None before there is any evidence
-    verdict_ : str, what `gain_` means
-    stream_gains_ : dict, the Gain in the impressions of "new" and of "known" queries, where there were any
+    verdict_ : Verdict on the gain over the raw ranking, on queries that were not learned from
+    stream_verdicts_ : dict, the Verdict on the impressions of "new" and of "known" queries, where there were any
     cross_validation_ : CrossValidation, by query, after `fit`; it is not part of a model file
     n_impressions_, n_learned_, n_ignored_ : int, impressions in all; with pairs to learn from; with none
     n_features_in_ : int
@@ -167,7 +167,6 @@ class QueryAdapter(SavedEstimator):
         expert, self._judged, self.cross_validation_ = judged.choose(
             search, learned, self._trust.experts, folds, int(self.k), self._rng
         )
-        self._tested = n
         if expert:  # otherwise the model stays the identity, as cross-validation chose
             self._model.learned = learned(np.arange(n))
             self._trust.prefer(expert)
@@ -329,35 +328,29 @@ class QueryAdapter(SavedEstimator):
     def trust_(self) -> dict[str, float]:
         """The share of the learned map in what is served, from 0 (the raw ranking) to `cap`."""
         self._check_fitted()
-        return {kind: float(1.0 - self._trust.shares(kind)[0]) for kind in self._trust.hedges}
+        return {kind: self._trust.learned_share(kind) for kind in self._trust.hedges}
 
     @property
     @one_at_a_time
-    def gain_(self) -> Gain | None:
-        """The gain over the raw ranking on queries that were not learned from.
+    def verdict_(self) -> Verdict:
+        """What is gained over the raw ranking, on queries that were not learned from.
 
         After `fit` it is that of cross-validation, in nDCG. In a stream it is the share of pairs in the right order, in
         the first impression of each query, more than the raw ranking had. Those pairs are among the results shown, so
         it is a sign and not an estimate of quality: judge by `mahala.evaluate_ranking` on queries that were held out.
         """
         self._check_fitted()
-        return self._judged or self._trust.gains().get("new")
+        stream = self._trust.verdicts().get("new")
+        if self._judged is not None and (self._judged.helps or stream is None):
+            return self._judged._replace(share=self._trust.learned_share("new") if self._judged.helps else 0.0)
+        return stream or RunningGain().verdict()
 
     @property
     @one_at_a_time
-    def stream_gains_(self) -> dict[str, Gain]:
-        """The gains over the raw ranking in a stream, as `gain_` has them, for impressions of new and known queries."""
+    def stream_verdicts_(self) -> dict[str, Verdict]:
+        """The verdicts on a stream, as `verdict_` has them, for impressions of new and of known queries."""
         self._check_fitted()
-        return self._trust.gains()
-
-    @property
-    def verdict_(self) -> str:
-        """What `gain_` means, in words."""
-        gain = self.gain_
-        if gain is None:
-            test = f" in cross-validation over {self._tested} queries" if self._tested else ": nothing was learned yet"
-            return f"not shown to help{test}: the map is the identity"
-        return gain.verdict(self.trust_["new"])
+        return self._trust.verdicts()
 
     def _begin(self, n_features: int) -> None:
         """Start over, with nothing learned."""
@@ -369,8 +362,7 @@ class QueryAdapter(SavedEstimator):
         self._fixed_values = {name: getattr(self, name) for name in _FIXED}
         self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
         self._trust = Trust(float(self.cap), self.half_life)
-        self._judged = None
-        self._tested = 0
+        self._judged: Verdict | None = None
         self._ids, self._users = Remembered(int(self.memory)), Remembered(int(self.memory))
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
@@ -408,7 +400,7 @@ class QueryAdapter(SavedEstimator):
         self._check_fixed()  # what is written must fit the parameters that are written with it
         header, arrays = packed(self._parts_by_name())
         header |= {name: getattr(self, f"{name}_") for name in _COUNTS}
-        header |= {"tested": self._tested, "judged": None if self._judged is None else list(self._judged)}
+        header |= {"judged": None if self._judged is None else list(self._judged)}
         return header | {"random_state": self._rng.bit_generator.state}, arrays
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
@@ -418,9 +410,8 @@ class QueryAdapter(SavedEstimator):
         self._rng.bit_generator.state = header_value(header, "random_state", dict)
         for name in _COUNTS:
             setattr(self, f"{name}_", count_value(header, name))
-        self._tested = count_value(header, "tested")
-        gain = header_value(header, "judged", list, type(None))
-        self._judged = None if gain is None else Gain(*gain)
+        fields = header_value(header, "judged", list, type(None))
+        self._judged = None if fields is None else Verdict.of(fields)
         unpack(self._parts_by_name(), header, arrays)
 
 

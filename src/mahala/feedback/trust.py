@@ -7,7 +7,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from mahala.feedback.gains import Gain, RunningGain
+from mahala.evaluation.judge import Verdict
+from mahala.feedback.gains import RunningGain
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
 from mahala.support.states import prefixed, without_prefix
@@ -160,9 +161,13 @@ class Trust:
         self._gains[kind].add(float(losses[0] - losses[-1]))
         return float(losses[-1])
 
-    def gains(self) -> dict[str, Gain]:
-        """Return the gains over the raw ranking, where there were impressions."""
-        return {kind: running.gain() for kind, running in self._gains.items() if running.n}
+    def learned_share(self, kind: str) -> float:
+        """Return the share of the learned map in what is served."""
+        return float(1.0 - self.shares(kind)[0])
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Return the verdicts on the gains over the raw ranking, where there were impressions."""
+        return {kind: sums.verdict(self.learned_share(kind)) for kind, sums in self._gains.items() if sums.n}
 
     def _parts(self) -> dict[str, Part]:
         hedges: dict[str, Part] = {f"hedge_{kind}": hedge for kind, hedge in self.hedges.items()}

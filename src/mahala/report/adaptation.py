@@ -32,7 +32,7 @@ def adaptation(
         "Protocol": f"{min(int(adapter.n_folds), len(gains))}-fold cross-validation over the judged queries",
         "Raw": "the ranking by inner products of the vectors as they are",
         "Learned": "the share of the learned map in each fold was chosen on the other folds, and may be none",
-        "Interval": "paired bootstrap over queries",
+        "Interval": "random signs over queries, or Student's t if more than 200 differ",
     }
     sections = [
         Section(f"{measure}, raw and learned", _means(adapter)),
@@ -46,8 +46,8 @@ def adaptation(
         Section("What next", code(commands)),
         Section("How this was measured", facts(protocol | dict(measured))),
     ]
-    advice = adapter.verdict_.rpartition(": ")[2]
-    headline = header(f"{title} · {len(gains):,} judged queries", advice[0].upper() + advice[1:], adapter.verdict_)
+    verdict = adapter.verdict_
+    headline = header(f"{title} · {len(gains):,} judged queries", verdict.kind.capitalize(), verdict.sentence)
     data = {"gains": {"values": _thinned(gains), "n": len(gains), "measure": measure}}
     return page(f"{title} · mahala adapt", headline, sections, data)
 
@@ -61,8 +61,8 @@ def _thinned(gains: FloatArray) -> list[float]:
 
 
 def _means(adapter: QueryAdapter) -> str:
-    values, gain = adapter.cross_validation_, adapter.gain_
-    ends = "" if gain is None else f" <small>95 % {gain.low:+.3f} to {gain.high:+.3f}</small>"
+    values, verdict = adapter.cross_validation_, adapter.verdict_
+    ends = f" <small>95 % {verdict.low:+.3f} to {verdict.high:+.3f}</small>"
     return (
         "<table><thead><tr><th class=n>raw</th><th class=n>learned</th><th class=n>gain</th></tr></thead><tbody><tr>"
         f"<td class=n>{values.raw.mean():.3f}</td><td class=n><b>{values.learned.mean():.3f}</b></td>"

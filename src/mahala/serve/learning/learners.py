@@ -12,6 +12,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from mahala.compiled.search.ranking import ndcg
+from mahala.evaluation.judge import Verdict
 from mahala.feedback.gains import RunningGain
 from mahala.feedback.query_adapter import QueryAdapter
 from mahala.online.similarity_learner import SimilarityLearner
@@ -125,7 +126,7 @@ class Learners:
             "learners": {name: _status(adapter, self.sums[name]) for name, adapter in self.adapters.items()},
             "sums": {name: {kind: list(sums) for kind, sums in kinds.items()} for name, kinds in self.sums.items()},
             "differences": [
-                {"of": of, "over": over, "sums": list(sums), **_interval(sums)}
+                {"of": of, "over": over, "sums": list(sums), **(_interval(sums.verdict()) if sums.n else {})}
                 for (of, over), sums in self.differences.items()
             ],
             "refused": self.n_refused,
@@ -145,25 +146,24 @@ def _ndcg_gain(served: FloatArray, query: Any, shown: FloatArray, grades: Sequen
 def _status(adapter: QueryAdapter, sums: dict[str, RunningGain]) -> dict[str, Any]:
     if not adapter.__sklearn_is_fitted__():
         return {"impressions": 0, "learned": 0, "trust": {"new": 0.0, "known": 0.0}, "gain": None, "verdict": ""}
-    foreseen, gains = sums["foreseen"], adapter.stream_gains_
-    more = sum(gain.n * gain.mean for gain in gains.values()) / max(foreseen.n, 1)
-    intervals = {kind: gain._asdict() for kind, gain in gains.items()}
-    if judged := _interval(sums["judged"]):
-        intervals["judged"] = {"measure": "nDCG@10", "n": sums["judged"].n, **judged}
+    foreseen, verdict, verdicts = sums["foreseen"], adapter.verdict_, adapter.stream_verdicts_
+    more = sum(stream.n * stream.gain for stream in verdicts.values()) / max(foreseen.n, 1)
+    if sums["judged"].n:
+        verdicts["judged"] = sums["judged"].verdict(measure="nDCG@10")
     return {
         "foreseen": {"n": foreseen.n, "served": foreseen.mean, "plain": foreseen.mean - more},
-        "gains": intervals,
+        "gains": {kind: _interval(one) for kind, one in verdicts.items()},
         "impressions": adapter.n_impressions_,
         "learned": adapter.n_learned_,
         "trust": adapter.trust_,
-        "gain": None if adapter.gain_ is None else adapter.gain_._asdict(),
-        "verdict": adapter.verdict_,
+        "gain": _interval(verdict) if verdict.n else None,
+        "verdict": verdict.sentence,
     }
 
 
-def _interval(sums: RunningGain) -> dict[str, float]:
-    gain = sums.gain() if sums.n else None
-    return {} if gain is None else {"mean": float(gain.mean), "low": float(gain.low), "high": float(gain.high)}
+def _interval(verdict: Verdict) -> dict[str, Any]:
+    numbers = {"mean": float(verdict.gain), "low": float(verdict.low), "high": float(verdict.high), "n": verdict.n}
+    return {"kind": verdict.kind, "measure": verdict.measure, **numbers}
 
 
 @dataclass

@@ -1,0 +1,203 @@
+"""Decide between the plain metric and learned ones, on units that were not learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from scipy import stats
+
+from mahala.support.arrays import FloatArray, IndexArray
+
+Kind = Literal["shown to help", "probably helps", "too early to tell", "does not help"]
+
+# The quantile of the normal distribution at which the lower bound of a gain is taken.
+QUANTILE = 1.64
+# The gain is shown where its p-value is at most this.
+ALPHA = 0.05
+# Fewer units than this tell nothing.
+FEWEST = 5
+# A smaller difference between two values is rounding.
+ROUNDING = 1e-12
+# Up to so many units that differ, p-values are those of random signs; above, those of Student's t.
+MOST_FLIPPED = 200
+_FLIPS = 9_999
+
+
+class Verdict(NamedTuple):
+    """What learning gains over the plain metric, on units that were not learned from.
+
+    Attributes
+    ----------
+    kind : "shown to help" if the 95 % interval of the gain is above 0; "probably helps" if a learned metric was chosen
+        and its gain is above 0; "too early to tell" with fewer than 5 units; otherwise "does not help"
+    gain, low, high : the mean gain per unit, and the ends of its 95 % interval
+    n : number of units
+    p_value : p-value of no gain; it is at most 0.05 exactly if the interval is on one side of 0
+    measure, units : what is gained, such as "nDCG@10", and of what, such as "queries"
+    wins, repeats : in how many repeats of the cross-validation the gain was above 0, of how many
+    share : the share of the learned map that is served
+    """
+
+    kind: Kind
+    gain: float
+    low: float
+    high: float
+    n: int
+    p_value: float
+    measure: str
+    units: str
+    wins: int = 0
+    repeats: int = 1
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, fields: Sequence[Any]) -> Verdict:
+        """Return the verdict with these fields, as a model file has them."""
+        verdict = cls(*fields) if len(fields) == len(cls._fields) else None
+        if verdict is None or verdict.kind not in get_args(Kind):
+            raise ValueError(f"a verdict should have the fields {', '.join(cls._fields)}, got {list(fields)!r:.200}")
+        return verdict
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields and the sentence, for JSON."""
+        return self._asdict() | {"sentence": self.sentence}
+
+    @property
+    def helps(self) -> bool:
+        """Whether a learned metric is served or saved."""
+        return self.kind in ("shown to help", "probably helps")
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        first = self.kind[0].upper() + self.kind[1:]
+        if self.kind == "too early to tell":
+            return f"{first}: {self.n} {self.units} were seen. {self._served()}"
+        repeats = f" ({self.wins} of {self.repeats} repeats)" if self.repeats > 1 and self.helps else ""
+        change = f"{self.gain:+.3f} {self.measure} (95 % interval {self.low:+.3f} to {self.high:+.3f})"
+        more = f" More {self.units} would tell." if self.kind == "probably helps" else ""
+        return f"{first}{repeats}: {change} on {self.n:,} {self.units} not learned from.{more} {self._served()}"
+
+    def _served(self) -> str:
+        return f"{self.share:.0%} of the learned map is served." if self.share else "The raw ranking is served."
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+class Decision(NamedTuple):
+    """The candidate that was chosen (0 is the plain one), the value of the choice on each unit, and the verdict.
+
+    The value of a unit is that of the candidate chosen without the unit's fold.
+    """
+
+    chosen: int
+    values: FloatArray
+    verdict: Verdict
+
+
+def lower_bounds(gains: FloatArray, groups: IndexArray | None = None) -> FloatArray:
+    """Return the mean of each column of gains minus 1.64 standard errors.
+
+    >>> lower_bounds(np.array([[0.0, 0.1, 0.3], [0.0, 0.1, -0.2]])).round(3)
+    array([ 0.  ,  0.1 , -0.36])
+    """
+    return gains.mean(axis=0) - QUANTILE * _standard_errors(gains, groups)
+
+
+def choose(gains: FloatArray, groups: IndexArray | None = None) -> int:
+    """Return the column with the largest lower bound of its gain, or 0, the plain candidate, if none is above 0.
+
+    A mean alone would favour the candidates that vary most.
+    """
+    if len(gains) < 2:
+        return 0
+    bounds = lower_bounds(gains, groups)
+    best = int(bounds.argmax())
+    return best if bounds[best] > ROUNDING else 0
+
+
+def judge(
+    values: FloatArray, folds: IndexArray, *, measure: str, units: str, groups: IndexArray | None = None
+) -> Decision:
+    """Choose a candidate, and test the gain of the choice on folds that did not make it.
+
+    There is one hypothesis, however many candidates there are: for each fold the other folds choose, and what was
+    chosen is measured on this fold. If that gain is not above 0, the plain candidate is chosen.
+
+    Parameters
+    ----------
+    values : array of shape (n_repeats, n_units, n_candidates), larger is better; candidate 0 is the plain one
+    folds : array of shape (n_repeats, n_units), the fold in which each unit was held out
+    measure, units : names for the verdict
+    groups : number of the group of each unit, whose units are not independent; None if they are
+    """
+    gains = values - values[:, :, :1]
+    gains[np.abs(gains) < ROUNDING] = 0.0
+    mean_gains = gains.mean(axis=0)
+    chosen_gains = np.empty(folds.shape)
+    for repeat, fold_of in enumerate(folds):
+        for fold in np.unique(fold_of):
+            test = fold_of == fold
+            candidate = choose(mean_gains[~test], None if groups is None else groups[~test])
+            chosen_gains[repeat, test] = gains[repeat, test, candidate]
+    chosen = choose(mean_gains, groups)
+    gain, low, high, p_value = paired_test(chosen_gains.mean(axis=0), groups)
+    n = values.shape[1] if groups is None else len(np.unique(groups))
+    if chosen and not gain > 0.0:
+        chosen = 0
+    kind: Kind
+    if n < FEWEST:
+        kind, chosen = "too early to tell", 0
+    elif not chosen:
+        kind = "does not help"
+    else:
+        kind = "shown to help" if p_value <= ALPHA else "probably helps"
+    wins = int((chosen_gains.mean(axis=1) > 0.0).sum())
+    verdict = Verdict(kind, gain, low, high, n, p_value, measure, units, wins, len(folds))
+    return Decision(chosen, values[:, :, 0].mean(axis=0) + chosen_gains.mean(axis=0), verdict)
+
+
+def paired_test(gains: FloatArray, groups: IndexArray | None = None) -> tuple[float, float, float, float]:
+    """Return the mean gain, the ends of its 95 % interval, and the p-value of no gain.
+
+    The p-value is that of random signs if few units differ (exact but for 9,999 draws), and not below that of
+    Student's t. The interval has the standard error that belongs to the p-value, so the two never contradict each
+    other. Units of a group change their signs together.
+
+    >>> [round(number, 3) for number in paired_test(np.repeat([1.0, 0.0], [8, 192]))]
+    [0.04, 0.011, 0.069, 0.008]
+    """
+    sums = gains if groups is None else np.bincount(groups, gains)[np.unique(groups)]
+    mean, freedom = float(gains.mean()), len(sums) - 1
+    if freedom < 1 or not gains.any():
+        return mean, mean, mean, 1.0
+    error = float(_standard_errors(gains[:, np.newaxis], groups)[0])
+    different = sums[sums != 0.0]
+    if len(different) <= MOST_FLIPPED:
+        signs = np.random.default_rng(0).integers(2, size=(_FLIPS, len(different))) * 2.0 - 1.0
+        total = abs(different.sum()) - 1e-9 * np.abs(different).sum()  # equal sums in another order differ by rounding
+        p_value = (1.0 + np.count_nonzero(np.abs(signs @ different) >= total)) / (1.0 + _FLIPS)
+        if p_value < 1.0:
+            error = max(error, abs(mean) / float(stats.t.isf(p_value / 2.0, freedom)))
+    if not error:  # all units gain the same
+        return mean, mean, mean, 0.0
+    reach = float(stats.t.ppf(1.0 - ALPHA / 2.0, freedom)) * error
+    return mean, mean - reach, mean + reach, float(2.0 * stats.t.sf(abs(mean) / error, freedom))
+
+
+def _standard_errors(gains: FloatArray, groups: IndexArray | None) -> FloatArray:
+    """Return the standard error of the mean of each column; rows of one group are not independent."""
+    centered = gains - gains.mean(axis=0)
+    if groups is not None:
+        _, codes = np.unique(groups, return_inverse=True)
+        sums = np.zeros((int(codes.max()) + 1, gains.shape[1]))
+        np.add.at(sums, codes, centered)
+        centered = sums
+    n = len(centered)
+    if n < 2:
+        return np.full(gains.shape[1], np.inf)
+    result: FloatArray = np.sqrt(np.square(centered).sum(axis=0) * n / (n - 1)) / len(gains)
+    return result
