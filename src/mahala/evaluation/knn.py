@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.search.neighbors import vote
 from mahala.engine import current_engine, engine_for
 from mahala.engine.inputs import apply_to_rows, as_rows
 from mahala.metric import MahalanobisMetric, Metric
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, row_blocks
 from mahala.support.validation import check_counts, check_labels
 
 DEFAULT_NEIGHBORS = range(1, 26)
@@ -58,8 +57,8 @@ def knn_error(
 ) -> KNNErrors:
     """Compute the error of k-nearest-neighbour classification for one or several numbers of neighbours.
 
-    One neighbour search serves all of them. Neighbours at equal distances are taken in the order of the training
-    rows, and tied votes go to the first class in sorted order.
+    One neighbour search serves all of them. Neighbours at equal distances share the votes that are left for them, so
+    the order of the training rows does not matter; tied votes go to the first class in sorted order.
 
     Parameters
     ----------
@@ -115,19 +114,90 @@ def misclassified(
 
     The rows are valid and embedded, so that the Euclidean distance is the metric's.
     """
-    neighbors = neighbor_codes(train, codes, test, int(n_neighbors[-1]))
-    n_classes = 1 + max(int(codes.max()), int(test_codes.max()))
-    result: BoolArray = vote(neighbors, n_classes)[:, n_neighbors - 1] != test_codes[:, None]
+    values = one_hot(codes, 1 + max(int(codes.max()), int(test_codes.max())))
+    predicted = [means.argmax(axis=2) for means in neighbor_means(train, values, test, n_neighbors)]
+    result: BoolArray = np.concatenate(predicted, axis=1).T != test_codes[:, np.newaxis]
     return result
 
 
-def neighbor_codes(train: Any, codes: IndexArray, test: Any, n_neighbors: int) -> IndexArray:
-    """Return the classes of the nearest training rows of each test row (None: of each training row), nearest first."""
-    neighbors, _ = current_engine().nearest(
-        train, train if test is None else test, n_neighbors, exclude_self=test is None
-    )
-    result: IndexArray = codes[neighbors]
-    return result
+def one_hot(codes: IndexArray, n_classes: int) -> FloatArray:
+    """Return a row for each code, with a 1 in the column of its class."""
+    values = np.zeros((len(codes), n_classes))
+    values[np.arange(len(codes)), codes] = 1.0
+    return values
+
+
+def neighbor_means(train: Any, values: FloatArray, test: Any, counts: IndexArray) -> Iterator[FloatArray]:
+    """Yield means of `values` over the nearest training rows, for blocks of test rows (None: leave-one-out).
+
+    A block has the shape (numbers of neighbours, rows, columns of values). Neighbours at equal distances share what
+    is left: if m rows are nearer than the k-th and t rows are as near as it, each of the t counts (k - m) / t. So the
+    order of the training rows does not matter. With `values` of 0 and 1 the means are votes, and equal ones are
+    exactly equal.
+    """
+    engine, most, n_train = current_engine(), int(counts[-1]), train.shape[0]
+    own = test is None
+    test = train if own else test
+    has_more = most < n_train - own
+    rows, squared = engine.nearest(train, test, most + has_more, exclude_self=own)
+    for block in row_blocks(test.shape[0], (most + 1) * values.shape[1]):
+        near, distances = rows[block, :most], squared[block]
+        n = len(near)
+        sums = np.zeros((most + 1, n, values.shape[1]))  # of the nearest 0, 1, ... neighbours
+        np.cumsum(values[near].transpose(1, 0, 2), axis=0, out=sums[1:])
+        first = np.zeros((most, n), dtype=np.intp)  # for each neighbour, the first one at its distance
+        end = np.full((most, n), most)  # and the end of those at its distance
+        for k in range(1, most):
+            first[k] = np.where(distances[:, k] == distances[:, k - 1], first[k - 1], k)
+        for k in range(most - 2, -1, -1):
+            end[k] = np.where(distances[:, k] == distances[:, k + 1], end[k + 1], k + 1)
+        at = np.arange(n)
+        last = sums[most] - sums[first[-1], at]  # of all rows at the distance of the last neighbour
+        n_last = most - first[-1]
+        if has_more:
+            tied_rows = np.flatnonzero(distances[:, most] == distances[:, most - 1])
+            _count_ties(engine, train, values, test, (block.start, own), distances[:, most], tied_rows, last, n_last)
+        means = np.empty((len(counts), n, values.shape[1]))
+        for place, k in enumerate((counts - 1).tolist()):
+            nearer = sums[first[k], at]
+            is_last = end[k] == most
+            tied = np.where(is_last[:, np.newaxis], last, sums[end[k], at] - nearer)
+            n_tied = np.where(is_last, n_last, end[k] - first[k])[:, np.newaxis]
+            means[place] = (nearer * n_tied + (k + 1 - first[k])[:, np.newaxis] * tied) / (n_tied * (k + 1.0))
+        yield means
+
+
+def _count_ties(
+    engine: Any,
+    train: Any,
+    values: FloatArray,
+    test: Any,
+    offset: tuple[int, bool],
+    farthest: FloatArray,
+    open_rows: IndexArray,
+    last: FloatArray,
+    n_last: IndexArray,
+) -> None:
+    """Add to `last` and `n_last` the training rows at the distance of the last neighbour that were not found yet.
+
+    The `open_rows`, whose next neighbour is at that distance, too, are searched again, for four times as many each time.
+    """
+    start, own = offset
+    n_train, most = train.shape[0], int(n_last.max())
+    while len(open_rows):
+        most = min(4 * most + 1, n_train)
+        still_open = []
+        for part in row_blocks(len(open_rows), most):
+            tested = open_rows[part]
+            rows, squared = engine.nearest(train, test[start + tested], most)
+            is_tied = squared == farthest[tested, np.newaxis]
+            if own:  # a row is not its own neighbour
+                is_tied &= rows != (start + tested)[:, np.newaxis]
+            last[tested] = np.einsum("ij,ijk->ik", is_tied.astype(np.float64), values[rows])
+            n_last[tested] = is_tied.sum(axis=1)
+            if most < n_train:
+                still_open.append(tested[squared[:, -1] <= farthest[tested]])
+        open_rows = np.concatenate(still_open) if still_open else open_rows[:0]
 
 
 def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[IndexArray, IndexArray]:

@@ -62,7 +62,7 @@ def _thinned(gains: FloatArray) -> list[float]:
 
 def _means(adapter: QueryAdapter) -> str:
     values, verdict = adapter.cross_validation_, adapter.verdict_
-    ends = f" <small>95 % {verdict.low:+.3f} to {verdict.high:+.3f}</small>"
+    ends = "" if not verdict.helps else f" <small>95 % {verdict.low:+.3f} to {verdict.high:+.3f}</small>"
     return (
         "<table><thead><tr><th class=n>raw</th><th class=n>learned</th><th class=n>gain</th></tr></thead><tbody><tr>"
         f"<td class=n>{values.raw.mean():.3f}</td><td class=n><b>{values.learned.mean():.3f}</b></td>"

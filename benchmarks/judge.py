@@ -1,0 +1,132 @@
+"""The bars of the judge: what it serves or saves is not worse than the plain metric, on data that it never saw.
+
+    python benchmarks/judge.py                          # all sections, hours
+    python benchmarks/judge.py judgments --state s      # one section; stopped, it resumes from the file
+
+The data sets come from the folder in MAHALA_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import feedback
+import numpy as np
+
+import mahala
+from mahala.data.datasets import read_data
+from mahala.evaluation.cell_file import CellFile
+
+
+class Key(NamedTuple):
+    section: str
+    name: str
+    seed: int
+
+
+def true_judgments(queries, items, judgments, rows, rng):
+    return judgments.select(rows)
+
+
+def sparse(queries, items, judgments, rows, rng, n=2):
+    """Keep two judgments of each query."""
+    kept = []
+    for at, row in enumerate(rows):
+        relevant, grades = judgments.of_query(row)
+        chosen = rng.permutation(len(relevant))[:n]
+        kept += [(at, int(relevant[i]), float(grades[i])) for i in chosen]
+    return mahala.Judgments.of(kept, len(rows), len(items))
+
+
+def shuffled(queries, items, judgments, rows, rng):
+    """Give the judgments of each query to another query."""
+    return judgments.select(rng.permutation(rows))
+
+
+def sparse_shuffled(queries, items, judgments, rows, rng):
+    return sparse(queries, items, judgments, rng.permutation(rows), rng)
+
+
+def random_items(queries, items, judgments, rows, rng, n=5):
+    """Call random items relevant."""
+    drawn = [(at, int(item), 1.0) for at in range(len(rows)) for item in rng.choice(len(items), n, replace=False)]
+    return mahala.Judgments.of(drawn, len(rows), len(items))
+
+
+def cranfield(seed):
+    return feedback.collection(Path(os.environ["MAHALA_DATA"]) / "cranfield_emb.npz")
+
+
+def classes(seed, name="caltech10_surf"):
+    """Rows as queries; the other rows of their class are relevant."""
+    table = read_data(Path(os.environ["MAHALA_DATA"]) / f"{name}.npz")
+    rows = np.random.default_rng(seed).permutation(table.X.shape[0])
+    asked, kept = rows[:150], np.sort(rows[150:1150])
+    X, y = table.X[kept], np.asarray(table.labels)[kept]
+    grades = [(i, int(j), 1) for i, row in enumerate(asked) for j in np.flatnonzero(y == table.labels[row])]
+    return table.X[asked], X, mahala.Judgments.of(grades, len(asked), len(kept))
+
+
+def judged(collection, kind, seed):
+    """Return the gain in nDCG@10 on new queries, and the verdict."""
+    queries, items, judgments = collection(seed)
+    train, test = feedback.split(judgments, seed)
+    given = kind(queries, items, judgments, train, np.random.default_rng(seed))
+    adapter = mahala.QueryAdapter(random_state=seed).fit(queries[train], items, given)
+    gain = feedback.ndcg_gain(adapter, queries, items, judgments, test)
+    return {"gain": gain, "kind": adapter.verdict_.kind, "share": adapter.verdict_.share}
+
+
+def judgments_section(file, seeds):
+    """100 sets of judgments that teach little or nothing, and true ones."""
+    worst = []
+    for collection in (cranfield, classes):
+        for kind in (true_judgments, sparse, shuffled, sparse_shuffled, random_items):
+            name = f"{collection.__name__}, {kind.__name__}"
+            cells = [
+                cell(file, Key("judgments", name, seed), judged, collection, kind, seed)
+                for seed in range(4 if kind is true_judgments else seeds)
+            ]
+            gains = np.array([one["gain"] for one in cells])
+            served = sum(one["share"] > 0.0 for one in cells)
+            print(
+                f"{name:36s} mean {gains.mean():+.4f}  worst {gains.min():+.4f}  {served} of {len(gains)} serve a map"
+            )
+            if kind is not true_judgments:
+                worst.append(gains)
+    gains = np.concatenate(worst)
+    print(f"of {len(gains)} sets: {(gains < -0.01).sum()} lose more than 0.01, {(gains < -0.05).sum()} more than 0.05")
+
+
+def cell(file, key, measure, *arguments):
+    """Return what was measured, from the file if it is there."""
+    if key not in file.cells:
+        start = time.process_time()
+        file.add(key, {**measure(*arguments), "seconds": time.process_time() - start})
+    return file.cells[key]
+
+
+SECTIONS = {"judgments": (judgments_section, 13)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", default=list(SECTIONS), metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("--seeds", type=int, help="of each case")
+    parser.add_argument("--state", help="a file that keeps what was measured", default=None)
+    given = parser.parse_args()
+    file = CellFile(given.state, Key, "judge")
+    for name in given.sections:
+        if name not in SECTIONS:
+            parser.error(f"no section {name!r}")
+        section, seeds = SECTIONS[name]
+        print(f"\n# {name}", flush=True)
+        section(file, given.seeds or seeds)
+
+
+if __name__ == "__main__":
+    main()
