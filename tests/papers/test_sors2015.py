@@ -10,7 +10,7 @@ import pytest
 from conftest import DATA, needs
 from mahala import SORS
 from mahala.comparisons import Triplets
-from mahala.evaluation.plan import parts_of
+from mahala.evaluation.splits import parts_of
 from mahala.evaluation.ranking import mean_average_precision
 from papers import sors2015
 from papers.sors2015 import protocol as sors2015_protocol

@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 
 from mahala.engine.inputs import computed
-from mahala.support.arrays import FloatArray, slices
+from mahala.support.arrays import BoolArray, FloatArray, slices
 from mahala.support.lazily import sp
 from mahala.support.validation import is_sparse
 
-Scaling = Literal["none", "standard", "minmax", "robust"]
-SCALINGS: tuple[Scaling, ...] = ("standard", "none", "minmax", "robust")
+Scaling = Literal["numbers", "standard", "none", "minmax", "robust"]
+SCALINGS: tuple[Scaling, ...] = ("numbers", "standard", "none", "minmax", "robust")
 
 # Columns of a sparse table whose quartiles are computed at a time.
 _COLUMNS = 256
@@ -23,7 +23,8 @@ _NARROW = 0.01
 def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
     """Return the divisor of each feature of valid rows: 1 for "none" and for constant features, else its spread.
 
-    The spread is the standard deviation ("standard"), the largest value minus the smallest ("minmax"), or the distance
+    The spread is the standard deviation ("standard"; "numbers" does not divide features of 0 and 1 only, such as those
+    of categories, whose rare values would otherwise dominate), the largest value minus the smallest ("minmax"), or the distance
     between the quartiles ("robust"; where that is below 1 % of the standard deviation, as for a feature that is mostly
     zero, the standard deviation). Features are not centred, which would not change distances, so sparse rows stay
     sparse.
@@ -33,7 +34,7 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
     ([6.0, 1.0], [3.0, 1.0])
     """
     if scaling not in SCALINGS:
-        raise ValueError(f"scaling must be 'none', 'standard', 'minmax' or 'robust', got {scaling!r}")
+        raise ValueError(f"scaling must be one of {', '.join(map(repr, SCALINGS))}, got {scaling!r}")
     if scaling == "none":
         return np.ones(X.shape[1])
     if scaling == "minmax":
@@ -43,8 +44,18 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
         if scaling == "robust":
             between = _between_quartiles(X)
             scales = np.where(between > _NARROW * scales, between, scales)
+        elif scaling == "numbers":
+            scales[binary_features(X)] = 1.0
     scales[scales == 0.0] = 1.0
     return scales
+
+
+def binary_features(X: Any) -> BoolArray:
+    """Return which features are 0 or 1 in all rows; none of sparse rows, whose counts may happen to be 1."""
+    if is_sparse(X):
+        return np.zeros(X.shape[1], dtype=bool)
+    binary: BoolArray = np.asarray(computed(((X == 0) | (X == 1)).all(axis=0)))
+    return binary
 
 
 def in_one_unit(X: Any, scales: FloatArray) -> FloatArray:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
@@ -17,15 +17,16 @@ from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.data.preprocessing import rows_of_table
 from mahala.data.scaling import Scaling, divided, feature_scales, in_one_unit
+from mahala.evaluation.plan import Target, target_of
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, IndexArray, check_room
 from mahala.support.contexts import out_of_time, time_limit
-from mahala.support.validation import check_rows, class_codes, is_sparse
+from mahala.support.validation import check_rows, is_sparse
 
 # Distances, by which the nearest neighbours vote, and classifiers.
 DISTANCES = ("k-NN with cosine", "k-NN with PCA", "k-NN with LDA")
-CLASSIFIERS = ("logistic regression", "gradient boosting")
+CLASSIFIERS = ("logistic regression", "ridge regression", "gradient boosting")
 
 _MOST_COMPONENTS = 64
 _VARIANCE = 0.95
@@ -44,6 +45,7 @@ def refit(
     feature_names: Sequence[str] | None = None,
     *,
     seconds: float | None = None,
+    numbers: bool | None = None,
 ) -> MahalanobisMetric:
     """Fit a learner to scaled features and return its metric, which scales raw features itself.
 
@@ -53,11 +55,12 @@ def refit(
 
     Parameters
     ----------
-    X, y : rows (dense or CSR) and their class labels; with a data frame, the metric takes data frames too
+    X, y : rows (dense or CSR) and their class labels or target values; with a data frame, the metric takes data frames too
     learner : a learner of a Mahalanobis metric, or None
     scaling : the scaling of the features, as for :func:`compare`; for an entry of a leaderboard, its `scaling`
     feature_names : names of the columns of X, stored in the metric
     seconds : time after which an iterative learner stops with what it has; None for no limit
+    numbers : whether y is a number to predict; None to see from its values
 
     >>> metric = refit([[0.0, 10.0], [1.0, 30.0], [4.0, 10.0], [5.0, 30.0]], ["a", "a", "b", "b"], None)
     >>> metric.scales.round(1).tolist()
@@ -67,20 +70,21 @@ def refit(
     X = check_rows(X)
     names = None if feature_names is None else tuple(feature_names)
     with time_limit(seconds) as limit:
-        metric = fitted(X, class_codes(y, X.shape[0]), learner, scaling)
+        target = target_of(y, X.shape[0], numbers)
+        metric = fitted(X, target.codes if learner is None else target.of(learner), learner, scaling)
     origin = dict(metric.origin or {}) | ({"stopped": "time"} if limit.stopped else {})
     return replace(metric, feature_names=names, origin=origin, preprocessor=preprocessor)
 
 
-def fitted(X: Any, codes: IndexArray, learner: Learner | None, scaling: Scaling) -> MahalanobisMetric:
-    """Do the work of `refit`, on valid rows and the codes of their classes."""
+def fitted(X: Any, y: Any, learner: Learner | None, scaling: Scaling) -> MahalanobisMetric:
+    """Do the work of `refit`, on valid rows and the codes of their classes, or target values."""
     scales = feature_scales(X, scaling)
     if learner is None:
         metric = replace(MahalanobisMetric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
         return metric if scaling == "none" else replace(metric, scales=scales)
     if scaling != "standard":
         scales = in_one_unit(X, scales)
-    metric = clone(learner).fit(divided(X, scales), codes).metric_
+    metric = clone(learner).fit(divided(X, scales), y).metric_
     if not isinstance(metric, MahalanobisMetric):
         raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which has no distances")
     return replace(metric, scales=scales)
@@ -103,25 +107,47 @@ def embedded(name: str, train: Any, codes: IndexArray, test: Any) -> tuple[Any, 
     return mapped[:, :m], pca.transform(test)[:, :m]
 
 
-def class_scores(name: str, train: Any, codes: IndexArray, test: Any, random_state: int) -> FloatArray:
-    """Return the probabilities of the classes of test rows by a classifier of scikit-learn, from scaled rows."""
+def baseline_scores(
+    name: str, train: Any, target: Target, test: Any, random_state: int, balanced: bool = False
+) -> FloatArray:
+    """Return probabilities of the classes of test rows, or predicted numbers, by a method of scikit-learn.
+
+    With `balanced`, rows are weighted so that all classes have the same weight. Leaves of trees have at most a 40th of
+    the rows, and at most 20.
+    """
     if not is_sparse(train):
         middle = train.mean(axis=0)
         train, test = train - middle, test - middle
+    weights = "balanced" if balanced else None
     with threadpool_limits(1):
-        if name == "logistic regression":
-            scores: FloatArray = LogisticRegression(max_iter=200).fit(train, codes).predict_proba(test)
-        else:
-            scores = _boosted(_dense(train), codes, random_state).predict_proba(_dense(test))
+        if name != "gradient boosting":
+            if target.is_number:
+                return np.asarray(RidgeCV(np.geomspace(1e-3, 1e3, 7)).fit(train, target.values).predict(test))[:, None]
+            model: Any = LogisticRegression(max_iter=200, class_weight=weights).fit(train, target.codes)
+            return _in_all_classes(model, test, len(target.classes))
+        leaf = int(np.clip(train.shape[0] // 40, 1, 20))
+        settings = {"min_samples_leaf": leaf, "random_state": random_state}
+        train, test = _dense(train), _dense(test)
+        if target.is_number:
+            model = HistGradientBoostingRegressor(**settings)
+            return np.asarray(_boosted(model, train, target.values, 1).predict(test))[:, None]
+        early = bool(np.bincount(target.codes).min() >= _LEAST_FOR_STOPPING)
+        model = HistGradientBoostingClassifier(class_weight=weights, early_stopping=early, **settings)
+        return _in_all_classes(_boosted(model, train, target.codes, len(target.classes)), test, len(target.classes))
+
+
+def _in_all_classes(model: Any, test: Any, n_classes: int) -> FloatArray:
+    """Return the probabilities of all classes, also of those that the training rows do not have."""
+    scores = np.zeros((test.shape[0], n_classes))
+    scores[:, model.classes_] = model.predict_proba(test)
     return scores
 
 
-def _boosted(X: FloatArray, codes: IndexArray, random_state: int) -> HistGradientBoostingClassifier:
-    """Fit scikit-learn's gradient-boosted trees with default settings, as far as the time limit allows."""
-    early = bool(np.bincount(codes).min() >= _LEAST_FOR_STOPPING)
-    model = HistGradientBoostingClassifier(warm_start=True, early_stopping=early, random_state=random_state)
-    for rounds in _ROUNDS if X.size * (1 + int(codes.max())) > _MANY else _ROUNDS[-1:]:
-        model.set_params(max_iter=rounds).fit(X, codes)
+def _boosted(model: Any, X: FloatArray, y: Any, n_classes: int) -> Any:
+    """Fit gradient-boosted trees as far as the time limit allows."""
+    model.set_params(warm_start=True)
+    for rounds in _ROUNDS if X.size * n_classes > _MANY else _ROUNDS[-1:]:
+        model.set_params(max_iter=rounds).fit(X, y)
         if model.n_iter_ < rounds or (rounds < _ROUNDS[-1] and out_of_time()):
             break
     return model

@@ -38,6 +38,7 @@ class Verdict(NamedTuple):
     measure, units : what is gained, such as "nDCG@10", and of what, such as "queries"
     wins, repeats : in how many repeats of the cross-validation the gain was above 0, of how many
     share : the share of the learned map that is served
+    text : the sentence, where it is not the usual one
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class Verdict(NamedTuple):
     wins: int = 0
     repeats: int = 1
     share: float = 1.0
+    text: str = ""
 
     @classmethod
     def of(cls, fields: Sequence[Any]) -> Verdict:
@@ -72,6 +74,8 @@ class Verdict(NamedTuple):
     @property
     def sentence(self) -> str:
         """The verdict in words."""
+        if self.text:
+            return self.text
         first = self.kind[0].upper() + self.kind[1:]
         if self.kind == "too early to tell":
             return f"{first}: {self.n} {self.units} were seen. {self._served()}"
@@ -120,7 +124,13 @@ def choose(gains: FloatArray, groups: IndexArray | None = None) -> int:
 
 
 def judge(
-    values: FloatArray, folds: IndexArray, *, measure: str, units: str, groups: IndexArray | None = None
+    values: FloatArray,
+    folds: IndexArray,
+    *,
+    measure: str,
+    units: str,
+    groups: IndexArray | None = None,
+    overlap: float = 0.0,
 ) -> Decision:
     """Choose a candidate, and test the gain of the choice on folds that did not make it.
 
@@ -133,6 +143,8 @@ def judge(
     folds : array of shape (n_repeats, n_units), the fold in which each unit was held out
     measure, units : names for the verdict
     groups : number of the group of each unit, whose units are not independent; None if they are
+    overlap : if units are whole test parts, the rows of a test part over those of its training part. Standard errors
+        then allow for training parts that overlap (Nadeau, Bengio, 2003).
     """
     gains = values - values[:, :, :1]
     gains[np.abs(gains) < ROUNDING] = 0.0
@@ -144,7 +156,7 @@ def judge(
             candidate = choose(mean_gains[~test], None if groups is None else groups[~test])
             chosen_gains[repeat, test] = gains[repeat, test, candidate]
     chosen = choose(mean_gains, groups)
-    gain, low, high, p_value = paired_test(chosen_gains.mean(axis=0), groups)
+    gain, low, high, p_value = paired_test(chosen_gains.mean(axis=0), groups, overlap)
     n = values.shape[1] if groups is None else len(np.unique(groups))
     if chosen and not gain > 0.0:
         chosen = 0
@@ -160,7 +172,9 @@ def judge(
     return Decision(chosen, values[:, :, 0].mean(axis=0) + chosen_gains.mean(axis=0), verdict)
 
 
-def paired_test(gains: FloatArray, groups: IndexArray | None = None) -> tuple[float, float, float, float]:
+def paired_test(
+    gains: FloatArray, groups: IndexArray | None = None, overlap: float = 0.0
+) -> tuple[float, float, float, float]:
     """Return the mean gain, the ends of its 95 % interval, and the p-value of no gain.
 
     The p-value is that of random signs if few units differ (exact but for 9,999 draws), and not below that of
@@ -174,7 +188,7 @@ def paired_test(gains: FloatArray, groups: IndexArray | None = None) -> tuple[fl
     mean, freedom = float(gains.mean()), len(sums) - 1
     if freedom < 1 or not gains.any():
         return mean, mean, mean, 1.0
-    error = float(_standard_errors(gains[:, np.newaxis], groups)[0])
+    error = float(_standard_errors(gains[:, np.newaxis], groups)[0]) * np.sqrt(1.0 + overlap * len(sums))
     different = sums[sums != 0.0]
     if len(different) <= MOST_FLIPPED:
         signs = np.random.default_rng(0).integers(2, size=(_FLIPS, len(different))) * 2.0 - 1.0
@@ -186,6 +200,16 @@ def paired_test(gains: FloatArray, groups: IndexArray | None = None) -> tuple[fl
         return mean, mean, mean, 0.0
     reach = float(stats.t.ppf(1.0 - ALPHA / 2.0, freedom)) * error
     return mean, mean - reach, mean + reach, float(2.0 * stats.t.sf(abs(mean) / error, freedom))
+
+
+def mean_interval(values: FloatArray, groups: IndexArray | None = None) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of a mean by Student's t; NaN if there is one value or group."""
+    n = len(values) if groups is None else len(np.unique(groups))
+    if n < 2:
+        return np.nan, np.nan
+    mean, error = float(values.mean()), float(_standard_errors(values[:, np.newaxis], groups)[0])
+    reach = float(stats.t.ppf(1.0 - ALPHA / 2.0, n - 1)) * error
+    return mean - reach, mean + reach
 
 
 def _standard_errors(gains: FloatArray, groups: IndexArray | None) -> FloatArray:

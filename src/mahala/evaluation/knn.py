@@ -116,7 +116,7 @@ def misclassified(
     """
     values = one_hot(codes, 1 + max(int(codes.max()), int(test_codes.max())))
     predicted = [means.argmax(axis=2) for means in neighbor_means(train, values, test, n_neighbors)]
-    result: BoolArray = np.concatenate(predicted, axis=1).T != test_codes[:, np.newaxis]
+    result: BoolArray = test_codes[:, np.newaxis] != np.concatenate(predicted, axis=1).T
     return result
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mahala.evaluation.entries import Entry
-from mahala.evaluation.leaderboard_lines import Line, line_of, p_text, percent, points
-from mahala.evaluation.plan import EUCLIDEAN_SCALED, USUAL_NEIGHBORS
+from mahala.evaluation.judge import Verdict
+from mahala.evaluation.leaderboard_lines import Line, line_of, percent
 from mahala.support.arrays import IndexArray
 from mahala.support.display import as_table, paragraph
 
@@ -23,6 +23,7 @@ _CALLED = {
     "balanced": "balanced {}-NN error",
     "f1": "1 - F1 of {}-NN",
     "roc_auc": "1 - ROC AUC of {}-NN",
+    "r2": "1 - R² of {}-NN",
 }
 
 
@@ -32,22 +33,31 @@ class Leaderboard:
 
     Attributes
     ----------
+    verdict : Verdict, whether learning helps: the judge chooses a learner on some folds and tests the choice on others
+    chosen : name of the learner that the judge chooses, or of the plain distance
+    reference : name of the best plain distance
+    cautions : sentences on what makes the verdict doubtful, such as a column that gives the label away
     neighbor_counts : numbers of neighbours for which errors were measured
-    n_neighbors : the number of neighbours, or None if it was chosen for each test part
+    n_neighbors : the number of neighbours that ranks
     scaling : the scaling of the features, or "auto" if it was chosen for each training part
     rows : the rows that were compared: all of them, or a sample of a large table
     notes : sentences about what was done differently than requested
-    class_counts : how many of these rows are of each class
+    classes, class_counts : the classes, and how many of these rows are of each; empty if the target is a number
     columns : pairs of the name of each column of a table, or of its file, and what was done to it; empty for an array
-    metric : the measure by which entries are ranked: "error", "balanced", "f1" or "roc_auc"
+    metric : the measure by which entries are ranked: "error", "balanced", "f1", "roc_auc" or "r2"
     baselines : errors of other methods, as context
     left_out : reasons why members of the default panel were left out, by name
-    parts : number of test parts that were measured, fewer than folds × repeats if the comparison is partial
+    parts : number of test parts that were measured, fewer than planned if the comparison is partial
+    planned : number of test parts that were planned
+    first_part : training and test rows of the first test part, among `rows`
     """
 
     entries: tuple[Entry, ...]
+    verdict: Verdict
+    chosen: str
+    reference: str
     neighbor_counts: IndexArray
-    n_neighbors: int | None
+    n_neighbors: int
     folds: int
     repeats: int
     scaling: str
@@ -56,27 +66,25 @@ class Leaderboard:
     n_features: int
     classes: tuple[str, ...]
     rows: IndexArray
-    notes: tuple[str, ...]
+    first_part: tuple[IndexArray, IndexArray]
+    parts: int
+    planned: int
+    notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
     class_counts: tuple[int, ...] = ()
     columns: Sequence[tuple[str, str]] = ()
     metric: str = "error"
     baselines: tuple[Entry, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
-    parts: int | None = None
 
     @property
     def measure(self) -> str:
         """What the errors are, such as "3-NN error"."""
-        return _CALLED[self.metric].format(self.n_neighbors or "k")
-
-    @property
-    def usual_neighbors(self) -> int:
-        """The number of neighbours that is given, or 3: with so many, scalings are tried and confusions counted."""
-        return self.n_neighbors or USUAL_NEIGHBORS
+        return _CALLED[self.metric].format(self.n_neighbors)
 
     @property
     def majority(self) -> str:
-        """The most frequent class, or an empty text if `class_counts` is empty."""
+        """The most frequent class, or an empty text if there are none."""
         return self.classes[self.class_counts.index(max(self.class_counts))] if self.class_counts else ""
 
     @property
@@ -88,7 +96,7 @@ class Leaderboard:
     @property
     def partial(self) -> bool:
         """Whether the comparison ended before all test parts were measured."""
-        return self.parts is not None and self.parts < self.folds * self.repeats
+        return self.parts < self.planned
 
     @property
     def ranked(self) -> tuple[Entry, ...]:
@@ -97,8 +105,8 @@ class Leaderboard:
 
     @property
     def euclidean(self) -> Entry:
-        """The better of the Euclidean distances."""
-        return next(entry for entry in self.ranked if not entry.learned)
+        """The best of the plain distances, which is the reference."""
+        return next(entry for entry in self.entries if entry.name == self.reference)
 
     @property
     def best_learner(self) -> Entry | None:
@@ -106,17 +114,14 @@ class Leaderboard:
         return next((entry for entry in self.ranked if entry.learned), None)
 
     @property
-    def beats_euclidean(self) -> bool:
-        """Whether any learner's error is significantly below that of the best Euclidean distance."""
-        return any(entry.beats_euclidean for entry in self.entries)
+    def candidate(self) -> Entry | None:
+        """The learner that the judge chooses, whether it is shown to help or probably helps; None if it chooses none."""
+        return next((entry for entry in self.entries if entry.learned and entry.name == self.chosen), None)
 
     @property
     def winner(self) -> Entry:
-        """The learner with the lowest error among those that beat the Euclidean distance.
-
-        If none does, the better of the Euclidean distances.
-        """
-        return next((entry for entry in self.ranked if entry.beats_euclidean), self.euclidean)
+        """The learner that is shown to help, or else the best of the plain distances."""
+        return self.candidate if self.candidate is not None and self.verdict.kind == "shown to help" else self.euclidean
 
     @property
     def axis_end(self) -> float:
@@ -130,37 +135,9 @@ class Leaderboard:
     @property
     def headline(self) -> str:
         """The outcome in a few words."""
-        who = self.winner.name if self.beats_euclidean else None
-        return "No learner is shown to beat Euclidean" if who is None else f"{who} beats Euclidean"
-
-    def verdict(self) -> str:
-        """Return the outcome in one to four sentences."""
-        base, best = self.euclidean, self.best_learner
-        what = self.measure
-        if self.beats_euclidean:
-            winner = self.winner
-            first = (
-                f"{winner.name} cuts the {what} from {percent(base.error)} ({base.spoken}) to {percent(winner.error)} "
-                f"({self._test(winner)})."
-            )
-        elif best is None:
-            first = f"No learner could be fitted here; {base.spoken} has a {what} of {percent(base.error)}."
-        else:
-            first = (
-                f"The best learner, {best.name}, is not shown to beat Euclidean on these {len(self.rows):,} rows: its "
-                f"{what} is {percent(best.error)} against {percent(base.error)} for {base.spoken} ({self._test(best)})."
-            )
-            first += f" {self._smallest(best)}"
-        return " ".join([first, *self._about_scaling()])
-
-    def _smallest(self, best: Entry) -> str:
-        """Return a sentence on the smallest difference that could have been shown."""
-        if math.isnan(best.p_value):
-            return "One test part is too few for a test."
-        total, gains = self.euclidean.error, f"Only gains above {points(best.detectable)} points are detectable here"
-        if best.detectable <= total:
-            return f"{gains}."
-        return f"{gains}; the total error is {percent(total)}. More rows or repeats are needed."
+        kind = self.verdict.kind[0].upper() + self.verdict.kind[1:]
+        doubt = " (see the cautions)" if self.cautions else ""
+        return f"{kind}{f': {self.chosen}' if self.verdict.helps else ''}{doubt}"
 
     def remarks(self) -> list[str]:
         """Return sentences on learners that the time limit stopped or that were left out."""
@@ -179,37 +156,13 @@ class Leaderboard:
     def context(self) -> str | None:
         """Return a sentence with what other methods have by the same measure, or None if nothing is known."""
         errors = {entry.name: entry.error for entry in self.baselines if entry.failure is None}
-        always = {"error": self.majority_error, "balanced": 1.0 - 1.0 / len(self.classes)}
+        always = {"error": self.majority_error, "balanced": 1.0 - 1.0 / max(len(self.classes), 1)}
         if self.metric in always and self.majority:
             errors[f"always {self.majority!r}"] = always[self.metric]
         if not errors:
             return None
         errors = {f"k-NN with {self.winner.spoken}": self.winner.error} | errors
         return f"For context: {', '.join(f'{name} {percent(error)}' for name, error in errors.items())}."
-
-    def _test(self, entry: Entry) -> str:
-        # Gains and losses are both shown as positive numbers, followed by "less" or "more".
-        better = entry.difference <= 0.0
-        if math.isnan(entry.p_value):
-            return f"{abs(100.0 * entry.difference):.1f} points {'less' if better else 'more'}"
-        sign = -1.0 if better else 1.0
-        ends = sorted((sign * entry.difference_low, sign * entry.difference_high))
-        n = sum(other.learned for other in self.ranked)
-        adjusted = f", adjusted for {n} learners" if n > 1 else ""
-        return (
-            f"{abs(100.0 * entry.difference):.1f} points {'less' if better else 'more'}, 95 % interval "
-            f"{points(ends[0])} to {points(ends[1])}, {p_text(entry.p_value)}{adjusted}"
-        )
-
-    def _about_scaling(self) -> list[str]:
-        """Return a sentence on the effect of scaling alone, if it is significant."""
-        plain = [entry for entry in self.ranked if not entry.learned]
-        if len(plain) < 2 or plain[1].difference_low <= 0.0:
-            return []
-        better, worse = (percent(entry.error) for entry in plain)
-        verb = "takes" if plain[0].name == EUCLIDEAN_SCALED else "would take"
-        way = f"from {worse} to {better}" if plain[0].name == EUCLIDEAN_SCALED else f"from {better} to {worse}"
-        return [f"Scaling the features alone {verb} Euclidean {way}."]
 
     def table(self) -> list[dict[str, Any]]:
         """Return one dictionary per entry, with errors as shares from 0 to 1."""
@@ -229,23 +182,21 @@ class Leaderboard:
             text.append(" ".join([first.ljust(widths[0]), *numbers]))
         if len(self.entries) > _MOST_LINES:
             text.append(f"… and {len(self.entries) - _MOST_LINES} more")
-        return "\n".join([*text, *textwrap.wrap(self.verdict(), 100, max_lines=6)])
+        return "\n".join([*text, *textwrap.wrap(self.verdict.sentence, 100, max_lines=6)])
 
     def _repr_html_(self) -> str:
         lines = self._cells(len(self.entries))
-        return paragraph(self.verdict(), bold=True) + as_table(lines[0], lines[1:]) + paragraph(self._heading())
+        return paragraph(self.verdict.sentence, bold=True) + as_table(lines[0], lines[1:]) + paragraph(self._heading())
 
     def _heading(self) -> str:
-        return (
-            f"{len(self.rows):,} rows, {self.n_features:,} features, {len(self.classes):,} classes, "
-            f"{self.folds} folds × {self.repeats}"
-        )
+        target = f"{len(self.classes):,} classes" if self.classes else "a number to predict"
+        return f"{len(self.rows):,} rows, {self.n_features:,} features, {target}, {self.folds} folds × {self.repeats}"
 
     def _cells(self, most: int) -> list[list[str]]:
         """Return the heading and the cells of the first entries."""
-        cells = [["metric", self.measure, "95 % interval", "to Euclidean", "p", "fit"]]
+        cells = [["metric", self.measure, "95 % interval", "to plain", "fit"]]
         for entry, _, texts, intervals in self.lines()[:most]:
-            numbers = [texts[name] for name in ("difference", "p_value", "seconds")]
+            numbers = [texts[name] for name in ("difference", "seconds")]
             name = textwrap.shorten(entry.name, 40, placeholder="…")
             cells.append([name, texts["error"], intervals.get("error", ""), *numbers])
         return cells

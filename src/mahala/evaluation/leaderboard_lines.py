@@ -8,14 +8,12 @@ from mahala.evaluation.entries import Entry
 
 # Fields of entries that are shown after the error, and their titles.
 TITLES = {
-    "difference": "to Euclidean",
-    "p_value": "p",
+    "difference": "to plain",
     "seconds": "fit",
     "plain_error": "plain error",
     "balanced_error": "balanced error",
-    "n_neighbors": "k",
+    "absolute_error": "mean absolute error",
     "scaling": "scaling",
-    "detectable": "detectable",
     "stopped": "stopped",
 }
 
@@ -25,13 +23,13 @@ class Line(NamedTuple):
 
     entry: Entry
     style: str
-    """How the line is set off: "winner", "plain" (a Euclidean distance), "failed", or nothing."""
+    """How the line is set off: "winner", "plain" (a plain distance), "failed", or nothing."""
     texts: dict[str, str]
     intervals: dict[str, str]
 
 
 def line_of(entry: Entry, euclidean: Entry, winner: Entry) -> Line:
-    """Return the line of an entry, given the better of the Euclidean distances and the winner."""
+    """Return the line of an entry, given the best of the plain distances and the winner."""
     if entry.failure is not None:
         return Line(entry, "failed", dict.fromkeys(TITLES, "") | {"error": "failed"}, {})
     texts = {name: _text(name, getattr(entry, name)) for name in ("error", *TITLES)}
@@ -80,8 +78,8 @@ def _text(name: str, value: Any) -> str:
         return value
     if value != value or (name == "stopped" and not value):
         return ""
-    if name == "p_value":
-        return p_text(value).removeprefix("p ").removeprefix("= ")
-    if name in ("difference", "detectable"):
+    if name == "difference":
         return points(value, name)
+    if name == "absolute_error":
+        return f"{value:.4g}"
     return percent(value) if name.endswith("error") else f"{value:.2f} s" if name == "seconds" else str(value)

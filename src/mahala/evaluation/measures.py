@@ -1,16 +1,16 @@
-"""Losses of predicted classes: lower is better, 0 is best."""
+"""Losses of predicted classes and numbers: lower is better, 0 is best."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
 
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray
 
-Measure = Literal["error", "balanced", "f1", "roc_auc"]
+Measure = Literal["error", "balanced", "f1", "roc_auc", "r2"]
 
 # If more rows than this share are of one class, always answering it looks good by the plain error.
 LOPSIDED = 0.75
@@ -26,9 +26,9 @@ def measure_for(codes: IndexArray) -> Measure:
 
 
 def losses(
-    measure: Measure, predicted: IndexArray, codes: IndexArray, score: Callable[[int], FloatArray], positive: int | None
+    measure: Measure, predicted: Any, codes: Any, score: Callable[[int], FloatArray], positive: int | None
 ) -> FloatArray:
-    """Return the loss of each column of predicted classes, of shape (n_rows, n_columns).
+    """Return the loss of each column of predicted classes or numbers, of shape (n_rows, n_columns).
 
     - "error": the share of rows with a wrong prediction.
     - "balanced": the mean over classes of the share of their rows with a wrong prediction.
@@ -36,6 +36,7 @@ def losses(
       the F1 scores of all classes.
     - "roc_auc": 1 minus the area under the ROC curve of the `positive` class, the chance that a row of it has a higher
       score than another row, where ties count half; if `positive` is None, minus the mean of the areas of all classes.
+    - "r2": the mean squared error of numbers that are divided by their deviation, which is 1 minus R².
 
     `score` returns, for a class, the scores of the rows in each column; it is called for "roc_auc" only.
 
@@ -43,6 +44,8 @@ def losses(
     >>> [losses(measure, predicted, codes, lambda c: predicted, 1).item() for measure in ("error", "balanced", "f1")]
     [0.25, 0.5, 1.0]
     """
+    if measure == "r2":
+        return np.asarray(np.square(predicted - codes[:, np.newaxis]).mean(axis=0))
     wrong = predicted != codes[:, None]
     classes = np.unique(codes) if positive is None or measure == "balanced" else np.array([positive])
     if measure == "error":
@@ -56,12 +59,22 @@ def losses(
     return np.asarray(result.mean(axis=0), dtype=np.float64)
 
 
-def smallest_step(measure: Measure, counts: FloatArray) -> float:
-    """Return by how much one more row of a test part can change a loss; `counts` are the rows of each class in it.
+def rarer_class(codes: IndexArray) -> int | None:
+    """Return the rarer of two classes, which F1 and the ROC curve are of; None if there are more."""
+    counts = np.bincount(codes)
+    return int(counts.argmin()) if len(counts) == 2 else None
 
-    For all measures but the plain error that is a row of the smallest class.
+
+def row_losses(measure: Measure, predicted: Any, targets: Any) -> FloatArray | None:
+    """Return the loss of each row, whose mean is the loss of all; None for measures that are no means over rows.
+
+    `predicted` has any shape whose last dimension is the rows.
     """
-    return 1.0 / float(counts.sum() if measure == "error" else len(counts) * counts.min())
+    if measure == "r2":
+        return np.asarray(np.square(predicted - targets))
+    if measure in ("error", "balanced"):
+        return np.asarray((predicted != targets) * row_weights(measure, targets) * len(targets))
+    return None
 
 
 def row_weights(measure: Measure, codes: IndexArray) -> FloatArray:

@@ -14,16 +14,16 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from mahala.compiled.search.neighbors import vote
 from mahala.compiled.threads import one_thread
-from mahala.data.scaling import SCALINGS, Scaling, divided, feature_scales
-from mahala.evaluation.fitting import CLASSIFIERS, DISTANCES, class_scores, embedded, fitted
-from mahala.evaluation.knn import misclassified, neighbor_codes
-from mahala.evaluation.measures import Measure, losses, row_weights
-from mahala.evaluation.plan import EUCLIDEAN, EUCLIDEAN_SCALED, Key, Plan
+from mahala.data.scaling import Scaling, divided, feature_scales
+from mahala.evaluation.fitting import CLASSIFIERS, DISTANCES, baseline_scores, embedded, fitted
+from mahala.evaluation.knn import neighbor_means, one_hot
+from mahala.evaluation.measures import Measure, losses, rarer_class, row_losses
+from mahala.evaluation.panel import EUCLIDEAN, EUCLIDEAN_ALL, PLAIN
+from mahala.evaluation.plan import Key, Plan, Target
 from mahala.learner import Learner
 from mahala.online.online_learner import OnlineLearner
-from mahala.support.arrays import FloatArray, IndexArray, IntArray
+from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.contexts import time_limit
 from mahala.support.parameters import config_context, get_config
 
@@ -31,31 +31,29 @@ from mahala.support.parameters import config_context, get_config
 _SHARES = {"learners": 0.8, "baselines": 0.1, "final": 0.1}
 # Rows of a training part by which its scaling is chosen.
 _MOST_TRIED = 2_000
-# A confusion matrix of more classes could not be read.
-_MOST_CONFUSED = 300
+# Neighbours that vote unless another number is given or chosen.
+USUAL_NEIGHBORS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What was measured of a candidate on a test part, for every number of neighbours; or why nothing was.
+    """What was measured of a candidate on a test part; or why nothing was.
 
     Attributes
     ----------
-    losses, errors, balanced : losses by the measure that ranks, plain errors and balanced errors
+    losses : losses by the measure that ranks, for every number of neighbours
+    predicted : predicted classes or numbers of the test rows, with the number of neighbours that ranks
     seconds : CPU seconds of the fit
     scaling : the scaling that was used
     stopped : whether the fit was stopped by its time limit
-    confusion : test rows of each class (a row) that were taken for each class (a column); None for many classes
     """
 
     losses: FloatArray
-    errors: FloatArray
-    balanced: FloatArray
+    predicted: Any
     seconds: float
     scaling: Scaling
     stopped: bool = False
     failure: str | None = None
-    confusion: IntArray | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Cell:
@@ -147,41 +145,42 @@ def measured_cells(plan: Plan, keys: Sequence[Key], budget: Budget, n_jobs: int)
 
 
 def choose(plan: Plan, part: int, settings: dict[str, Any]) -> Chosen:
-    """Choose the scalings of a training part by leave-one-out errors of the Euclidean distance in it."""
+    """Choose the scalings of a training part by leave-one-out losses of the Euclidean distance in it."""
     if plan.scaling != "auto":
         return Chosen(plan.scaling, plan.scaling)
     rng = np.random.default_rng(plan.random_state + part)
     rows = plan.parts[part][0]
     if len(rows) > _MOST_TRIED:
         rows = np.sort(rng.choice(rows, _MOST_TRIED, replace=False))
-    (X, _), codes = plan.split(rows, rows[:0]), plan.codes[rows]
-    k = np.array([min(plan.usual_neighbors, len(rows) - 1)])
-    weights = row_weights(plan.measure, codes)
-    mistakes: dict[Scaling, FloatArray] = {}
+    (X, _), target = plan.split(rows, rows[:0]), plan.target.select(rows)
+    k = np.array([min(plan.n_neighbors, len(rows) - 1)])
+    measure: Measure = "error" if plan.measure == "error" else "r2" if target.is_number else "balanced"
+    by_scaling: dict[Scaling, FloatArray] = {}
     by_shape: dict[bytes, FloatArray] = {}  # scales that are multiples of each other make the same mistakes
     with config_context(**settings), one_thread():
-        for how in SCALINGS:
+        for how in plan.scalings:
             scales = feature_scales(X, how)
             shape = (scales / scales.max()).round(12).tobytes()
             if shape not in by_shape:
-                by_shape[shape] = misclassified(divided(X, scales), codes, None, codes, k)[:, 0] * weights
-            mistakes[how] = by_shape[shape]
-    return Chosen(clearly_best(mistakes), clearly_best({how: mistakes[how] for how in mistakes if how != "none"}))
+                predicted, _ = predictions(divided(X, scales), target, None, k)
+                by_shape[shape] = row_losses(measure, predicted[:, 0], target.values)  # type: ignore[assignment]
+            by_scaling[how] = by_shape[shape]
+    scaled = {how: losses for how, losses in by_scaling.items() if how != "none"}
+    return Chosen(clearly_best(by_scaling), clearly_best(scaled))
 
 
-def clearly_best(mistakes: Mapping[Scaling, FloatArray]) -> Scaling:
-    """Return the scaling with the fewest mistakes if it is clearly better than the first one, else the first.
+def clearly_best(losses: Mapping[Scaling, FloatArray]) -> Scaling:
+    """Return the scaling with the lowest losses of rows if it is clearly better than the first one, else the first.
 
-    `mistakes` has the weight of each row that is classified wrongly, and 0 for the others. The mean of differences
-    must be above two standard errors, as in McNemar's test.
+    The mean of differences must be above two standard errors, as in McNemar's test.
 
     >>> wrong = np.repeat([1.0, 0.0], [6, 94])
-    >>> [clearly_best({"standard": mistakes, "none": 0.0 * mistakes}) for mistakes in (wrong, wrong[4:])]
+    >>> [clearly_best({"standard": losses, "none": 0.0 * losses}) for losses in (wrong, wrong[4:])]
     ['none', 'standard']
     """
-    first = next(iter(mistakes))
-    best = min(mistakes, key=lambda how: (float(mistakes[how].sum()), how != first))
-    gain = mistakes[first] - mistakes[best]
+    first = next(iter(losses))
+    best = min(losses, key=lambda how: (float(losses[how].sum()), how != first))
+    gain = losses[first] - losses[best]
     return best if gain.sum() > 2.0 * np.sqrt(np.square(gain).sum()) else first
 
 
@@ -190,7 +189,9 @@ def measure_cell(
 ) -> tuple[Key, Cell]:
     """Fit a candidate to a training part and measure its losses on the test part."""
     learner = plan.learners.get(key.name)
-    how: Scaling = "none" if key.name == EUCLIDEAN else chosen.euclidean if learner is None else chosen.learners
+    how: Scaling = chosen.euclidean if learner is None else chosen.learners
+    if learner is None and key.name in (EUCLIDEAN, EUCLIDEAN_ALL):
+        how = "none" if key.name == EUCLIDEAN else "standard"
     # One thread: several are slow on small matrices, and would count CPU seconds spent waiting.
     with config_context(**settings), one_thread(), warnings.catch_warnings(), time_limit(seconds) as limit:
         warnings.simplefilter("ignore")  # a fit that stops early shows in its error
@@ -198,47 +199,47 @@ def measure_cell(
         try:
             if learner is None and key.name in CLASSIFIERS:
                 how = "standard"
-                predicted, score, spent = _by_classifier(plan, key)
+                predicted, scores, spent = _by_classifier(plan, key)
             else:
-                predicted, score, spent = _by_neighbors(plan, key, learner, how)
-            losses = _losses(plan, predicted, plan.codes[plan.parts[key.part][1]], score)
-            return key, Cell(*losses[:3], spent, how, limit.stopped, confusion=losses[3])
+                predicted, scores, spent = _by_neighbors(plan, key, learner, how)
+            values = plan.target.values[plan.parts[key.part][1]]
+            curve = losses(plan.measure, predicted, values, scores, rarer_class(plan.target.codes))
+            return key, Cell(curve, predicted[:, plan.n_neighbors - 1], spent, how, limit.stopped)
         except Exception as error:  # an error of one learner must not lose the results of the others
-            if key.name in (EUCLIDEAN, EUCLIDEAN_SCALED):
+            if key.name in PLAIN:
                 raise
             nothing = np.empty(0)
             failure = str(error) or type(error).__name__
-            return key, Cell(nothing, nothing, nothing, time.process_time() - start, how, limit.stopped, failure)
+            return key, Cell(nothing, nothing, time.process_time() - start, how, limit.stopped, failure)
 
 
-class _Predicted(NamedTuple):
-    """Classes of test rows, rows × numbers of neighbours; the scores of a class, likewise; CPU seconds of the fit."""
-
-    classes: IndexArray
-    score: Callable[[int], FloatArray]
-    seconds: float
+Scores = Callable[[int], FloatArray]
 
 
-def _by_classifier(plan: Plan, key: Key) -> _Predicted:
+def _by_classifier(plan: Plan, key: Key) -> tuple[Any, Scores, float]:
+    """Return predictions of the test rows for every number of neighbours, scores of a class, and CPU seconds."""
     train, test = plan.parts[key.part]
     X, X_test = plan.split(train, test)
     start, n = time.process_time(), len(plan.counts)
     scales = feature_scales(X, "standard")
-    scores = class_scores(key.name, divided(X, scales), plan.codes[train], divided(X_test, scales), plan.random_state)
+    target = plan.target.select(train)
+    by_class = plan.measure == "balanced"
+    scores = baseline_scores(key.name, divided(X, scales), target, divided(X_test, scales), plan.random_state, by_class)
     seconds = time.process_time() - start
-    classes = np.repeat(scores.argmax(axis=1)[:, None], n, axis=1)
-    return _Predicted(classes, lambda code: np.repeat(scores[:, [code]], n, axis=1), seconds)
+    predicted = scores[:, 0] if target.is_number else scores.argmax(axis=1)
+    return np.repeat(predicted[:, None], n, axis=1), lambda code: np.repeat(scores[:, [code]], n, axis=1), seconds
 
 
-def _by_neighbors(plan: Plan, key: Key, learner: Learner | None, how: Scaling) -> _Predicted:
+def _by_neighbors(plan: Plan, key: Key, learner: Learner | None, how: Scaling) -> tuple[Any, Scores, float]:
+    """Return predictions of the test rows for every number of neighbours, scores of a class, and CPU seconds."""
     train, test = plan.parts[key.part]
-    (X, X_test), codes = plan.split(train, test), plan.codes[train]
+    (X, X_test), target = plan.split(train, test), plan.target.select(train)
     start = time.process_time()
     if learner is not None:
         learner = cast(Learner, clone(learner))
         if learner.get_params().get("random_state", 0) is None:
             learner.set_params(random_state=plan.random_state + key.part)
-        metric = fitted(X, codes, learner, how)
+        metric = fitted(X, target.of(learner), learner, how)
         if not metric.is_psd:
             raise ValueError(f"{type(learner).__name__} learned a metric that is not positive semi-definite")
         X, X_test = metric.transform(X), metric.transform(X_test)
@@ -246,22 +247,45 @@ def _by_neighbors(plan: Plan, key: Key, learner: Learner | None, how: Scaling) -
         scales = feature_scales(X, how)
         X, X_test = divided(X, scales), divided(X_test, scales)
         if key.name in DISTANCES:
-            X, X_test = embedded(key.name, X, codes, X_test)
+            X, X_test = embedded(key.name, X, target.codes, X_test)
     seconds = time.process_time() - start
-    near = neighbor_codes(X, codes, X_test, len(plan.counts))
-    classes = vote(near, len(plan.classes))
-    return _Predicted(classes, lambda code: np.cumsum(near == code, axis=1) / plan.counts, seconds)
+    predicted, means = predictions(X, target, X_test, plan.counts, keep=plan.measure == "roc_auc")
+    return predicted, lambda code: means[:, :, code].T, seconds
 
 
-def _losses(
-    plan: Plan, predicted: IndexArray, y: IndexArray, score: Callable[[int], FloatArray]
-) -> tuple[FloatArray, FloatArray, FloatArray, IntArray | None]:
-    """Return losses by the measure that ranks, errors, balanced errors, and the confusion matrix of few classes."""
-    counts = np.bincount(plan.codes)
-    positive = int(counts.argmin()) if len(counts) == 2 else None
-    kinds: tuple[Measure, ...] = (plan.measure, "error", "balanced")
-    first, second, third = (losses(kind, predicted, y, score, positive) for kind in kinds)
-    n = len(counts)
-    column = predicted[:, min(plan.usual_neighbors, predicted.shape[1]) - 1]
-    confusion = np.bincount(y * n + column, minlength=n**2).reshape(n, n) if n <= _MOST_CONFUSED else None
-    return first, second, third, confusion
+def predictions(
+    train: Any, target: Target, test: Any, counts: IndexArray, *, keep: bool = False
+) -> tuple[Any, FloatArray]:
+    """Return predictions by nearest neighbours, rows × numbers of neighbours, and if asked for, the means they follow.
+
+    `test` is None for leave-one-out.
+    """
+    values = target.values[:, np.newaxis] if target.is_number else one_hot(target.codes, len(target.classes))
+    predicted, kept = [], []
+    for means in neighbor_means(train, values, test, counts):
+        predicted.append(means[:, :, 0] if target.is_number else means.argmax(axis=2))
+        if keep:
+            kept.append(means)
+    return np.concatenate(predicted, axis=1).T, np.concatenate(kept, axis=1) if keep else np.empty(0)
+
+
+def usual_neighbors(plan: Plan) -> int:
+    """Return the number of neighbours that ranks: 3, unless the scaled Euclidean distance is clearly better with another.
+
+    "Clearly" is by more than one standard error over the test rows of one cross-validation. One number serves all
+    candidates; that it suits the plain distance is no advantage for learners.
+    """
+    usual = min(USUAL_NEIGHBORS, len(plan.counts))
+    rows = []
+    for train, test in (plan.parts[part] for part in plan.repetitions[0]):
+        (X, X_test), target = plan.split(train, test), plan.target.select(train)
+        scales = feature_scales(X, plan.scalings[0])
+        predicted, _ = predictions(divided(X, scales), target, divided(X_test, scales), plan.counts)
+        measure: Measure = "error" if plan.measure == "error" else "r2" if target.is_number else "balanced"
+        values = plan.target.values[test]
+        rows.append(np.array([row_losses(measure, column, values) for column in predicted.T]).T)
+    losses_of_rows = np.concatenate(rows)
+    best = int(np.argmin(losses_of_rows.mean(axis=0).round(12)))  # means that differ by rounding are equal
+    gains = losses_of_rows[:, usual - 1] - losses_of_rows[:, best]
+    clear = float(gains.mean()) - float(gains.std(ddof=1)) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
+    return best + 1 if round(clear, 12) > 0.0 else usual

@@ -10,34 +10,23 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from sklearn.model_selection import RepeatedStratifiedKFold
 
-from mahala.batch.boost_metric import BoostMetric
-from mahala.batch.gml import GML
-from mahala.batch.itml import ITML
-from mahala.batch.lda import LDA
-from mahala.batch.lmnn import LMNN
-from mahala.batch.nca import NCA
-from mahala.batch.pca import PCA
-from mahala.batch.rca import RCA
+from mahala.data.labels import binned, is_continuous
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
-from mahala.data.scaling import Scaling, feature_scales
+from mahala.data.scaling import SCALINGS, Scaling, binary_features, feature_scales
 from mahala.evaluation.measures import Measure
+from mahala.evaluation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
+from mahala.evaluation.splits import Parts
 from mahala.learner import Learner
-from mahala.online.passive_aggressive import PA
-from mahala.support.arrays import IndexArray
-from mahala.support.validation import check_rows, is_sparse
+from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.validation import check_labels, check_rows, class_codes, is_sparse
 
 # A metric of d features is a d × d matrix, which is decomposed in O(d³).
 MOST_FEATURES = 5_000
-# Larger tables are sampled: fewer rows already show what a learner gains.
-MOST_ROWS = 20_000
 # Test parts on which baselines are measured: boosting may take longer than all learners.
 BASELINE_PARTS = 3
-# Neighbours that vote unless another number is given or chosen.
-USUAL_NEIGHBORS = 3
-EUCLIDEAN = "Euclidean"
-EUCLIDEAN_SCALED = "Euclidean, scaled"
+# Classes of a target that is a number, for learners that learn from classes.
+_BINS = 4
 
 
 class Key(NamedTuple):
@@ -47,32 +36,76 @@ class Key(NamedTuple):
     part: int
 
 
+class Target(NamedTuple):
+    """What is predicted: classes, or numbers divided by their deviation.
+
+    `codes` are the classes of the rows; if the target is a number, those of its range, for learners of classes.
+    """
+
+    values: Any
+    codes: IndexArray
+    classes: tuple[str, ...]
+    unit: float = 1.0
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the target is a number."""
+        return not self.classes
+
+    def select(self, rows: IndexArray) -> Target:
+        """Return the targets of some rows."""
+        return self._replace(values=self.values[rows], codes=self.codes[rows])
+
+    def of(self, learner: Learner, rows: Any = slice(None)) -> Any:
+        """Return what a learner learns from."""
+        return self.values[rows] if learner._learns_numbers else self.codes[rows]
+
+
+def target_of(y: Any, n_rows: int, numbers: bool | None) -> Target:
+    """Return the target; `numbers` says whether it is a number, and None to see from the values."""
+    labels = check_labels(y, n_rows)
+    if numbers is None:
+        numbers = is_continuous(labels)
+    if not numbers:
+        codes = class_codes(y, n_rows)
+        return Target(codes, codes, tuple(str(label) for label in np.unique(labels)))
+    if labels.dtype.kind not in "iuf" or not np.isfinite(labels.astype(np.float64)).all():
+        raise ValueError(f"y must be finite numbers for the metric 'r2', got {labels[0]!r}")
+    values = labels.astype(np.float64)
+    unit = float(values.std())
+    if not unit > 0.0:
+        raise ValueError(f"y must have at least two different values, got only {values[0]:g}")
+    codes = np.unique(binned(values, _BINS), return_inverse=True)[1]
+    return Target((values - values.mean()) / unit, codes, (), unit)
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What is measured, and how.
 
     Attributes
     ----------
-    X, codes : the rows that are compared, and the codes of their classes
+    X, target : the rows that are compared, and their targets
     rows, n_rows : their numbers among all rows, and how many rows there are
     parts : training and test rows of each test part, `folds` of each repetition
     counts : numbers of neighbours
-    n_neighbors : the number of neighbours that ranks, or None to choose it
-    learners, baselines : candidates besides the Euclidean distances, and names of methods that are context only
+    n_neighbors : the number of neighbours that ranks
+    groups : number of the group of each row, or None
+    learners, baselines : candidates besides the plain distances, and names of methods that are context only
     left_out : reasons why members of the default panel are left out
     preprocessor : what made X of a table
     """
 
     X: Any
-    codes: IndexArray
-    classes: tuple[str, ...]
+    target: Target
     rows: IndexArray
     n_rows: int
-    parts: Sequence[tuple[IndexArray, IndexArray]]
+    parts: Parts
     folds: int
     repeats: int
     counts: IndexArray
-    n_neighbors: int | None
+    n_neighbors: int
+    groups: IndexArray | None
     measure: Measure
     scaling: Literal["auto"] | Scaling
     random_state: int
@@ -83,17 +116,44 @@ class Plan:
     preprocessor: TablePreprocessor | None
     notes: list[str]
 
-    @property
-    def usual_neighbors(self) -> int:
-        """Number of neighbours with which scalings are tried and confusions counted."""
-        return self.n_neighbors or USUAL_NEIGHBORS
+    @cached_property
+    def scalings(self) -> tuple[Scaling, ...]:
+        """Scalings that are tried, the usual one first; "numbers" only where there are 0/1 features."""
+        if self.scaling != "auto":
+            return (self.scaling,)
+        return SCALINGS if self.has_binary else SCALINGS[1:]
 
     @cached_property
-    def candidates(self) -> list[str]:
-        """Names of the Euclidean distances and of the learners; features are scaled if that changes distances."""
-        hows: tuple[Scaling, ...] = ("standard", "minmax", "robust") if self.scaling == "auto" else (self.scaling,)
+    def has_binary(self) -> bool:
+        """Whether some, but not all features are 0/1."""
+        binary = binary_features(self.X)
+        return bool(binary.any() and not binary.all())
+
+    @cached_property
+    def plain(self) -> list[str]:
+        """Names of the plain distances; features are scaled if that changes distances."""
+        hows = [how for how in self.scalings if how != "none"]
         scaling_matters = any(bool(np.ptp(feature_scales(self.X, how))) for how in hows)
-        return [EUCLIDEAN, *([EUCLIDEAN_SCALED] if scaling_matters else []), *self.learners]
+        names = [EUCLIDEAN, *([EUCLIDEAN_SCALED] if scaling_matters else [])]
+        return [*names, EUCLIDEAN_ALL] if self.scaling == "auto" and self.has_binary else names
+
+    @cached_property
+    def repetitions(self) -> list[list[int]]:
+        """The numbers of the test parts of each repetition of the cross-validation."""
+        result: list[list[int]] = []
+        seen = np.ones(len(self.target.codes), dtype=bool)
+        for part, (_, test) in enumerate(self.parts):
+            if seen[test].any():  # a row is tested once in each repetition
+                result.append([])
+                seen[:] = False
+            seen[test] = True
+            result[-1].append(part)
+        return result
+
+    @property
+    def candidates(self) -> list[str]:
+        """Names of the plain distances and of the learners."""
+        return [*self.plain, *self.learners]
 
     @cached_property
     def keys(self) -> list[Key]:
@@ -112,7 +172,8 @@ class Plan:
 
         result = hashlib.sha256()
         arrays = (self.X.data, self.X.indices, self.X.indptr) if is_sparse(self.X) else (self.X,)
-        for array in (*arrays, self.codes):
+        tests = np.concatenate([test for _, test in self.parts])
+        for array in (*arrays, self.target.values, tests):
             result.update(f"{array.dtype} {array.shape}".encode())
             result.update(np.ascontiguousarray(array).data)
         learners = {name: f"{type(learner).__name__}{learner.get_params()}" for name, learner in self.learners.items()}
@@ -139,118 +200,27 @@ def rows_and_preprocessor(X: Any, preprocessor: TablePreprocessor | None) -> tup
     return X, preprocessor
 
 
-def check_learners(learners: Mapping[str, Learner]) -> None:
-    """Raise an error unless these are learners of a metric from classes, by names that are free."""
-    if not isinstance(learners, Mapping) or not learners:
-        raise ValueError(f"learners must be one or more learners by name, got {learners!r}")
-    for name, learner in learners.items():
-        if not isinstance(name, str) or name in (EUCLIDEAN, EUCLIDEAN_SCALED):
-            raise ValueError(
-                f"learners must have names other than {EUCLIDEAN!r} and {EUCLIDEAN_SCALED!r}, got {name!r}"
-            )
-        if not isinstance(learner, Learner):
-            raise TypeError(f"learners must be learners of mahala, got {learner!r} for {name!r}")
-        if learner._learns_numbers:
-            raise ValueError(f"learners must learn from classes, but {type(learner).__name__} learns target values")
+def check_groups(groups: Any, n_rows: int, name: str = "groups") -> IndexArray | None:
+    """Return the number of the group of each row, or None if none are given."""
+    if groups is None:
+        return None
+    values = check_labels(groups, n_rows, name)
+    codes: IndexArray = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)[1]
+    if codes.max() < 1:
+        raise ValueError(f"{name} must have at least two different values, got only {values[0]!r}")
+    return codes
 
 
-def parts_of(codes: IndexArray, folds: int, repeats: int, seed: int) -> list[tuple[IndexArray, IndexArray]]:
-    """Return the training and test rows of each fold."""
-    splits = RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
-    return list(splits.split(np.empty(len(codes)), codes))
-
-
-def possible_folds(codes: IndexArray, classes: Sequence[str], folds: int, notes: list[str]) -> int:
-    """Return the number of folds, at most the rows of the smallest class; raise ValueError if that is one."""
-    counts = np.bincount(codes)
-    if len(counts) < 2:
-        raise ValueError(f"the labels y must have at least two classes, got only {classes[0]!r}")
-    single = [name for name, count in zip(classes, counts, strict=True) if count < 2]
-    if single:
-        named = ", ".join(map(repr, single[:5])) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
-        raise ValueError(
-            f"the labels y must have at least two rows of each class, to train and to test, but have one of {named}: "
-            "drop these rows or merge classes"
-        )
-    least = int(counts.min())
-    if least < folds:
-        name = classes[int(counts.argmin())]
-        notes.append(f"{least} folds instead of {folds}, because class {name!r} has only {least} rows.")
-    return min(folds, least)
-
-
-def sample_of(codes: IndexArray, folds: int, seed: int, notes: list[str]) -> IndexArray:
-    """Return all rows or, if there are many, a stratified sample with at least one row of each class per fold."""
-    if len(codes) <= MOST_ROWS:
-        return np.arange(len(codes))
-    rng = np.random.default_rng(seed)
-    share = MOST_ROWS / len(codes)
-    chosen = [
-        rng.choice(members, max(min(folds, len(members)), round(share * len(members))), replace=False)
-        for members in (np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1))
-    ]
-    rows = np.sort(np.concatenate(chosen))
-    notes.append(
-        f"A sample of {len(rows):,} of the {len(codes):,} rows was compared, with the same share of each class."
-    )
-    return rows
-
-
-def default_panel(n_rows: int, n_features: int, random_state: int = 0) -> dict[str, Learner]:
-    """Return learners by name, with settings that suit many tables of about this size.
-
-    Up to 50 features, PA projects its matrix to a positive semi-definite one in every step, above that only at the
-    end. NCA has at most 32 components; NCA and LMNN are left out above 10,000 rows. GML uses all pairs if
-    n_rows² · n_features is at most 2e9; otherwise it uses 100,000 pairs, and is left out above 128 features. Above
-    1,000 features the panel consists of PCA, LDA and NCA.
-
-    >>> ", ".join(default_panel(150, 4))
-    'PA-I, LDA, RCA, NCA, LMNN, ITML, GML, GML weights, BoostMetric'
-    >>> ", ".join(default_panel(5000, 784))
-    'PA-I, LDA, RCA, NCA, LMNN, ITML, BoostMetric'
-    """
-    without = left_out(n_rows, n_features)
-    return {name: learner for name, learner in members(n_rows, n_features, random_state).items() if name not in without}
-
-
-def left_out(n_rows: int, n_features: int) -> dict[str, str]:
-    """Return why members of the panel are left out for a table of this size, by name.
-
-    >>> left_out(12_000, 300)["NCA"]
-    '12,000 rows, and above 10,000 each iteration takes long'
-    """
-    reasons: dict[str, str] = {}
-    if n_features > 1000:
-        many = f"{n_features:,} features, and above 1,000 its {n_features:,} × {n_features:,} matrix takes long"
-        reasons = dict.fromkeys(("PA-I", "RCA", "LMNN", "ITML", "GML", "GML weights", "BoostMetric"), many)
-    elif n_features > 128 and _work(n_rows, n_features) > 2e9:
-        many = f"{n_rows:,} rows of {n_features:,} features, all pairs of which take long"
-        reasons = dict.fromkeys(("GML", "GML weights"), many)
-    if n_rows > 10_000:
-        few = f"{n_rows:,} rows, and above 10,000 each iteration takes long"
-        reasons |= {"NCA": few} | ({"LMNN": few} if n_features <= 1000 else {})
-    return reasons
-
-
-def members(n_rows: int, n_features: int, random_state: int = 0) -> dict[str, Learner]:
-    """Return all members of the panel by name, those that are left out for a table of this size included."""
-    work = _work(n_rows, n_features)
-    psd: Any = "every" if n_features <= 50 else "end"
-    n_pairs: Literal["auto"] | int = "auto" if work <= 2e9 else 100_000
-    # Up to 1,000 features the other learners are as fast as PCA, and use the labels.
-    pca: dict[str, Learner] = {} if n_features <= 1000 else {"PCA": PCA(n_components=min(64, n_rows // 2))}
-    return pca | {
-        "PA-I": PA("I", C="auto", psd=psd, record=False, random_state=random_state),
-        "LDA": LDA(shrinkage="auto"),
-        "RCA": RCA(),
-        "NCA": NCA(n_components=None if n_features <= 32 else 32, max_iter=50, random_state=random_state),
-        "LMNN": LMNN(max_iter=100 if work <= 2e9 else 30),
-        "ITML": ITML(random_state=random_state),
-        "GML": GML(n_pairs=n_pairs, random_state=random_state),
-        "GML weights": GML(diagonal=True, n_pairs=n_pairs, random_state=random_state),
-        "BoostMetric": BoostMetric(max_iter=100),
-    }
-
-
-def _work(n_rows: int, n_features: int) -> int:
-    return n_rows**2 * n_features
+def check_times(times: Any, n_rows: int) -> FloatArray | None:
+    """Return the time of each row as a number, or None if none are given."""
+    if times is None:
+        return None
+    values = np.asarray(times)
+    if values.shape != (n_rows,):
+        raise ValueError(f"times must have one value for each of the {n_rows} rows, got shape {values.shape}")
+    if values.dtype.kind not in "iufM":
+        raise ValueError(f"times must be numbers or dates, got {values[0]!r}")
+    numbers: FloatArray = values.astype(np.int64 if values.dtype.kind == "M" else np.float64).astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError("times must have no missing values")
+    return numbers

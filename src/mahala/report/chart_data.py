@@ -13,7 +13,7 @@ from mahala.data.scaling import divided, feature_scales
 from mahala.engine import current_engine
 from mahala.evaluation.entries import Entry
 from mahala.evaluation.leaderboard import Leaderboard
-from mahala.evaluation.plan import EUCLIDEAN_SCALED
+from mahala.evaluation.panel import EUCLIDEAN
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from mahala.support.validation import is_sparse
@@ -113,7 +113,7 @@ class BeforeAfter:
 def before_and_after(board: Leaderboard, shown: Shown) -> BeforeAfter:
     """Compare the best Euclidean distance with the learned one."""
     scales = feature_scales(shown.X[np.flatnonzero(~shown.held_out)], board.euclidean.scaling)
-    before = divided(shown.X, scales) if board.euclidean.name == EUCLIDEAN_SCALED else shown.X
+    before = shown.X if board.euclidean.name == EUCLIDEAN else divided(shown.X, scales)
     before = before.toarray() if is_sparse(before) else np.asarray(before, dtype=np.float64)
     after = shown.metric.transform(shown.X)
     rng = np.random.default_rng(board.random_state)

@@ -1,0 +1,123 @@
+"""The learners that are compared: a default panel for tables of a size, or learners by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from mahala.batch.boost_metric import BoostMetric
+from mahala.batch.gml import GML
+from mahala.batch.itml import ITML
+from mahala.batch.lda import LDA
+from mahala.batch.lmnn import LMNN
+from mahala.batch.mlkr import MLKR
+from mahala.batch.nca import NCA
+from mahala.batch.pca import PCA
+from mahala.batch.rca import RCA
+from mahala.learner import Learner
+from mahala.online.passive_aggressive import PA
+
+EUCLIDEAN = "Euclidean"
+EUCLIDEAN_SCALED = "Euclidean, scaled"
+# 0/1 features, such as those of categories, are divided by their deviation, too.
+EUCLIDEAN_ALL = "Euclidean, all scaled"
+PLAIN = (EUCLIDEAN, EUCLIDEAN_SCALED, EUCLIDEAN_ALL)
+
+# Members of the panel that are compared where the target is a number; all but MLKR learn from classes of it.
+_OF_NUMBERS = ("MLKR", "PCA", "LDA", "RCA", "LMNN", "GML", "GML weights")
+
+
+def default_panel(n_rows: int, n_features: int, random_state: int = 0, *, numbers: bool = False) -> dict[str, Learner]:
+    """Return learners by name, with settings that suit many tables of about this size.
+
+    Up to 50 features, PA projects its matrix to a positive semi-definite one in every step, above that only at the
+    end. NCA has at most 32 components; NCA, LMNN and MLKR are left out above 10,000 rows. GML uses all pairs if
+    n_rows² · n_features is at most 2e9; otherwise it uses 100,000 pairs, and is left out above 128 features. Above
+    1,000 features the panel consists of PCA, LDA and NCA. With `numbers`, for a target that is a number, it has MLKR
+    and learners of classes of the target.
+
+    >>> ", ".join(default_panel(150, 4))
+    'PA-I, LDA, RCA, NCA, LMNN, ITML, GML, GML weights, BoostMetric'
+    >>> ", ".join(default_panel(5000, 784))
+    'PA-I, LDA, RCA, NCA, LMNN, ITML, BoostMetric'
+    >>> ", ".join(default_panel(500, 10, numbers=True))
+    'LDA, RCA, LMNN, GML, GML weights, MLKR'
+    """
+    without = left_out(n_rows, n_features, numbers=numbers)
+    panel = members(n_rows, n_features, random_state, numbers=numbers)
+    return {name: learner for name, learner in panel.items() if name not in without}
+
+
+def left_out(n_rows: int, n_features: int, *, numbers: bool = False) -> dict[str, str]:
+    """Return why members of the panel are left out for a table of this size, by name.
+
+    >>> left_out(12_000, 300)["NCA"]
+    '12,000 rows, and above 10,000 each iteration takes long'
+    """
+    reasons: dict[str, str] = {}
+    if n_features > 1000:
+        many = f"{n_features:,} features, and above 1,000 its {n_features:,} × {n_features:,} matrix takes long"
+        reasons = dict.fromkeys(("PA-I", "RCA", "LMNN", "ITML", "GML", "GML weights", "BoostMetric", "MLKR"), many)
+    elif n_features > 128 and _work(n_rows, n_features) > 2e9:
+        many = f"{n_rows:,} rows of {n_features:,} features, all pairs of which take long"
+        reasons = dict.fromkeys(("GML", "GML weights"), many)
+    if n_rows > 10_000:
+        few = f"{n_rows:,} rows, and above 10,000 each iteration takes long"
+        reasons |= {"NCA": few, "MLKR": few} | ({"LMNN": few} if n_features <= 1000 else {})
+    names = members(n_rows, n_features, numbers=numbers)
+    return {name: why for name, why in reasons.items() if name in names}
+
+
+def members(n_rows: int, n_features: int, random_state: int = 0, *, numbers: bool = False) -> dict[str, Learner]:
+    """Return all members of the panel by name, those that are left out for a table of this size included."""
+    work = _work(n_rows, n_features)
+    psd: Any = "every" if n_features <= 50 else "end"
+    n_pairs: Literal["auto"] | int = "auto" if work <= 2e9 else 100_000
+    n_components = None if n_features <= 32 else 32
+    # Up to 1,000 features the other learners are as fast as PCA, and use the labels.
+    panel: dict[str, Learner] = {} if n_features <= 1000 else {"PCA": PCA(n_components=min(64, n_rows // 2))}
+    panel |= {
+        "PA-I": PA("I", C="auto", psd=psd, record=False, random_state=random_state),
+        "LDA": LDA(shrinkage="auto"),
+        "RCA": RCA(),
+        "NCA": NCA(n_components=n_components, max_iter=50, random_state=random_state),
+        "LMNN": LMNN(max_iter=100 if work <= 2e9 else 30),
+        "ITML": ITML(random_state=random_state),
+        "GML": GML(n_pairs=n_pairs, random_state=random_state),
+        "GML weights": GML(diagonal=True, n_pairs=n_pairs, random_state=random_state),
+        "BoostMetric": BoostMetric(max_iter=100),
+    }
+    if numbers:
+        panel |= {"MLKR": MLKR(n_components=n_components, max_iter=50, random_state=random_state)}
+    return {name: learner for name, learner in panel.items() if not numbers or name in _OF_NUMBERS}
+
+
+def named_learners(
+    names: Iterable[str], n_rows: int, n_features: int, seed: int, *, numbers: bool
+) -> dict[str, Learner]:
+    """Return members of the panel by the names that a leaderboard has, in any case; "PA" is "PA-I"."""
+    panel = members(n_rows, n_features, seed, numbers=numbers)
+    by_name = {name.lower(): name for name in panel} | ({"pa": "PA-I"} if "PA-I" in panel else {})
+    chosen: dict[str, Learner] = {}
+    for name in names:
+        if not isinstance(name, str) or name.lower() not in by_name:
+            raise ValueError(f"learners must be learners by name, or names among {', '.join(panel)}, got {name!r}")
+        chosen[by_name[name.lower()]] = panel[by_name[name.lower()]]
+    return chosen
+
+
+def check_learners(learners: Mapping[str, Learner], *, numbers: bool) -> None:
+    """Raise an error unless these are learners of a metric that suit the target, by names that are free."""
+    if not isinstance(learners, Mapping) or not learners:
+        raise ValueError(f"learners must be one or more learners by name, got {learners!r}")
+    for name, learner in learners.items():
+        if not isinstance(name, str) or name in PLAIN:
+            raise ValueError(f"learners must have names other than {', '.join(map(repr, PLAIN))}, got {name!r}")
+        if not isinstance(learner, Learner):
+            raise TypeError(f"learners must be learners of mahala, got {learner!r} for {name!r}")
+        if learner._learns_numbers and not numbers:
+            raise ValueError(f"learners must learn from classes, but {type(learner).__name__} learns target values")
+
+
+def _work(n_rows: int, n_features: int) -> int:
+    return n_rows**2 * n_features

@@ -1,0 +1,162 @@
+"""Training and test parts of a comparison: by class, by group, by time; and columns that look like groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedGroupKFold
+
+from mahala.support.arrays import FloatArray, IndexArray
+
+Parts = list[tuple[IndexArray, IndexArray]]
+
+# Larger tables are sampled: fewer rows already show what a learner gains.
+MOST_ROWS = 20_000
+# Up to so many tests of rows, a cross-validation is repeated if nothing else is asked for, but not more often than this.
+_TESTED_ROWS, _FEWEST_REPEATS, _MOST_REPEATS = 1_000, 2, 10
+# A column with fewer values is a category, whatever its rows share.
+_FEWEST_GROUPS = 15
+# How much more often rows with the same value share a label than rows with the next value, at least.
+_MORE_OFTEN, _STANDARD_ERRORS = 0.15, 4.0
+
+
+def parts_of(
+    codes: IndexArray | None,
+    folds: int,
+    repeats: int,
+    seed: int,
+    groups: IndexArray | None = None,
+    times: FloatArray | None = None,
+    n_rows: int | None = None,
+) -> Parts:
+    """Return the training and test rows of each fold.
+
+    Parameters
+    ----------
+    codes : classes, which have the same shares in all folds; None if the target is a number
+    groups : rows of one group are in one fold
+    times : each fold is a stretch of time, and its training part has what was before it; `repeats` must be 1
+    n_rows : number of rows, if codes is None
+    """
+    n = len(codes) if codes is not None else int(n_rows or 0)
+    if times is not None:
+        return _stretches(times, folds, groups)
+    X = np.empty(n)
+    if groups is None:
+        splits: Any = (
+            RepeatedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
+            if codes is None
+            else RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
+        )
+        return list(splits.split(X, codes))
+    by_group = GroupKFold if codes is None else StratifiedGroupKFold
+    return [
+        part
+        for repeat in range(repeats)
+        for part in by_group(n_splits=folds, shuffle=True, random_state=seed + repeat).split(X, codes, groups)
+        if len(part[0]) and len(part[1])
+    ]
+
+
+def _stretches(times: FloatArray, folds: int, groups: IndexArray | None) -> Parts:
+    """Return test parts that follow each other in time, each with what was before it as its training part."""
+    values, at = np.unique(times, return_inverse=True)
+    counts = np.cumsum(np.bincount(at))
+    # Rows of one moment stay together: a stretch ends with the first moment that fills it.
+    ends = np.unique(np.searchsorted(counts, np.arange(1, folds + 1) / (folds + 1.0) * len(times)))
+    parts: Parts = []
+    for start, end in zip(ends, [*ends[1:], len(values) - 1], strict=True):
+        train, test = np.flatnonzero(at <= start), np.flatnonzero((at > start) & (at <= end))
+        if groups is not None:  # a group that was seen before is not new
+            test = test[~np.isin(groups[test], groups[train])]
+        if len(train) and len(test):
+            parts.append((train, test))
+    if not parts:
+        raise ValueError(f"times must have a past and a future, got {len(values)} different values")
+    return parts
+
+
+def auto_repeats(n_rows: int) -> int:
+    """Return how often a cross-validation is repeated: the more often, the fewer rows there are.
+
+    >>> auto_repeats(90), auto_repeats(210), auto_repeats(5000)
+    (10, 5, 2)
+    """
+    return int(np.clip(-(-_TESTED_ROWS // n_rows), _FEWEST_REPEATS, _MOST_REPEATS))
+
+
+def possible_folds(codes: IndexArray, classes: Sequence[str], folds: int, notes: list[str]) -> int:
+    """Return the number of folds, at most the rows of the smallest class; raise ValueError if that is one."""
+    counts = np.bincount(codes)
+    if len(counts) < 2:
+        raise ValueError(f"the labels y must have at least two classes, got only {classes[0]!r}")
+    single = [name for name, count in zip(classes, counts, strict=True) if count < 2]
+    if single:
+        named = ", ".join(map(repr, single[:5])) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
+        raise ValueError(
+            f"the labels y must have at least two rows of each class, to train and to test, but have one of {named}: "
+            "drop these rows or merge classes"
+        )
+    least = int(counts.min())
+    if least < folds:
+        name = classes[int(counts.argmin())]
+        notes.append(f"{least} folds instead of {folds}, because class {name!r} has only {least} rows.")
+    return min(folds, least)
+
+
+def sample_of(codes: IndexArray, folds: int, seed: int, notes: list[str]) -> IndexArray:
+    """Return all rows or, if there are many, a stratified sample with at least one row of each class per fold."""
+    if len(codes) <= MOST_ROWS:
+        return np.arange(len(codes))
+    rng = np.random.default_rng(seed)
+    share = MOST_ROWS / len(codes)
+    chosen = [
+        rng.choice(members, max(min(folds, len(members)), round(share * len(members))), replace=False)
+        for members in (np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1))
+    ]
+    rows = np.sort(np.concatenate(chosen))
+    notes.append(
+        f"A sample of {len(rows):,} of the {len(codes):,} rows was compared, with the same share of each class."
+    )
+    return rows
+
+
+class GroupColumn(NamedTuple):
+    """A column that looks like an id of groups, and the number of the group of each row."""
+
+    name: str
+    groups: IndexArray
+
+
+def group_column(X: Any, codes: IndexArray, features: Mapping[str, Sequence[int]]) -> GroupColumn | None:
+    """Return the column that looks most like an id of groups: its rows share the label, those of the next id do not.
+
+    That rows with the same age share a label is no reason: so do rows with the next age. An id is arbitrary, so
+    neighbouring ids share labels no more often than any two rows do.
+
+    Parameters
+    ----------
+    X, codes : dense rows and the classes of the rows
+    features : the features of each column, by the name of the column
+    """
+    best: tuple[float, GroupColumn] | None = None
+    for name, numbers in features.items():
+        if len(numbers) != 1 or not np.array_equal(X[:, numbers[0]], np.rint(X[:, numbers[0]])):
+            continue
+        values, groups = np.unique(X[:, numbers[0]], return_inverse=True)
+        sizes = np.bincount(groups)
+        if len(values) < _FEWEST_GROUPS or np.count_nonzero(sizes > 1) < _FEWEST_GROUPS:
+            continue
+        counts = np.zeros((len(values), int(codes.max()) + 1))
+        np.add.at(counts, (groups, codes), 1.0)
+        several = sizes > 1
+        same = ((counts**2).sum(axis=1) - sizes)[several] / (sizes * (sizes - 1.0))[several]
+        shares = counts / sizes[:, np.newaxis]
+        next_to = (shares[1:] * shares[:-1]).sum(axis=1)
+        error = np.sqrt(same.var(ddof=1) / len(same) + next_to.var(ddof=1) / len(next_to))
+        more = float(same.mean() - next_to.mean())
+        if more > max(_MORE_OFTEN, _STANDARD_ERRORS * float(error)) and (best is None or more > best[0]):
+            best = more, GroupColumn(name, groups)
+    return None if best is None else best[1]
