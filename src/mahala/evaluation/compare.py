@@ -305,8 +305,8 @@ def _cautions(plan: Plan, board: Leaderboard) -> Iterable[str]:
         old, new = _new_group_errors(plan, board, column.groups)
         yield (
             f"Column {column.name!r} looks like an id of groups, because its rows share the label. On new groups the "
-            f"{board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: name it as the groups, or "
-            "drop it."
+            f"{board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: name it as the groups, "
+            "or drop it."
         )
 
 

@@ -55,7 +55,8 @@ def refit(
 
     Parameters
     ----------
-    X, y : rows (dense or CSR) and their class labels or target values; with a data frame, the metric takes data frames too
+    X, y : rows (dense or CSR) and their class labels or target values; with a data frame, the metric takes
+        data frames too
     learner : a learner of a Mahalanobis metric, or None
     scaling : the scaling of the features, as for :func:`compare`; for an entry of a leaderboard, its `scaling`
     feature_names : names of the columns of X, stored in the metric

@@ -180,7 +180,7 @@ def _count_ties(
 ) -> None:
     """Add to `last` and `n_last` the training rows at the distance of the last neighbour that were not found yet.
 
-    The `open_rows`, whose next neighbour is at that distance, too, are searched again, for four times as many each time.
+    The `open_rows`, whose next neighbour is at that distance, too, are searched again, for more and more neighbours.
     """
     start, own = offset
     n_train, most = train.shape[0], int(n_last.max())

@@ -115,7 +115,7 @@ class Leaderboard:
 
     @property
     def candidate(self) -> Entry | None:
-        """The learner that the judge chooses, whether it is shown to help or probably helps; None if it chooses none."""
+        """The learner that the judge chooses, which is shown to help or probably helps; None if it chooses none."""
         return next((entry for entry in self.entries if entry.learned and entry.name == self.chosen), None)
 
     @property

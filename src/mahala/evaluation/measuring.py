@@ -270,7 +270,7 @@ def predictions(
 
 
 def usual_neighbors(plan: Plan) -> int:
-    """Return the number of neighbours that ranks: 3, unless the scaled Euclidean distance is clearly better with another.
+    """Return the number of neighbours: 3, unless the scaled Euclidean distance is clearly better with another one.
 
     "Clearly" is by more than one standard error over the test rows of one cross-validation. One number serves all
     candidates; that it suits the plain distance is no advantage for learners.

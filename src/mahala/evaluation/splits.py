@@ -14,7 +14,7 @@ Parts = list[tuple[IndexArray, IndexArray]]
 
 # Larger tables are sampled: fewer rows already show what a learner gains.
 MOST_ROWS = 20_000
-# Up to so many tests of rows, a cross-validation is repeated if nothing else is asked for, but not more often than this.
+# A cross-validation is repeated until so many rows were tested, within these limits.
 _TESTED_ROWS, _FEWEST_REPEATS, _MOST_REPEATS = 1_000, 2, 10
 # A column with fewer values is a category, whatever its rows share.
 _FEWEST_GROUPS = 15
