@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-import feedback
 import numpy as np
+import pandas
 
+import feedback
 import mahala
 from mahala.data.datasets import read_data
 from mahala.evaluation.cell_file import CellFile
@@ -102,6 +103,44 @@ def judgments_section(file, seeds):
     print(f"of {len(gains)} sets: {(gains < -0.01).sum()} lose more than 0.01, {(gains < -0.05).sum()} more than 0.05")
 
 
+NOISE = ("iris", "wine", "glass", "seeds", "ecoli", "parkinsons", "soyS", "breast10")
+
+
+def noise(name, seed):
+    """Compare learners on up to 150 rows whose labels are shuffled: nothing is there to be learned."""
+    table = read_data(Path(os.environ["MAHALA_DATA"]) / f"{name}.npz")
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(table.X.shape[0])[:150]
+    X, y = table.X[rows], rng.permutation(np.asarray(table.labels)[rows])
+    kept = np.isin(y, [label for label in np.unique(y) if (y == label).sum() > 1])
+    board = mahala.compare(X[kept], y[kept], baselines=False, random_state=seed)
+    return {"kind": board.verdict.kind, "p": board.verdict.p_value, "gain": board.verdict.gain}
+
+
+def noise_section(file, seeds):
+    """200 tables of noise: how often is learning shown to help?"""
+    cells = [cell(file, Key("noise", name, seed), noise, name, seed) for seed in range(seeds) for name in NOISE]
+    for kind in ("shown to help", "probably helps", "does not help"):
+        print(f"{kind}: {sum(one['kind'] == kind for one in cells)} of {len(cells)} tables of noise")
+
+
+def power(name, label, seed):
+    """Compare learners on a table with a known gain, with other folds for each seed."""
+    frame = pandas.read_csv(Path(os.environ["MAHALA_DATA"]) / "tables" / f"{name}.csv")
+    y = frame.pop(label)
+    board = mahala.compare(frame, y, baselines=False, random_state=seed)
+    return {"kind": board.verdict.kind, "chosen": board.chosen, "gain": board.verdict.gain, "p": board.verdict.p_value}
+
+
+def power_section(file, seeds):
+    """Tables on which a gain is known."""
+    for name, label in (("crabs", "sp"), ("Cars93", "Type")):
+        cells = [cell(file, Key("power", name, seed), power, name, label, seed) for seed in range(seeds)]
+        shown = sum(one["kind"] == "shown to help" for one in cells)
+        chosen = ", ".join(f"{one['chosen']} {100 * one['gain']:+.1f}" for one in cells)
+        print(f"{name}: shown in {shown} of {len(cells)} seeds; {chosen}")
+
+
 def cell(file, key, measure, *arguments):
     """Return what was measured, from the file if it is there."""
     if key not in file.cells:
@@ -110,7 +149,7 @@ def cell(file, key, measure, *arguments):
     return file.cells[key]
 
 
-SECTIONS = {"judgments": (judgments_section, 13)}
+SECTIONS = {"judgments": (judgments_section, 13), "noise": (noise_section, 25), "power": (power_section, 10)}
 
 
 def main():

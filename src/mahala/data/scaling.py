@@ -26,8 +26,8 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
     The spread is the standard deviation ("standard"; "numbers" does not divide features of 0 and 1 only, such as those
     of categories, whose rare values would otherwise dominate), the largest value minus the smallest ("minmax"), or the
     distance between the quartiles ("robust"; where that is below 1 % of the standard deviation, as for a feature that
-    is mostly zero, the standard deviation). Features are not centred, which would not change distances, so sparse rows stay
-    sparse.
+    is mostly zero, the standard deviation). Features are not centred, which would not change distances, so sparse rows
+    stay sparse.
 
     >>> X = np.array([[1.0, 5.0], [3.0, 5.0], [7.0, 5.0]])
     >>> feature_scales(X, "minmax").tolist(), feature_scales(X, "robust").tolist()
