@@ -38,6 +38,7 @@ from mahala.batch.simba import Simba as Simba
 from mahala.batch.mdm import MDM as MDM
 
 # Evaluation
+from mahala.evaluation.auto_metric import AutoMetric as AutoMetric
 from mahala.evaluation.compare import compare as compare
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranking

@@ -1,5 +1,7 @@
 # The public names of this package, loaded on first use.
+from mahala.evaluation.entries import Entry as Entry
 from mahala.evaluation.fitting import refit as refit
+from mahala.evaluation.judge import Verdict as Verdict
 from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.leaderboard import Leaderboard as Leaderboard

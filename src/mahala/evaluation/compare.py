@@ -89,7 +89,7 @@ def compare(
     folds, repeats : number of folds, and how often the cross-validation is repeated with other folds; "auto" repeats
         it 2 to 10 times, the more often the fewer rows there are
     n_neighbors : number of neighbours. None is 3, unless the scaled Euclidean distance has an error that is lower by
-        more than one standard error with another number up to 25.
+        more than one standard error with 1, 5, 9, 15 or 25.
     metric : measure that ranks: "error" for the share of misclassified rows; "balanced" for its mean over classes;
         "f1" for 1 minus the F1 score, "roc_auc" for 1 minus the area under the ROC curve, of the rarer of two classes
         or their means over more classes; "r2" for 1 minus R² of predicted numbers. "auto" is "r2" if y has many

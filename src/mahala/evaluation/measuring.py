@@ -31,8 +31,9 @@ from mahala.support.parameters import config_context, get_config
 _SHARES = {"learners": 0.8, "baselines": 0.1, "final": 0.1}
 # Rows of a training part by which its scaling is chosen.
 _MOST_TRIED = 2_000
-# Neighbours that vote unless another number is given or chosen.
+# Neighbours that vote unless another number is given, and numbers that may be clearly better.
 USUAL_NEIGHBORS = 3
+_TRIED_NEIGHBORS = (1, 3, 5, 9, 15, 25)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +286,9 @@ def usual_neighbors(plan: Plan) -> int:
         values = plan.target.values[test]
         rows.append(np.array([row_losses(measure, column, values) for column in predicted.T]).T)
     losses_of_rows = np.concatenate(rows)
-    best = int(np.argmin(losses_of_rows.mean(axis=0).round(12)))  # means that differ by rounding are equal
-    gains = losses_of_rows[:, usual - 1] - losses_of_rows[:, best]
+    tried = [k for k in _TRIED_NEIGHBORS if k <= len(plan.counts)]
+    means = losses_of_rows.mean(axis=0).round(12)  # those that differ by rounding are equal
+    best = min(tried, key=lambda k: means[k - 1])
+    gains = losses_of_rows[:, usual - 1] - losses_of_rows[:, best - 1]
     clear = float(gains.mean()) - float(gains.std(ddof=1)) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    return best + 1 if round(clear, 12) > 0.0 else usual
+    return best if round(clear, 12) > 0.0 else usual

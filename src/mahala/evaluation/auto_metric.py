@@ -1,0 +1,135 @@
+"""AutoMetric: the metric that the judge chooses, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from mahala.comparisons import Pairs, Triplets
+from mahala.data.columns import is_frame
+from mahala.engine import inputs
+from mahala.evaluation.compare import compare
+from mahala.evaluation.fitting import refit
+from mahala.evaluation.judge import Verdict
+from mahala.evaluation.judged_comparisons import judge_comparisons, panel_for
+from mahala.evaluation.leaderboard import Leaderboard
+from mahala.evaluation.measuring import final_seconds
+from mahala.evaluation.panel import default_panel
+from mahala.metric import MahalanobisMetric
+from mahala.support.parameters import Positive, Seed, check_params, check_seed
+
+
+@dataclass(eq=False, repr=False)
+class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """The metric that the judge chooses: a learned one where learning helps, else the plain scaled distance.
+
+    `fit` compares learners by cross-validation inside of the training data, as :func:`mahala.compare` does, and fits
+    the one that the judge chooses to all of it. Euclidean distances between transformed rows are the metric's, so any
+    method that uses Euclidean distances can follow in a pipeline.
+
+    Parameters
+    ----------
+    budget : float or None
+        Seconds that `fit` may take; learners that need more stop with what they have. None is no limit.
+    groups : str or None
+        Column of X, a data frame, that has the group of each row, such as a household. It is not a feature. Rows of
+        one group are never in both parts of a fold.
+    random_state : int, RandomState, Generator or None
+
+    Attributes
+    ----------
+    metric_ : MahalanobisMetric
+    verdict_ : Verdict on the gain over the plain distance, on rows that were not learned from
+    chosen_ : str, name of the learner, or of the plain distance
+    leaderboard_ : Leaderboard of the comparison; a dictionary of shares of comparisons foreseen after `fit` of
+        comparisons
+    n_features_in_, feature_names_in_ : of X
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> metric = AutoMetric(budget=20).fit(X, y)
+    >>> metric.chosen_, metric.verdict_.n
+    ('Euclidean, scaled', 178)
+    """
+
+    _: KW_ONLY
+    budget: Positive | None = 60.0
+    groups: str | None = None
+    random_state: Seed = 0
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Choose a metric and fit it.
+
+        Parameters
+        ----------
+        X : rows (dense, CSR or a data frame), or Pairs, or Triplets
+        y : class labels, or numbers to predict; labels of pairs that have none
+        groups : the group of each row, instead of a column
+        """
+        check_params(self)
+        seed = int(check_seed(self.random_state).randint(2**31))
+        if isinstance(X, Pairs | Triplets):
+            self._fit_comparisons(X.labelled(y) if isinstance(X, Pairs) else X, seed)
+            return self
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        X, groups = self._split_groups(X, groups)
+        if is_frame(X):
+            self.feature_names_in_ = np.array([str(name) for name in X.columns], dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+        else:
+            X = inputs.check_features(self, X, reset=True)
+        share = None if self.budget is None else 0.9 * float(self.budget)
+        board = compare(X, y, groups=groups, budget=share, baselines=False, random_state=seed)
+        entry = board.candidate or board.euclidean
+        numbers = board.metric == "r2"
+        panel = default_panel(len(board.rows), board.n_features, seed, numbers=numbers)
+        learner = panel[entry.name] if entry.learned else None
+        seconds = final_seconds(self.budget)
+        self.metric_: MahalanobisMetric = refit(X, y, learner, entry.scaling, seconds=seconds, numbers=numbers)
+        self.leaderboard_: Leaderboard | dict[str, float] = board
+        self.verdict_: Verdict = board.verdict
+        self.chosen_ = entry.name
+        return self
+
+    def _fit_comparisons(self, data: Pairs | Triplets, seed: int) -> None:
+        learners = panel_for(data, seed)
+        self.chosen_, self.verdict_, self.leaderboard_ = judge_comparisons(
+            data, learners, seconds=self.budget, random_state=seed
+        )
+        self.n_features_in_ = data.X.shape[1]
+        plain = MahalanobisMetric.euclidean(self.n_features_in_)
+        self.metric_ = learners[self.chosen_].fit(data).metric_ if self.verdict_.helps else plain
+
+    def _split_groups(self, X: Any, groups: Any) -> tuple[Any, Any]:
+        if self.groups is None:
+            return X, groups
+        if not is_frame(X) or self.groups not in list(X.columns):
+            raise ValueError(f"groups must name a column of X, a data frame, got {self.groups!r}")
+        kept = [name for name in X.columns if name != self.groups]
+        return X[kept], np.asarray(X[self.groups]) if groups is None else groups
+
+    def transform(self, X: Any) -> Any:
+        """Map rows into the space in which Euclidean distances are the metric's."""
+        check_is_fitted(self, "metric_")
+        if is_frame(X) and self.groups is not None and self.groups in list(X.columns):
+            X = X[[name for name in X.columns if name != self.groups]]
+        if not is_frame(X):
+            X = inputs.check_features(self, X, reset=False)
+        return self.metric_.transform(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.metric_.n_components)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
