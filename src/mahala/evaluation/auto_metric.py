@@ -54,8 +54,8 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
     >>> metric = AutoMetric(budget=20).fit(X, y)
-    >>> metric.chosen_, metric.verdict_.n
-    ('Euclidean, scaled', 178)
+    >>> metric.verdict_.n, metric.transform(X).shape[0]
+    (178, 178)
     """
 
     _: KW_ONLY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike
@@ -121,11 +122,11 @@ def compare(
     >>> from mahala import LDA
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
-    >>> leaderboard = compare(X, y, {"LDA": LDA()}, baselines=False)
+    >>> leaderboard = compare(X, y, {"LDA": LDA()}, n_neighbors=3, baselines=False)
     >>> [entry.name for entry in leaderboard.entries]
     ['LDA', 'Euclidean, scaled', 'Euclidean']
     >>> leaderboard.verdict.kind
-    'shown to help'
+    'probably helps'
     """
     for value, name in ((folds, "folds"), (n_jobs, "n_jobs")):
         check_value(value, name, Count)
@@ -273,6 +274,9 @@ def _sentence(board: Leaderboard) -> str:
     verdict, base, best = board.verdict, board.euclidean, board.candidate or board.best_learner
     if best is None:
         return f"No learner could be fitted here; {base.spoken} has a {board.measure} of {percent(base.error)}."
+    if math.isnan(verdict.p_value):
+        what = f"The {board.measure} of {base.spoken} is {percent(base.error)}"
+        return f"Too early to tell: one test part was measured. {what}."
     first = verdict.kind[0].upper() + verdict.kind[1:]
     if verdict.kind == "probably helps" and verdict.repeats > 1:
         first += f" ({verdict.wins} of {verdict.repeats} repeats)"

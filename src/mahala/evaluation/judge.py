@@ -134,8 +134,10 @@ def judge(
 ) -> Decision:
     """Choose a candidate, and test the gain of the choice on folds that did not make it.
 
-    There is one hypothesis, however many candidates there are: for each fold the other folds choose, and what was
-    chosen is measured on this fold. If that gain is not above 0, the plain candidate is chosen.
+    There is one hypothesis, however many candidates there are: for each fold the other folds choose a learned
+    candidate, and that is measured on this fold. Where few units differ, a choice of the plain candidate by the other
+    folds would mean that this fold has the gains, so they only choose among the learned ones. All units together
+    choose by `choose`; if the measured gain is not above 0, they choose the plain candidate.
 
     Parameters
     ----------
@@ -146,6 +148,10 @@ def judge(
     overlap : if units are whole test parts, the rows of a test part over those of its training part. Standard errors
         then allow for training parts that overlap (Nadeau, Bengio, 2003).
     """
+    n = values.shape[1] if groups is None else len(np.unique(groups))
+    if values.shape[2] < 2 or len(np.unique(folds)) < 2:  # there is nothing to choose from, or nothing to choose on
+        early = Verdict("too early to tell", 0.0, np.nan, np.nan, n, np.nan, measure, units, share=0.0)
+        return Decision(0, values[:, :, 0].mean(axis=0), early)
     gains = values - values[:, :, :1]
     gains[np.abs(gains) < ROUNDING] = 0.0
     mean_gains = gains.mean(axis=0)
@@ -153,11 +159,10 @@ def judge(
     for repeat, fold_of in enumerate(folds):
         for fold in np.unique(fold_of):
             test = fold_of == fold
-            candidate = choose(mean_gains[~test], None if groups is None else groups[~test])
-            chosen_gains[repeat, test] = gains[repeat, test, candidate]
+            bounds = lower_bounds(mean_gains[~test], None if groups is None else groups[~test])
+            chosen_gains[repeat, test] = gains[repeat, test, 1 + int(bounds[1:].argmax())]
     chosen = choose(mean_gains, groups)
     gain, low, high, p_value = paired_test(chosen_gains.mean(axis=0), groups, overlap)
-    n = values.shape[1] if groups is None else len(np.unique(groups))
     if chosen and not gain > 0.0:
         chosen = 0
     kind: Kind
