@@ -7,10 +7,10 @@ import pytest
 
 import mahala
 from mahala.serve.http.app import create_app
+from mahala.serve.index.served_collection import MOST
 from mahala.serve.learning.learners import DEFAULT, Learners
 from mahala.serve.service import Service
-from mahala.serve.store import transfer
-from mahala.serve.store.judged_pairs import MOST
+from mahala.serve.store import files
 
 from .conftest import WIDTH, new_items
 
@@ -109,8 +109,8 @@ def test_an_exported_log_of_pairs_is_the_same_and_learns_the_same(service, clien
     for _ in range(40):
         query, other = rng.choice(8, size=2, replace=False)
         client.pair(item=f"i{query}", other=f"i{other}", similar=bool(rng.integers(2)), user="a")
-    transfer.export(service.store, "c", tmp_path / "folder")
-    transfer.restore(service.store, "copy", tmp_path / "folder")
+    files.export(service.store, "c", tmp_path / "folder")
+    files.restore(service.store, "copy", tmp_path / "folder")
     service.refresh()
     states = []
     for name in ("c", "copy"):

@@ -135,7 +135,7 @@ def _add_items(
     service: Service, files: list[Path], name: str | None, update: bool, columns: Mapping[str, str | None]
 ) -> str:
     """Read items unless they are there; return the name of their collection."""
-    from mahala.serve.store.item_files import collection_name, read_items
+    from mahala.serve.store.files import collection_name, read_items
 
     name = name or collection_name(files[0])
     if name in service.names() and not update:
@@ -228,7 +228,7 @@ def export(collection: Collection, folder: Folder, database: Database = _DATABAS
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
     _check_extra()
     from mahala.serve.store.collection_store import Store
-    from mahala.serve.store.transfer import export as write
+    from mahala.serve.store.files import export as write
 
     with closing(Store(database)) as store:
         say(f"Wrote {write(store, collection, folder):,} entries of the log to {folder}")
@@ -239,7 +239,7 @@ def restore(collection: Collection, folder: Folder, database: Database = _DATABA
     """Make a collection from a folder that `export` wrote; a service learns its models again."""
     _check_extra()
     from mahala.serve.store.collection_store import Store
-    from mahala.serve.store.transfer import restore as read
+    from mahala.serve.store.files import restore as read
 
     with closing(Store(database)) as store:
         say(f"Read {read(store, collection, folder):,} entries of the log from {folder}")

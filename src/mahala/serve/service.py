@@ -96,9 +96,8 @@ class Service:
 
     def start_learning(self, *, apart: bool = False) -> None:
         """Learn in the background while no other process does: in a thread, or apart, in a process of its own."""
-        self._learning = (
-            LearningProcess(self._address, self.checkpoints) if apart else LearningThread(self.store, self.checkpoints)
-        )
+        kind, where = (LearningProcess, self._address) if apart else (LearningThread, self.store)
+        self._learning = kind(where, self.checkpoints)
 
     def _poll(self) -> None:
         while not self._stop.wait(POLL):
@@ -151,9 +150,7 @@ class Service:
         """Change the settings of a collection; other learners than before learn from the whole log."""
         before = self.served(name).collection.settings
         _check_settings(settings)
-        self.store.configure(name, settings)
-        if settings.get("learners") != before.get("learners"):
-            self.store.relearn(name)
+        self.store.configure(name, settings, relearn=settings.get("learners") != before.get("learners"))
         self.refresh()
 
     def drop(self, name: str) -> None:
@@ -165,10 +162,8 @@ class Service:
     def put_items(self, name: str, items: Iterable[Mapping[str, Any]]) -> int:
         """Add or change items {"id": ..., "vector": [...], "payload": {...}}; return how many."""
         width = self.served(name).collection.width
-        new = []
-        for at, item in enumerate(items):
-            vector = check_vector(item["vector"], width, f"items[{at}].vector")
-            new.append(NewItem(str(item["id"]), vector, dict(item.get("payload") or {})))
+        vectors = ((item, check_vector(item["vector"], width, f"items[{at}].vector")) for at, item in enumerate(items))
+        new = [NewItem(str(item["id"]), vector, dict(item.get("payload") or {})) for item, vector in vectors]
         self.store.put_items(name, new)
         self.refresh()
         return len(new)
@@ -207,19 +202,13 @@ class Service:
         return row
 
     def search(
-        self, name: str, query: Mapping[str, Any], k: int = 10, filter: Mapping[str, Any] | None = None
+        self, name: str, query: Mapping[str, Any] | Query, k: int = 10, filter: Any = None, plain: bool = False
     ) -> tuple[int, list[Found]]:
-        """Return the version that ranked, and the k best items for a query of the form that `resolve` takes."""
-        return self.compared(name, self.resolve(name, query), k, filter)[:2]
-
-    def compared(
-        self, name: str, query: Query, k: int = 10, filter: Mapping[str, Any] | None = None, plain: bool = False
-    ) -> tuple[int, list[Found], list[Found]]:
-        """Return the version that ranked, the k best items and, with `plain`, those of the plain ranking."""
+        """Return the version that ranked, and the k best items for a query, resolved or not; `plain`: by version 0."""
         served = self.served(name)
-        model, keep = served.model, payload_filter(filter) if filter else None
-        found = served.ranked(query, model, k, keep)
-        return model.version, found, served.ranked(query, PLAIN, k, keep) if plain else []
+        model = PLAIN if plain else served.model
+        resolved = query if isinstance(query, Query) else self.resolve(name, query)
+        return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None)
 
     def entry(
         self, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from mahala.serve.http.guard import VISIT, Guard
-from mahala.serve.http.schemas import BATCH, COLLECTION, PAGE, Body, Id, Name, QueryBody, VersionNumber
+from mahala.serve.http.schemas import BATCH, COLLECTION, PAGE, Body, Id, Name, QueryBody, Version
 from mahala.serve.service import Service
 from mahala.serve.store.keys import ApiKey
 from mahala.serve.store.rows import LogEntry
@@ -34,7 +34,7 @@ class FeedbackBody(Body):
 
     query: QueryBody
     user: Id | None = None
-    version: VersionNumber | None = None
+    version: Version | None = None
 
     @abstractmethod
     def ids(self) -> Sequence[str]:
@@ -138,7 +138,7 @@ def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     def question(name: Name) -> dict[str, Any]:
         """Ask which of two items is more like a third one, where the answer teaches most; comparisons are answers."""
         served = service.served(name)
-        query, left, right = ({"id": one.id, "payload": one.payload} for one in served.question())
+        query, left, right = (one.shown() for one in served.question())
         return {"version": served.model.version, "query": query, "left": left, "right": right}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
@@ -16,10 +16,6 @@ from mahala.serve.store.collection_store import KeyReused
 from mahala.serve.store.database import Unavailable, Unknown
 
 log = logging.getLogger("mahala.serve")
-
-
-class Refused(HTTPException):
-    """A request that is refused, with the status of the answer and the reason."""
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:

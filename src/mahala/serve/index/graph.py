@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from mahala.serve.index.item_index import Candidates, Index
-from mahala.serve.index.pgvector import PgVector
+from mahala.serve.index.pgvector import has_pgvector, in_pgvector
 from mahala.serve.index.served_collection import ServedCollection
 from mahala.serve.store.database import Database, Unavailable
 from mahala.support.arrays import FloatArray, IndexArray
@@ -45,16 +45,7 @@ class Graph:
     def __init__(self, graph: Any, rows: IndexArray) -> None:
         self.graph = graph
         self.rows = rows  # of the collection, by their places in the graph, increasing
-
-    @property
-    def n(self) -> int:
-        """How many rows it has."""
-        return len(self.rows)
-
-    @property
-    def last(self) -> int:
-        """The last row that it has; of those before, it has all that were live."""
-        return int(self.rows[-1])
+        self.n, self.last = len(rows), int(rows[-1])
 
     def nearest(self, query: FloatArray, n: int) -> IndexArray:
         """Return n rows whose inner products with a query are about the largest, in no order."""
@@ -123,23 +114,17 @@ def _singles(index: Index, rows: IndexArray) -> Any:
     return index.vectors(rows.tolist()).astype(np.float32)
 
 
-class FaissGraphs:
-    """Graphs of FAISS, in files beside that of an SQLite database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def build(self, index: Index, before: Candidates | None, stop: threading.Event) -> Candidates | None:
-        """Return a graph of all live rows: one from before, or of the file, extended; None if it was stopped."""
-        path = self._database.graph_file(index.name)
-        if before is None and path is not None:
-            before = read_graph(path, index)
-        if before is not None and mostly_deleted(index, before):
-            before = None
-        graph = extended(index, before, stop)  # type: ignore[arg-type]
-        if path is not None and graph is not None and (before is None or graph.n > before.n):
-            write_graph(path, index, graph)
-        return graph
+def _in_faiss(database: Database, index: Index, before: Any, stop: threading.Event) -> Candidates | None:
+    """Return a graph of all live rows: one from before, or of the file, extended; None if it was stopped."""
+    path = database.graph_file(index.name)
+    if before is None and path is not None:
+        before = read_graph(path, index)
+    if before is not None and mostly_deleted(index, before):
+        before = None
+    graph = extended(index, before, stop)
+    if path is not None and graph is not None and (before is None or graph.n > before.n):
+        write_graph(path, index, graph)
+    return graph
 
 
 def n_new(index: Index, graph: Candidates) -> int:
@@ -161,7 +146,7 @@ class GraphThread:
 
     def __init__(self, served: Mapping[str, ServedCollection], database: Database, beyond: int) -> None:
         self._served, self._database, self._beyond = served, database, beyond
-        self._source: PgVector | FaissGraphs | None = None
+        self._build: Callable[..., Candidates | None] | None = None
         self._refused: set[str] = set()
         self._problem = ""
         self._stop = threading.Event()
@@ -193,21 +178,17 @@ class GraphThread:
         if len(index) <= self._beyond:
             index.graph = None
             return
-        if self._source is None:
-            self._source = self._installed()
-        if self._source is None:
+        if self._build is None and not self._database.is_sqlite and has_pgvector(self._database):
+            self._build = in_pgvector
+        elif self._build is None and importlib.util.find_spec("faiss") is not None:
+            self._build = _in_faiss
+        if self._build is None:
             log.warning("searches in %s read all items: a graph needs pip install 'mahala[ann]'", index.name)
             self._refused.add(index.name)
             return
         graph = index.graph
         if graph is None or _ONE_IN * n_new(index, graph) > graph.n or mostly_deleted(index, graph):
             started = time.monotonic()
-            index.graph = self._source.build(index, graph, self._stop) or graph
+            index.graph = self._build(self._database, index, graph, self._stop) or graph
             if not self._stop.is_set():
                 log.info("the graph of %s was built in %.1f s", index.name, time.monotonic() - started)
-
-    def _installed(self) -> PgVector | FaissGraphs | None:
-        """Return pgvector in the database, FAISS here, or None if neither is installed."""
-        if not self._database.is_sqlite and PgVector.is_installed(self._database):
-            return PgVector(self._database)
-        return None if importlib.util.find_spec("faiss") is None else FaissGraphs(self._database)

@@ -24,10 +24,9 @@ _BREADTH = 512
 class Candidates(Protocol):
     """Finds candidates among `n` rows, all up to `last` that were live: a graph here or in the database."""
 
-    @property
-    def n(self) -> int: ...
-    @property
-    def last(self) -> int: ...
+    n: int
+    last: int
+
     def nearest(self, query: FloatArray, n: int) -> IndexArray: ...
 
 
@@ -41,6 +40,10 @@ class Found(NamedTuple):
     id: str
     score: float
     payload: dict[str, Any]
+
+    def shown(self) -> dict[str, Any]:
+        """Return what is shown of it, whatever its score."""
+        return {"id": self.id, "payload": self.payload}
 
 
 class _Rows(NamedTuple):

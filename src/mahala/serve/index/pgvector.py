@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -39,52 +38,39 @@ class PgVectorIndex:
         return near[near <= self.last]  # another process may have added more
 
 
-class PgVector:
-    """Indexes in the database, which all processes share."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    @staticmethod
-    def is_installed(database: Database) -> bool:
-        """Return whether the server has an extension vector that knows HNSW, made in the database or not."""
-        query = sa.text(
-            "SELECT string_to_array(default_version, '.')::int[] >= '{0,5}' "
-            "FROM pg_available_extensions WHERE name = 'vector'"
-        )
-        with database.reading() as connection:
-            return bool(connection.scalar(query))
-
-    def build(self, index: Index, before: Candidates | None, stop: threading.Event) -> Candidates | None:
-        """Write the live rows that the table does not have, delete those that are not live, and make the index.
-
-        Returns None if it was stopped.
-        """
-        if index.width > _WIDEST:
-            raise ValueError(f"pgvector indexes vectors of {_WIDEST:,} numbers at most, got {index.width:,}")
-        table = self._database.graph_table(index.name)
-        rows = index.rows(complete=True)
-        with self._database.writing() as connection:
-            # One process at a time: the others wait, and find it done.
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext(:table))"), {"table": table})
-            connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS vector"))
-            columns = f"(row bigint PRIMARY KEY, vector vector({index.width:d}) NOT NULL)"
-            connection.execute(sa.text(f"CREATE TABLE IF NOT EXISTS {table} {columns}"))
-            written = {row for (row,) in connection.execute(sa.text(f"SELECT row FROM {table}"))}
-            new = [row for row in rows.tolist() if row not in written]
-            for start in range(0, len(new), _BLOCK):
-                if stop.is_set():
-                    return None
-                _write(connection, table, index, new[start : start + _BLOCK])
-            gone = f"DELETE FROM {table} WHERE row <= :last AND NOT row = ANY(:rows)"
-            if written - set(rows.tolist()):
-                connection.execute(sa.text(gone), {"last": int(rows[-1]), "rows": rows.tolist()})
-            made = f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table} USING hnsw (vector vector_ip_ops)"
-            connection.execute(sa.text(made))
-        return PgVectorIndex(self._database, index.name, len(rows), int(rows[-1]))
+def has_pgvector(database: Database) -> bool:
+    """Return whether the server has an extension vector that knows HNSW, made in the database or not."""
+    version = "SELECT string_to_array(default_version, '.')::int[] >= '{0,5}'"
+    with database.reading() as connection:
+        return bool(connection.scalar(sa.text(f"{version} FROM pg_available_extensions WHERE name = 'vector'")))
 
 
-def _write(connection: Any, table: str, index: Index, rows: list[int]) -> None:
-    vectors = index.vectors(rows).tolist()
-    values = [{"row": row, "vector": str(vector)} for row, vector in zip(rows, vectors, strict=True)]
-    connection.execute(sa.text(f"INSERT INTO {table} VALUES (:row, CAST(:vector AS vector))"), values)
+def in_pgvector(
+    database: Database, index: Index, before: Candidates | None, stop: threading.Event
+) -> PgVectorIndex | None:
+    """Bring the table of a collection, which all processes share, and its index up to date; None if stopped."""
+    if index.width > _WIDEST:
+        raise ValueError(f"pgvector indexes vectors of {_WIDEST:,} numbers at most, got {index.width:,}")
+    table = database.graph_table(index.name)
+    rows = index.rows(complete=True)
+    with database.writing() as connection:
+        # One process at a time: the others wait, and find it done.
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext(:table))"), {"table": table})
+        connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS vector"))
+        columns = f"(row bigint PRIMARY KEY, vector vector({index.width:d}) NOT NULL)"
+        connection.execute(sa.text(f"CREATE TABLE IF NOT EXISTS {table} {columns}"))
+        written = {row for (row,) in connection.execute(sa.text(f"SELECT row FROM {table}"))}
+        new = [row for row in rows.tolist() if row not in written]
+        for start in range(0, len(new), _BLOCK):
+            if stop.is_set():
+                return None
+            block = new[start : start + _BLOCK]
+            vectors = [str(vector) for vector in index.vectors(block).tolist()]
+            values = [{"row": row, "vector": vector} for row, vector in zip(block, vectors, strict=True)]
+            connection.execute(sa.text(f"INSERT INTO {table} VALUES (:row, CAST(:vector AS vector))"), values)
+        gone = f"DELETE FROM {table} WHERE row <= :last AND NOT row = ANY(:rows)"
+        if written - set(rows.tolist()):
+            connection.execute(sa.text(gone), {"last": int(rows[-1]), "rows": rows.tolist()})
+        made = f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table} USING hnsw (vector vector_ip_ops)"
+        connection.execute(sa.text(made))
+    return PgVectorIndex(database, index.name, len(rows), int(rows[-1]))

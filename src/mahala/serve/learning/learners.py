@@ -16,7 +16,7 @@ from mahala.feedback.gains import RunningGain
 from mahala.feedback.query_adapter import QueryAdapter
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import learner_from_bytes
-from mahala.serve.store.checkpoints import Checkpoints, Lease, LeaseLost, Version
+from mahala.serve.store.checkpoints import Checkpoints, LeaseLost, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.rows import NAME, Collection, LogEntry
 from mahala.support.arrays import FloatArray
@@ -181,7 +181,7 @@ class Learning:
 
     def __init__(self, store: Store, checkpoints: Checkpoints) -> None:
         self.store, self.checkpoints = store, checkpoints
-        self.lease: Lease | None = None
+        self.fence: int | None = None  # of the lease, while this process has it
         self._renewal = 0.0  # when the lease is to be taken or renewed; to write without it is refused in any case
         self._progress: dict[str, _Progress] = {}
 
@@ -191,18 +191,18 @@ class Learning:
         Without the lease, nothing is learned.
         """
         if time.monotonic() >= self._renewal:
-            before, self.lease = self.lease, self.checkpoints.take_lease()
+            before, self.fence = self.fence, self.checkpoints.take_lease()
             self._renewal = time.monotonic() + self.checkpoints.seconds / 3.0
-            if self.lease is None or self.lease != before:
+            if self.fence is None or self.fence != before:
                 self._progress.clear()  # another process may have learned since
-        if self.lease is None:
+        if self.fence is None:
             return IDLE
         collections = self.store.collections()
         for name in self._progress.keys() - collections.keys():
             del self._progress[name]
-        return min((self._step(collection, self.lease) for collection in collections.values()), default=IDLE)
+        return min((self._step(collection, self.fence) for collection in collections.values()), default=IDLE)
 
-    def _step(self, collection: Collection, lease: Lease) -> float:
+    def _step(self, collection: Collection, fence: int) -> float:
         progress = self._of(collection)
         learners = progress.learners
         entries = list(self.store.read_log(collection.name, learners.place, _BLOCK))
@@ -216,7 +216,7 @@ class Learning:
         unwritten = learners.place > max(progress.written, 0 if collection.generation == 0 else -1)
         wait = progress.due - time.monotonic()
         if unwritten and wait <= 0.0:
-            self._write(collection, lease, progress)
+            self._write(collection, fence, progress)
             unwritten = False
         return 0.0 if not caught_up else min(IDLE, wait) if unwritten else IDLE
 
@@ -231,11 +231,11 @@ class Learning:
             self._progress[collection.name] = progress
         return progress
 
-    def _write(self, collection: Collection, lease: Lease, progress: _Progress) -> None:
+    def _write(self, collection: Collection, fence: int, progress: _Progress) -> None:
         started, learners = time.monotonic(), progress.learners
         try:
             self.checkpoints.write(
-                collection.name, lease, place=learners.place, generation=collection.generation, ready=learners.ready,
+                collection.name, fence, place=learners.place, generation=collection.generation, ready=learners.ready,
                 status=learners.status(), parts=learners.parts(),
             )  # fmt: skip
         except LeaseLost:

@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -32,28 +31,23 @@ class Version(NamedTuple):
     status: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Lease:
-    """The right to learn: a number that is larger than that of every holder before."""
-
-    holder: str
-    fence: int
-
-
 class LeaseLost(RuntimeError):
     """Another process learns now; nothing was written."""
 
 
 class Checkpoints:
-    """Versions of the models in a database, and the lease."""
+    """Versions of the models in a database, and the lease: the right to learn.
+
+    A holder of the lease gets a number, its fence, which is larger than that of every holder before.
+    """
 
     def __init__(self, database: Database, seconds: float = 3.0, holder: str | None = None) -> None:
         self.database = database
         self.seconds = seconds  # for which a lease holds unless it is renewed
         self.holder = holder or secrets.token_hex(8)  # who takes it
 
-    def take_lease(self) -> Lease | None:
-        """Return the lease, taken or renewed, or None while another process has it.
+    def take_lease(self) -> int | None:
+        """Take or renew the lease; return its fence, or None while another process has it.
 
         The clock is the database's. A lease that expires too far in the future, because that clock was set back, has
         expired.
@@ -65,13 +59,13 @@ class Checkpoints:
                 now = float(connection.scalar(sa.select(self.database.now)))
                 values = {"name": "learner", "holder": self.holder, "fence": 1, "expires": now + self.seconds}
                 connection.execute(lease.insert().values(values))
-                return Lease(self.holder, 1)
+                return 1
             now = float(row.now)
             if row.holder != self.holder and now < row.expires <= now + 2.0 * self.seconds:
                 return None
             fence = row.fence + (row.holder != self.holder)
             connection.execute(lease.update().values(holder=self.holder, fence=fence, expires=now + self.seconds))
-            return Lease(self.holder, fence)
+            return int(fence)
 
     def has_lease(self) -> bool:
         """Return whether the lease was taken here, and has not expired."""
@@ -93,7 +87,7 @@ class Checkpoints:
     def write(
         self,
         name: str,
-        held: Lease,
+        fence: int,
         *,
         place: int,
         generation: int,
@@ -109,7 +103,7 @@ class Checkpoints:
         """
         version = 0
         for row in _pieces(name, parts):
-            with self._writing(held) as connection:
+            with self._writing(fence) as connection:
                 if version == 0:
                     version = raised(connection, name, version=0)["version"] + 1
                     # What was left by a process that did not live to write their place.
@@ -117,7 +111,7 @@ class Checkpoints:
                     connection.execute(models.delete().where(left))
                 connection.execute(models.insert().values(version=version, **row))
             time.sleep(_PAUSE)
-        with self._writing(held) as connection:
+        with self._writing(fence) as connection:
             expected, version = version, raised(connection, name, version=1)["version"] + 1
             query = sa.select(collections.c.generation, collections.c.pinned).where(collections.c.name == name)
             collection = connection.execute(query).one()
@@ -133,10 +127,10 @@ class Checkpoints:
             return int(version)
 
     @contextmanager
-    def _writing(self, held: Lease) -> Iterator[Any]:
+    def _writing(self, fence: int) -> Iterator[Any]:
         """Yield a connection that writes while the lease is ours; raise LeaseLost if it is not."""
         with self.database.writing() as connection:
-            if connection.execute(sa.select(lease.c.fence).with_for_update()).one().fence != held.fence:
+            if connection.execute(sa.select(lease.c.fence).with_for_update()).one().fence != fence:
                 raise LeaseLost("another process has taken the lease")
             yield connection
 
