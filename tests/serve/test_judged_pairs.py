@@ -73,7 +73,7 @@ def test_batches_retries_and_other_processes(service, client, tmp_path):
     with pytest.raises(mahala.serve.client.ServiceError, match="was used before"):
         client._append("/comparisons", [body[0] | {"similar": False}, body[1]], "k")
     with Service(tmp_path / "mahala.db", learn=False) as other:
-        entry = other.pair_entry("c", other.resolve("c", {"item": "i0"}), "i4", True)
+        entry = other.entry("c", "pair", other.resolve("c", {"item": "i0"}), ["i4"], [1.0])
         assert (entry.shown, entry.clicked) == ([4, 2, 3], [1.0, 0.0, 0.0])
 
 
@@ -138,7 +138,7 @@ def test_judged_pairs_make_the_ranking_of_other_queries_better(tmp_path):
             shown = service.served("c").index.search(query.vector, 30, leave_out=row)
             other = shown[int(rng.integers(30))]  # people judge what they are shown
             similar = bool(wanted[row, other.row])
-            entry = service.pair_entry("c", query, other.id, similar, user=f"u{row}")
+            entry = service.entry("c", "pair", query, [other.id], [float(similar)], user=f"u{row}")
             learners.learn(entry, lambda rows: X[list(rows)])
     adapter = learners.adapters["adapter"]
 

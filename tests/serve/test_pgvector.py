@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'mahala[postgres]'")
 
-from mahala.serve.index.pgvector import has_pgvector
+from mahala.serve.index.graph import has_pgvector
 from mahala.serve.service import Service
 
 from .conftest import wait_for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 
 import numpy as np
@@ -24,7 +25,7 @@ def opened(tmp_path, **options):
 
 def teach(service, query="i0", shown=("i1", "i2", "i3"), clicked=(0.0, 0.0, 1.0), n=1, user=None):
     entry = service.entry("c", "impression", service.resolve("c", {"item": query}), shown, clicked, user=user)
-    return service.append("c", [entry] * n).result()[-1]
+    return asyncio.run(service.append("c", [entry] * n))[-1]
 
 
 @pytest.fixture

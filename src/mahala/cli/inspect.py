@@ -10,7 +10,7 @@ import typer
 
 from mahala.cli.models import load_model, spectrum, trust_text
 from mahala.cli.options import MODEL_HELP
-from mahala.cli.output import Json, bar, fact_grid, show, terminal
+from mahala.cli.output import Json, bar, escape, fact_grid, show, terminal
 from mahala.cli.tables import show_columns
 
 if TYPE_CHECKING:
@@ -79,8 +79,6 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
 
 
 def _parts(facts: dict[str, Any], path: Path) -> Iterator[Any]:
-    from rich.markup import escape
-
     what = "a bilinear similarity xᵀMy" if facts["kind"] == "bilinear" else "a Mahalanobis distance"
     whole = "a learner of " if facts["holds"] == "learner" else ""
     yield f"[bold]{escape(str(path))}[/bold] holds {whole}{what}"
@@ -125,7 +123,6 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
 
 
 def _bars(title: str, lines: list[tuple[str, float]]) -> Iterator[Any]:
-    from rich.markup import escape
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))

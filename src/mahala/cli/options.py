@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -53,13 +53,14 @@ def computing(device: str | None, scheduler: str | None) -> Iterator[None]:
     """A context in which sums are computed on a device, and what runs in parallel on a cluster of Dask."""
     from mahala.support.parameters import config_context, get_config
 
-    with ExitStack() as stack:
-        stack.enter_context(config_context(engine=device or get_config()["engine"]))
-        if scheduler is not None:
-            from mahala.engine.dask.scheduler import on_cluster
+    with config_context(engine=device or get_config()["engine"]):
+        if scheduler is None:
+            yield
+            return
+        from mahala.engine.dask.scheduler import on_cluster
 
-            stack.enter_context(on_cluster(scheduler, "--scheduler"))
-        yield
+        with on_cluster(scheduler, "--scheduler"):
+            yield
 
 
 def seconds_of(text: str, option: str) -> float | None:

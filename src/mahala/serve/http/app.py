@@ -13,21 +13,14 @@ from starlette.routing import BaseRoute
 import mahala
 from mahala.serve.http.feedback import add_feedback
 from mahala.serve.http.guard import Guard, ServerSettings
-from mahala.serve.http.middleware import Envelope, Metrics
-from mahala.serve.http.problems import handle_errors, problem
+from mahala.serve.http.middleware import Envelope, Metrics, handle_errors, problem
 from mahala.serve.http.routes import add_items, add_models, add_search
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
 
 
 def create_app(service: Service, settings: ServerSettings | None = None, pages: Sequence[BaseRoute] = ()) -> FastAPI:
-    """Return the app of a service.
-
-    Parameters
-    ----------
-    pages : more routes, such as those of the page. They come last, use ``app.state.service`` and ``app.state.guard``,
-        whose methods are dependencies, and set their own Content-Security-Policy
-    """
+    """Return the app of a service; `pages` are more routes, which come last, with their own Content-Security-Policy."""
     settings = settings or ServerSettings()
     app = FastAPI(
         title="mahala",
@@ -38,7 +31,6 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         redirect_slashes=False,
     )
     guard, metrics = Guard(Keys(service.store.database), settings), Metrics(service)
-    app.state.service, app.state.guard = service, guard
     handle_errors(app)
     _add_health(app, service, guard, metrics)
     for add in (add_search, add_feedback, add_items, add_models):

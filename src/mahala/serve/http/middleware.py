@@ -1,21 +1,27 @@
-"""What surrounds every request: a limit on its body, security headers, metrics for Prometheus and a log."""
+"""What surrounds every request: a limit on its body, security headers, metrics, a log, and errors by RFC 9457."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Any
 
-from fastapi import HTTPException
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import JSONResponse
 
-from mahala.serve.http.problems import problem
 from mahala.serve.service import Service
+from mahala.serve.store.collection_store import KeyReused
+from mahala.serve.store.database import Unavailable, Unknown
 
-log = logging.getLogger("mahala.serve.requests")
+log = logging.getLogger("mahala.serve")
+requests_log = logging.getLogger("mahala.serve.requests")
 
 # Nothing is loaded, nothing is framed, no form is sent elsewhere; the page has a policy of its own.
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -38,15 +44,59 @@ _GAUGES = (
 )
 
 
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:
+    """Return an answer that says what is wrong."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    return JSONResponse(body, status, dict(headers or {}), media_type="application/problem+json")
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Let an app answer every error by problem details."""
+
+    async def of_http(request: Request, error: Any) -> JSONResponse:
+        return problem(error.status_code, str(error.detail), error.headers)
+
+    async def of_body(request: Request, error: Any) -> JSONResponse:
+        # Without the input itself, which may be large, secret, or no JSON.
+        errors = [{"at": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()[:10]]
+        where = "; ".join(f"{one['at']}: {one['problem']}" for one in errors[:3])
+        return problem(422, where[:500], errors=errors)
+
+    def answered(status: int, headers: Mapping[str, str] | None = None) -> Any:
+        async def answer(request: Request, error: Exception) -> JSONResponse:
+            return problem(status, str(error.args[0] if error.args else error), headers)
+
+        return answer
+
+    async def failed(request: Request, error: Exception) -> JSONResponse:
+        log.error("%s %s failed: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
+        return problem(500, "the service failed; its log says why")
+
+    handlers: dict[type[Exception], Any] = {
+        StarletteHTTPException: of_http,
+        RequestValidationError: of_body,
+        KeyReused: answered(409),
+        ValueError: answered(422),
+        Unknown: answered(404),
+        Unavailable: answered(503, {"Retry-After": "1"}),
+        Exception: failed,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
 class Metrics(Collector):
     """Requests by route and status with their times, and gauges of the collections."""
 
     def __init__(self, service: Service) -> None:
-        self._service, self._registry = service, CollectorRegistry()
-        labels, of_all = ["method", "route", "status"], {"registry": self._registry}
-        self.requests = Counter("mahala_requests", "Requests by route and status.", labels, **of_all)
-        self.seconds = Histogram("mahala_request_seconds", "Time to answer.", ["route"], buckets=_BOUNDS, **of_all)
-        self._registry.register(self)
+        self._service = service
+        self._registry = registry = CollectorRegistry()
+        labels = ["method", "route", "status"]
+        self.requests = Counter("mahala_requests", "Requests by route and status.", labels, registry=registry)
+        self.seconds = Histogram(
+            "mahala_request_seconds", "Time to answer.", ["route"], buckets=_BOUNDS, registry=registry
+        )
+        registry.register(self)
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
@@ -108,4 +158,4 @@ class Envelope:
             method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE") else "other"
             self.metrics.requests.labels(method, route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(seconds)
-            log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)
+            requests_log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)

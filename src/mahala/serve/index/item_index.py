@@ -251,15 +251,12 @@ def _test(name: str, wanted: Any) -> Callable[[Any], bool]:
             raise ValueError(f"filter: {bound} of {name} must be a number or text, got {wanted[bound]!r:.40}")
     if "in" in wanted and not isinstance(wanted["in"], list):
         raise ValueError(f"filter: in of {name} must be a list, got {wanted['in']!r:.40}")
-
-    def test(value: Any) -> bool:
-        return (
-            ("in" not in wanted or any(_equal(value, one) for one in wanted["in"]))
-            and ("gte" not in wanted or (_comparable(value, wanted["gte"]) and value >= wanted["gte"]))
-            and ("lte" not in wanted or (_comparable(value, wanted["lte"]) and value <= wanted["lte"]))
-        )
-
-    return test
+    tests: dict[str, Callable[[Any, Any], bool]] = {
+        "in": lambda value, values: any(_equal(value, one) for one in values),
+        "gte": lambda value, bound: _comparable(value, bound) and value >= bound,
+        "lte": lambda value, bound: _comparable(value, bound) and value <= bound,
+    }
+    return lambda value: all(tests[kind](value, given) for kind, given in wanted.items())
 
 
 def _equal(value: Any, wanted: Any) -> bool:

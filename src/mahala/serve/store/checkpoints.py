@@ -13,6 +13,8 @@ import sqlalchemy as sa
 from mahala.serve.store.collection_store import raised
 from mahala.serve.store.database import Database, Unknown, checkpoints, collections, lease, models
 
+# The state and the map of each learner.
+Parts = dict[str, tuple[bytes, bytes]]
 # Versions that are kept of the newest, and of each age that is twice as large.
 KEPT = 4
 # Bytes of a model that are written in one transaction, and seconds between two of them: others wait for a few
@@ -85,15 +87,7 @@ class Checkpoints:
             return None if version is None else (version, _parts(connection, name, version.version, "state"))
 
     def write(
-        self,
-        name: str,
-        fence: int,
-        *,
-        place: int,
-        generation: int,
-        ready: bool,
-        status: dict[str, Any],
-        parts: dict[str, tuple[bytes, bytes]],
+        self, name: str, fence: int, *, place: int, generation: int, ready: bool, status: Any, parts: Parts
     ) -> int:
         """Write the models and their place; return the new version.
 
@@ -179,7 +173,7 @@ def _newest(connection: Any, name: str, condition: Any) -> Version | None:
     return None if row is None else Version(*row[1:])
 
 
-def _pieces(name: str, parts: dict[str, tuple[bytes, bytes]]) -> Iterator[dict[str, Any]]:
+def _pieces(name: str, parts: Parts) -> Iterator[dict[str, Any]]:
     """Yield the rows of models without their version."""
     for learner, both in parts.items():
         for kind, data in zip(("state", "map"), both, strict=True):
