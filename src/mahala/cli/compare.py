@@ -93,9 +93,10 @@ def compare(
     names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
     paths = [folder / name for name in names]
     _check_folder(folder, paths, Path(data), force)
-    reading: dict[str, Any] = {"drop": drop or (), "keep": keep or (), "identifiers": keep_ids, "decimal": decimal}
-    purpose = "by which learners are compared"
-    table = labelled_table(data, label, bins, purpose=purpose, first_index=first_index, **reading)
+    table = labelled_table(
+        data, label, bins, purpose="by which learners are compared", drop=drop or (), keep=keep or (),
+        identifiers=keep_ids, decimal=decimal, first_index=first_index,
+    )  # fmt: skip
     table = without_single_rows(table, label)
     labels: Any = table.labels
     if not as_json:
@@ -108,22 +109,11 @@ def compare(
     with options.computing(device, scheduler), task_bar("Comparing", errors.is_terminal) as update:
         try:
             board = cross_validate(
-                table.X,
-                labels,
-                None if learners is None else chosen,
-                folds=folds,
-                repeats=repeats,
-                n_neighbors=n_neighbors,
-                metric=metric,
-                scaling=scaling,
-                budget=seconds,
-                baselines=baselines,
-                random_state=seed,
-                n_jobs=n_jobs,
-                preprocessor=table.preprocessor,
+                table.X, labels, None if learners is None else chosen, folds=folds, repeats=repeats,
+                n_neighbors=n_neighbors, metric=metric, scaling=scaling, budget=seconds, baselines=baselines,
+                random_state=seed, n_jobs=n_jobs, preprocessor=table.preprocessor, resume=cells,
                 callback=lambda done, total, learner: update(done, learner, total),
-                resume=cells,
-            )
+            )  # fmt: skip
         except ComparisonInterrupted as error:
             board, interrupt = error.leaderboard, error
     board = replace(board, columns=table.columns)

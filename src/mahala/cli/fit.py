@@ -99,14 +99,10 @@ def fit(
             if required:
                 check_labels(table, data[0], str(purpose))
         else:
-            reading: dict[str, Any] = {
-                "drop": drop or (),
-                "keep": keep or (),
-                "identifiers": keep_ids,
-                "decimal": decimal,
-            }
-            reading |= {"first_index": first_index, "purpose": purpose, "classes": not chosen._learns_numbers}
-            table = labelled_table(data[0], label, bins, **reading)
+            table = labelled_table(
+                data[0], label, bins, purpose=purpose, classes=not chosen._learns_numbers, drop=drop or (),
+                keep=keep or (), identifiers=keep_ids, decimal=decimal, first_index=first_index,
+            )  # fmt: skip
         if not as_json:
             show_columns(table.columns)
         how = _scaling(scaling, chosen, table, state)

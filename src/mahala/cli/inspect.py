@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 # Widths of the longest bar and of a line without bars.
 _BAR, _BARE = 40, 40
+# Facts about a learner, and the attributes that have them.
+_OF_LEARNER = {
+    "comparisons": "n_steps_", "updates": "n_updates_", "mistakes": "n_mistakes_", "impressions": "n_impressions_",
+    "trust": "trust_", "verdict": "verdict_", "iterations": "n_iter_", "objective": "objective_",
+}  # fmt: skip
 
 
 def inspect(
@@ -57,14 +62,7 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
         "rank": None if values is None else metric.n_components,
         "spectrum": None if values is None else values[:top].tolist(),
         "weights": None,
-        "comparisons": getattr(learner, "n_steps_", None),
-        "updates": getattr(learner, "n_updates_", None),
-        "mistakes": getattr(learner, "n_mistakes_", None),
-        "impressions": getattr(learner, "n_impressions_", None),
-        "trust": getattr(learner, "trust_", None),
-        "verdict": getattr(learner, "verdict_", None),
-        "iterations": getattr(learner, "n_iter_", None),
-        "objective": getattr(learner, "objective_", None),
+        **{name: getattr(learner, attribute, None) for name, attribute in _OF_LEARNER.items()},
         "stopped": getattr(learner, "stop_reason_", origin.get("stopped")),
         "partial": origin.get("partial"),
     }

@@ -35,13 +35,11 @@ Force = Annotated[
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
 MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
-Model = Annotated[Path, typer.Option("--model", help=MODEL_HELP)]
-Queries = Annotated[
-    Path, typer.Option("--queries", help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")
-]
-Items = Annotated[Path, typer.Option("--items", help="Vectors of items: .npy, .npz or .parquet, with or without ids.")]
+Model = Annotated[Path, typer.Option(help=MODEL_HELP)]
+Queries = Annotated[Path, typer.Option(help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")]
+Items = Annotated[Path, typer.Option(help="Vectors of items: .npy, .npz or .parquet, with or without ids.")]
 Qrels = Annotated[
-    Path, typer.Option("--qrels", help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
+    Path, typer.Option(help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
 ]
 
 # By this line the reports of mahala are known.

@@ -138,9 +138,7 @@ def _add_demo(service: Service) -> None:
     service.encoders[NAME] = encoder
 
 
-def _add_items(
-    service: Service, files: list[Path], name: str | None, update: bool, columns: Mapping[str, str | None]
-) -> str:
+def _add_items(service: Service, files: list[Path], name: str | None, update: bool, columns: Mapping[str, Any]) -> str:
     """Read items unless they are there; return the name of their collection."""
     from mahala.serve.store.files import collection_name, read_items
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,18 +55,16 @@ def labelled_table(
         check_labels(table, data, purpose)
     if table.labels is None or not classes:
         return table
-    labels, remarks = table.labels, {}
+    labels, notes = table.labels, {}
     if bins is not None or is_continuous(labels):
         labels = binned(labels, bins or _BINS)
         classes_made = f"divided into {len(set(labels.tolist()))} classes of about equal size; --bins sets how many"
-        remarks[label or "label"] = f"label: a regression target, {classes_made}"
+        notes[label or "label"] = f"label: a regression target, {classes_made}"
     if table.preprocessor is not None:
         for name in possible_leaks(table.X, labels, table.preprocessor.feature_groups()):
-            remarks[name] = f"alone nearly determines the label: a leak? If so, --drop {name}"
-    noted = [
-        (name, f"{done}; {remarks.pop(name)}" if name in remarks else done) for name, done in reversed(table.columns)
-    ]
-    return table._replace(labels=labels, columns=(*reversed(noted), *remarks.items()))
+            notes[name] = f"alone nearly determines the label: a leak? If so, --drop {name}"
+    noted = [(name, f"{done}; {notes.pop(name)}" if name in notes else done) for name, done in reversed(table.columns)]
+    return table._replace(labels=labels, columns=(*reversed(noted), *notes.items()))
 
 
 def without_single_rows(table: Table, label: str | None) -> Table:
@@ -131,17 +129,13 @@ def _with_ids(rows: Any, ids: Any) -> tuple[Any, list[str]]:
     return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
 
 
-@contextmanager
-def open_input(path: Path | None) -> Iterator[Any]:
-    """Yield a file of lines, also .gz, opened for reading bytes; stdin if the path is None."""
+def open_input(path: Path | None) -> AbstractContextManager[Any]:
+    """Return a file of lines, also .gz, opened for reading bytes; stdin, which stays open, if the path is None."""
     import gzip
 
     if path is None:
-        yield sys.stdin.buffer
-        return
-    opened: Any = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rb") as file:
-        yield file
+        return nullcontext(sys.stdin.buffer)
+    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
 
 
 def read_items(path: Path) -> Any:

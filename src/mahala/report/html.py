@@ -138,9 +138,8 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
     votes = f" Errors are those of {board.usual_neighbors} neighbours." if with_errors else ""
     which = "with the most errors" if with_errors else "with the most rows"
     some = "" if len(drawn) == len(counts) else f" Of {len(counts)} classes, the {len(drawn)} {which}."
-    sections = [
-        Section("Classes and their errors" if with_errors else "Classes", chart("classes"), majority + votes + some)
-    ]
+    title = "Classes and their errors" if with_errors else "Classes"
+    sections = [Section(title, chart("classes"), majority + votes + some)]
     if with_errors:
         data["confusion"] = chart_data.confusions(board, drawn, name)
         times = "" if board.repeats == 1 else f", {board.repeats} times each"

@@ -32,7 +32,22 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
     )
     guard, metrics = Guard(Keys(service.store.database), settings), Metrics(service)
     handle_errors(app)
-    _add_health(app, service, guard, metrics)
+
+    @app.get("/health", tags=["state"])
+    def health() -> dict[str, str]:
+        """Say that the process runs."""
+        return {"status": "ok", "version": mahala.__version__}
+
+    @app.get("/ready", tags=["state"])
+    def ready() -> JSONResponse:
+        """Say whether the database can be used."""
+        return problem(503, service.problem) if service.problem else JSONResponse({"status": "ready"})
+
+    @app.get("/metrics", **guard.route("state", "read"))
+    def numbers() -> PlainTextResponse:
+        """Return counters and times for Prometheus."""
+        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
+
     for add in (add_search, add_feedback, add_items, add_models):
         add(app, service, guard)
     app.router.routes.extend(pages)
@@ -48,20 +63,3 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.local_hosts, www_redirect=False)
     app.add_middleware(Envelope, metrics=metrics, largest=settings.largest)
     return app
-
-
-def _add_health(app: FastAPI, service: Service, guard: Guard, metrics: Metrics) -> None:
-    @app.get("/health", tags=["state"])
-    def health() -> dict[str, str]:
-        """Say that the process runs."""
-        return {"status": "ok", "version": mahala.__version__}
-
-    @app.get("/ready", tags=["state"])
-    def ready() -> JSONResponse:
-        """Say whether the database can be used."""
-        return problem(503, service.problem) if service.problem else JSONResponse({"status": "ready"})
-
-    @app.get("/metrics", **guard.route("state", "read"))
-    def numbers() -> PlainTextResponse:
-        """Return counters and times for Prometheus."""
-        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")

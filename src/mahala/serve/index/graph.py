@@ -159,9 +159,7 @@ def has_pgvector(database: Database) -> bool:
         return bool(connection.scalar(sa.text(f"{version} FROM pg_available_extensions WHERE name = 'vector'")))
 
 
-def in_pgvector(
-    database: Database, index: Index, before: Candidates | None, stop: threading.Event
-) -> PgVectorIndex | None:
+def in_pgvector(database: Database, index: Index, before: object, stop: threading.Event) -> PgVectorIndex | None:
     """Bring the table of a collection, which all processes share, and its index up to date; None if stopped."""
     if index.width > _PGVECTOR_WIDEST:
         raise ValueError(f"pgvector indexes vectors of {_PGVECTOR_WIDEST:,} numbers at most, got {index.width:,}")

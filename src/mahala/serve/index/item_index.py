@@ -198,14 +198,14 @@ class Index:
         return [self.item(row, score) for row, score in ranked if keep is None or keep(self._payloads[row])]
 
     def _near(
-        self, graph: Candidates, query: FloatArray, k: int, keep: Keep | None, leave_out: int
+        self, graph: Candidates, query: FloatArray, k: int, keep: Keep | None, omitted: int
     ) -> list[Found] | None:
         """Return the best of the candidates of a graph and of later rows, or None if too few are live and kept."""
         start, wanted, live = graph.last + 1, max(_BREADTH, 4 * k), self._rows.live
         near = graph.nearest(query, wanted)
         later = start + _candidates(*self._bounds(start, query), wanted)
         rows = np.sort(np.concatenate([near[live[near]], later]))
-        rows = rows[rows != leave_out]
+        rows = rows[rows != omitted]
         if keep is not None:
             rows = rows[[keep(self._payloads[row]) for row in rows.tolist()]]
         return None if len(rows) < 2 * k else self._best(rows, query, k)

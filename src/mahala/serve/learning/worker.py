@@ -71,7 +71,7 @@ class LearningProcess:
         # Not as arguments, which everyone on the machine can read: an address may have a password.
         self._address = json.dumps([address, checkpoints.seconds, checkpoints.holder])
         self._stop = threading.Event()
-        self._process: subprocess.Popen[str]
+        self._child: subprocess.Popen[str]
         self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
         self._thread.start()
 
@@ -81,15 +81,13 @@ class LearningProcess:
             # Its input is closed at the end of the block. One that has ended before it was read is started again.
             with (
                 contextlib.suppress(BrokenPipeError),
-                subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as self._process,
+                subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as self._child,
             ):
-                print(self._address, file=self._process.stdin, flush=True)
-                while self._process.poll() is None and not self._stop.wait(_POLL):
+                print(self._address, file=self._child.stdin, flush=True)
+                while self._child.poll() is None and not self._stop.wait(_POLL):
                     pass
             if not self._stop.is_set():
-                log.warning(
-                    "the learning process ended with the code %d, and is started again", self._process.returncode
-                )
+                log.warning("the learning process ended with the code %d, and is started again", self._child.returncode)
             self._stop.wait(1.0)
 
     def close(self) -> None:

@@ -58,10 +58,8 @@ def read_items(
                 f"{lines} must have a line for each of the {len(X):,} rows of {array}, got {len(payloads):,}"
             )
     else:
-        given = " and ".join(map(str, files)) or "nothing"
-        raise ValueError(
-            f"items must be a .parquet file, an .npy and a .jsonl file, or a folder of images, got {given}"
-        )
+        what = " and ".join(map(str, files)) or "nothing"
+        raise ValueError(f"items must be a .parquet file, an .npy and a .jsonl file, or a folder of images, got {what}")
     if text is not None and payloads and text not in payloads[0]:
         raise ValueError(f"--text names {text!r}, but the items have {', '.join(payloads[0]) or 'no such fields'}")
     for row, (vector, payload) in enumerate(zip(X, payloads, strict=True)):
