@@ -25,7 +25,7 @@ from mahala.serve.http.app import create_app
 from mahala.serve.learning.learners import Learners, new_learner
 from mahala.serve.service import Service
 from mahala.serve.store.checkpoints import Checkpoints
-from mahala.serve.store.transfer import log_lines
+from mahala.serve.store.files import log_lines
 
 from .runner import Failed
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mahala.evaluation.entries import Entry
 from mahala.evaluation.leaderboard import Leaderboard
-from mahala.report.leaderboard_table import leaderboard_note, leaderboard_table
+from mahala.report.html import leaderboard_note, leaderboard_table
 
 
 def entry(name, error, learned=True, p=math.nan, failure=None, **more):

@@ -296,7 +296,7 @@ def test_logs_hold_no_vectors_and_no_keys(service, caplog, monkeypatch):
     with caplog.at_level(logging.DEBUG):
         headers = {"Authorization": f"Bearer {token}"}
         http.post(f"{BASE}/search", json={"query": {"vector": [0.1234567] * WIDTH}}, headers=headers)
-        monkeypatch.setattr(service, "compared", lambda *_: 1 / 0)
+        monkeypatch.setattr(service, "search", lambda *_, **__: 1 / 0)
         http.post(f"{BASE}/search", json={"query": {"vector": [0.1234567] * WIDTH}}, headers=headers)
     own = [record.getMessage() for record in caplog.records if record.name.startswith("mahala")]
     assert any(" 200 " in text for text in own)

@@ -7,10 +7,10 @@ import pytest
 
 import mahala
 from mahala.serve.http.app import create_app
+from mahala.serve.index.served_collection import MOST
 from mahala.serve.learning.learners import DEFAULT, Learners
 from mahala.serve.service import Service
-from mahala.serve.store import transfer
-from mahala.serve.store.judged_pairs import MOST
+from mahala.serve.store import files
 
 from .conftest import WIDTH, new_items
 
@@ -73,7 +73,7 @@ def test_batches_retries_and_other_processes(service, client, tmp_path):
     with pytest.raises(mahala.serve.client.ServiceError, match="was used before"):
         client._append("/comparisons", [body[0] | {"similar": False}, body[1]], "k")
     with Service(tmp_path / "mahala.db", learn=False) as other:
-        entry = other.pair_entry("c", other.resolve("c", {"item": "i0"}), "i4", True)
+        entry = other.entry("c", "pair", other.resolve("c", {"item": "i0"}), ["i4"], [1.0])
         assert (entry.shown, entry.clicked) == ([4, 2, 3], [1.0, 0.0, 0.0])
 
 
@@ -109,8 +109,8 @@ def test_an_exported_log_of_pairs_is_the_same_and_learns_the_same(service, clien
     for _ in range(40):
         query, other = rng.choice(8, size=2, replace=False)
         client.pair(item=f"i{query}", other=f"i{other}", similar=bool(rng.integers(2)), user="a")
-    transfer.export(service.store, "c", tmp_path / "folder")
-    transfer.restore(service.store, "copy", tmp_path / "folder")
+    files.export(service.store, "c", tmp_path / "folder")
+    files.restore(service.store, "copy", tmp_path / "folder")
     service.refresh()
     states = []
     for name in ("c", "copy"):
@@ -138,7 +138,7 @@ def test_judged_pairs_make_the_ranking_of_other_queries_better(tmp_path):
             shown = service.served("c").index.search(query.vector, 30, leave_out=row)
             other = shown[int(rng.integers(30))]  # people judge what they are shown
             similar = bool(wanted[row, other.row])
-            entry = service.pair_entry("c", query, other.id, similar, user=f"u{row}")
+            entry = service.entry("c", "pair", query, [other.id], [float(similar)], user=f"u{row}")
             learners.learn(entry, lambda rows: X[list(rows)])
     adapter = learners.adapters["adapter"]
 

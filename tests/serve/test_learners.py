@@ -139,16 +139,16 @@ def test_one_process_learns_and_another_takes_over(store):
     one, other = process(store), process(store)
     store.append("c", entries(5))
     learn_all(one)
-    assert one.lease is not None
+    assert one.fence is not None
     assert other.step() == module.IDLE
-    assert other.lease is None
+    assert other.fence is None
     one.checkpoints.give_up_lease()
     store.append("c", entries(9)[5:])
-    while other.lease is None:  # it asks again after a third of the time for which a lease holds
+    while other.fence is None:  # it asks again after a third of the time for which a lease holds
         other.step()
         time.sleep(0.05)
     learn_all(other)
-    assert other.lease.fence == one.lease.fence + 1
+    assert other.fence == one.fence + 1
     assert states(store)[0] == 9
 
 
@@ -160,7 +160,7 @@ def test_a_process_that_lost_the_lease_without_noticing_writes_nothing(store):
     learn_all(other)
     before = states(store)
     with pytest.raises(LeaseLost):
-        one.checkpoints.write("c", one.lease, place=1, generation=0, ready=True, status={}, parts={})
+        one.checkpoints.write("c", one.fence, place=1, generation=0, ready=True, status={}, parts={})
     assert states(store) == before
 
 

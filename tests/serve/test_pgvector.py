@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'mahala[postgres]'")
 
-from mahala.serve.index.pgvector import PgVector
+from mahala.serve.index.graph import has_pgvector
 from mahala.serve.service import Service
 
 from .conftest import wait_for
@@ -55,7 +55,7 @@ def server():
 def test_searches_use_the_index_in_the_database(server):
     X = vectors(N)
     with Service(server.address, learn=False, graph_beyond=N - 500) as service:
-        assert PgVector.is_installed(service.store.database)
+        assert has_pgvector(service.store.database)
         service.create("c", width=WIDTH)
         service.put_items("c", items(X))
         wait_for(lambda: graph_of(service) is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from mahala.feedback.click_models import click_model
 from mahala.serve.learning.learners import DEFAULT, Learners
 from mahala.serve.service import POLL, Service, Unknown
-from mahala.serve.store import transfer
+from mahala.serve.store import files
 from mahala.serve.store.rows import LogEntry
 
 from .conftest import WIDTH, new_items, wait_for
@@ -24,7 +25,7 @@ def opened(tmp_path, **options):
 
 def teach(service, query="i0", shown=("i1", "i2", "i3"), clicked=(0.0, 0.0, 1.0), n=1, user=None):
     entry = service.entry("c", "impression", service.resolve("c", {"item": query}), shown, clicked, user=user)
-    return service.append("c", [entry] * n).result()[-1]
+    return asyncio.run(service.append("c", [entry] * n))[-1]
 
 
 @pytest.fixture
@@ -93,9 +94,9 @@ def test_an_exported_collection_learns_the_same_models(service, tmp_path):
     service.delete_items("c", ["i4"])
     last = teach(service, shown=("i1", "i3", "i5"), n=5)
     wait_for(lambda: service.served("c").status()["learned"] == last)
-    assert transfer.export(service.store, "c", tmp_path / "folder") == 5
+    assert files.export(service.store, "c", tmp_path / "folder") == 5
     with Service(tmp_path / "other" / "mahala.db", lease_seconds=0.5) as other:
-        assert transfer.restore(other.store, "copy", tmp_path / "folder") == 5
+        assert files.restore(other.store, "copy", tmp_path / "folder") == 5
         other.refresh()
         wait_for(lambda: other.served("copy").status()["learned"] == last)
         newest = [one.checkpoints.newest(name, 0)[1] for one, name in ((service, "c"), (other, "copy"))]
@@ -108,7 +109,7 @@ def test_an_exported_collection_learns_the_same_models(service, tmp_path):
             '{"query": -1, "shown": [1], "clicked": [1]}',
         ):
             with pytest.raises(ValueError, match="line 1 is not one"):
-                transfer.import_log(other.store, "copy", [line])
+                files.import_log(other.store, "copy", [line])
 
 
 def test_other_learners_learn_from_the_whole_log(service):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import sqlite3
 import threading
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -28,8 +28,7 @@ def plain(entry):
 
 
 def appended(writer, own):
-    writer.append("c", own, future := Future())
-    return future
+    return asyncio.run(writer.append("c", own))
 
 
 def test_entries_are_read_as_they_were_written(store):
@@ -97,7 +96,7 @@ def test_threads_that_write_at_once_get_places_without_gaps(store):
     def write(seed):
         for entry in entries(20, seed):
             own = LogEntry(entry.kind, entry.shown, entry.clicked, query=0, key=f"{seed}/{entry.key}")
-            places.extend(appended(writer, [own]).result())
+            places.extend(appended(writer, [own]))
 
     threads = [threading.Thread(target=write, args=(seed,)) for seed in range(4)]
     for thread in threads:
@@ -107,7 +106,7 @@ def test_threads_that_write_at_once_get_places_without_gaps(store):
     writer.close()
     assert sorted(places) == list(range(1, 81))
     with pytest.raises(Unavailable, match="stopping"):
-        appended(writer, entries(1)).result()
+        appended(writer, entries(1))
 
 
 def test_a_full_disk_is_told_in_words_and_acknowledges_nothing(store):
@@ -121,12 +120,12 @@ def test_a_full_disk_is_told_in_words_and_acknowledges_nothing(store):
     sa.event.listen(store.database.engine, "checkout", limit)
     long = [LogEntry("impression", [1] * 1000, [0.0] * 1000, query=1) for _ in range(200)]
     with pytest.raises(Unavailable, match="the disk is full"):
-        appended(writer, long).result()
+        appended(writer, long)
     sa.event.remove(store.database.engine, "checkout", limit)
     sa.event.listen(
         store.database.engine, "checkout", lambda connection, *_: connection.execute("PRAGMA max_page_count=1000000")
     )
-    assert appended(writer, entries(2)[1:]).result() == [2]
+    assert appended(writer, entries(2)[1:]) == [2]
     assert store.collections()["c"].n_logged == 2
     writer.close()
 

@@ -32,12 +32,12 @@ def test_it_learns_and_is_started_again(tmp_path):
         first = teach(service, n=3)
         wait_for(lambda: service.served("c").status()["learned"] == first, 120.0)
         wait_for(lambda: service.learns)
-        process = service._learning._process
+        process = service._learning._child
         os.kill(process.pid, signal.SIGKILL)
         second = teach(service, n=3)
         wait_for(lambda: service.served("c").status()["learned"] == second, 120.0)
         assert service.served("c").status()["learners"]["adapter"]["impressions"] == 6
-        process = service._learning._process
+        process = service._learning._child
     assert process.returncode == 0
 
 

@@ -15,7 +15,7 @@ import typer
 
 from mahala.cli.models import configured, trust_text
 from mahala.cli.options import Force, Settings, check_output
-from mahala.cli.output import Json, fact_grid, provenance, show, table, text_writer, write_files
+from mahala.cli.output import Json, escape, fact_grid, provenance, show, table, text_writer, write_files
 from mahala.cli.stream import MALFORMED, report_malformed
 from mahala.cli.tables import open_input, read_collection, read_items
 
@@ -88,6 +88,7 @@ def adapt(
             adapter.save(place)
         elif clicks is not None:
             _from_clicks(adapter, clicks, items, features, max_errors, place, facts)
+        facts.update({"trust": adapter.trust_, "verdict": adapter.verdict_.as_dict()})
 
     writers: dict[Path, Callable[[Path], object]] = {output: learn}
     if metric is not None:
@@ -130,9 +131,8 @@ def _from_judgments(
     gains = values.gains
 
     def named(places: Any) -> list[dict[str, Any]]:
-        return [
-            {"query": names[values.query[at]], "raw": values.raw[at], "learned": values.learned[at]} for at in places
-        ]
+        lines = ((names[values.query[at]], values.raw[at], values.learned[at]) for at in places)
+        return [{"query": query, "raw": raw, "learned": learned} for query, raw, learned in lines]
 
     facts |= {
         "queries": len(values.query),
@@ -140,7 +140,6 @@ def _from_judgments(
         "items": rows.shape[0],
         "measure": f"nDCG@{adapter.k}",
         "means": {"raw": values.raw.mean(), "learned": values.learned.mean()},
-        **_verdict(adapter),
         "changes": {"gain": (gains > 0.0).sum(), "lose": (gains < 0.0).sum(), "stay": (gains == 0.0).sum()},
         "losers": named(values.losers(_NAMED)),
         "winners": named(values.winners(_NAMED)),
@@ -181,11 +180,7 @@ def _from_clicks(
     if not learning.save():
         raise ValueError(f"--clicks {clicks} has no impressions to learn from")
     counts = {"impressions": adapter.n_impressions_, "learned": adapter.n_learned_, "ignored": adapter.n_ignored_}
-    facts |= counts | {"malformed": malformed} | _verdict(adapter)
-
-
-def _verdict(adapter: QueryAdapter) -> dict[str, Any]:
-    return {"trust": adapter.trust_, "verdict": adapter.verdict_.as_dict()}
+    facts |= counts | {"malformed": malformed}
 
 
 def _page(adapter: QueryAdapter, names: Sequence[str], queries: str, items: str, output: str) -> str:
@@ -203,8 +198,6 @@ def _page(adapter: QueryAdapter, names: Sequence[str], queries: str, items: str,
 
 
 def _parts(facts: dict[str, Any]) -> Iterator[Any]:
-    from rich.markup import escape
-
     lines: list[tuple[str, str | None]] = []
     if "queries" in facts:
         left_out = f" ({facts['left_out']:,} without a relevant item left out)" if facts["left_out"] else ""
@@ -227,8 +220,8 @@ def _parts(facts: dict[str, Any]) -> Iterator[Any]:
         sign = "a sign, from the first impression of each query; the test is mahala evaluate with judged queries"
         lines.append(("", f"[dim]{sign}[/dim]"))
     lines.append(("took", f"{facts['seconds']:.1f} s"))
-    for name, title in (("output", "adapter"), ("metric", "metric"), ("report", "report")):
-        lines.append((title, None if facts[name] is None else escape(facts[name])))
+    files = {"adapter": facts["output"], "metric": facts["metric"], "report": facts["report"]}
+    lines += [(title, None if path is None else escape(path)) for title, path in files.items()]
     yield fact_grid(lines)
     for name, title in (("losers", "Queries that lose the most"), ("winners", "Queries that gain the most")):
         if facts.get(name):

@@ -14,14 +14,14 @@ from mahala.cli import options
 from mahala.cli.leaderboard import leaderboard_json, leaderboard_parts, saved_model
 from mahala.cli.models import learner_named
 from mahala.cli.output import Json, csv_writer, provenance, say, show, terminal, text_writer, write_files
-from mahala.cli.tables import Reading, labelled_table, show_columns, without_single_rows
+from mahala.cli.tables import labelled_table, show_columns, without_single_rows
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
     from mahala.evaluation.leaderboard import Leaderboard
     from mahala.learner import Learner
     from mahala.metric import MahalanobisMetric
-
+    from mahala.report.chart_data import Shown
 
 # The file in the output folder that keeps what is finished until all is.
 CELLS = "cells.jsonl"
@@ -93,8 +93,11 @@ def compare(
     names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
     paths = [folder / name for name in names]
     _check_folder(folder, paths, Path(data), force)
-    reading = Reading(drop, keep, keep_ids, bins, decimal, first_index)
-    table = without_single_rows(labelled_table(data, label, reading, purpose="by which learners are compared"), label)
+    table = labelled_table(
+        data, label, bins, purpose="by which learners are compared", drop=drop or (), keep=keep or (),
+        identifiers=keep_ids, decimal=decimal, first_index=first_index,
+    )  # fmt: skip
+    table = without_single_rows(table, label)
     labels: Any = table.labels
     if not as_json:
         show_columns(table.columns)
@@ -106,22 +109,11 @@ def compare(
     with options.computing(device, scheduler), task_bar("Comparing", errors.is_terminal) as update:
         try:
             board = cross_validate(
-                table.X,
-                labels,
-                None if learners is None else chosen,
-                folds=folds,
-                repeats=repeats,
-                n_neighbors=n_neighbors,
-                metric=metric,
-                scaling=scaling,
-                budget=seconds,
-                baselines=baselines,
-                random_state=seed,
-                n_jobs=n_jobs,
-                preprocessor=table.preprocessor,
+                table.X, labels, None if learners is None else chosen, folds=folds, repeats=repeats,
+                n_neighbors=n_neighbors, metric=metric, scaling=scaling, budget=seconds, baselines=baselines,
+                random_state=seed, n_jobs=n_jobs, preprocessor=table.preprocessor, resume=cells,
                 callback=lambda done, total, learner: update(done, learner, total),
-                resume=cells,
-            )
+            )  # fmt: skip
         except ComparisonInterrupted as error:
             board, interrupt = error.leaderboard, error
     board = replace(board, columns=table.columns)
@@ -135,7 +127,15 @@ def compare(
             model = replace(model, origin=dict(model.origin or {}) | {"partial": measured})
         writers = {paths[-2]: model.save, paths[-1]: csv_writer(_rows(board))}
         if report:
-            page = _page(board, chosen, table, model, limit, _commands(data, label, paths[-2]), data)
+            from mahala.report.html import report as report_page
+
+            shown = _shown(board, chosen, table, model, limit)
+            texts: dict[str, Any] = {
+                "title": name,
+                "saved": saved_model(board),
+                "measured": provenance("compare", data),
+            }
+            page = report_page(board, shown, commands=_commands(data, label, paths[-2]), **texts)
             writers[paths[0]] = text_writer(page)
     folder.mkdir(parents=True, exist_ok=True)
     write_files(writers)
@@ -198,29 +198,19 @@ def _commands(data: str, label: str | None, path: Path) -> list[str]:
     ]
 
 
-def _page(
-    board: Leaderboard,
-    chosen: dict[str, Learner],
-    table: Table,
-    model: MahalanobisMetric,
-    seconds: float | None,
-    commands: list[str],
-    data: str,
-) -> str:
+def _shown(
+    board: Leaderboard, chosen: dict[str, Learner], table: Table, model: MahalanobisMetric, seconds: float | None
+) -> Shown | None:
+    """Return the metric that the figures show: the winner, or the best learner if the Euclidean distance wins."""
     from mahala.evaluation.compare import held_out
     from mahala.report.chart_data import Shown
-    from mahala.report.html import report
     from mahala.support.validation import class_codes
 
-    # Figures of the Euclidean distance would show little: if it wins, they show the best learner.
     entry = board.winner if board.winner.learned else board.best_learner
-    shown = None
-    if entry is not None:
-        metric, mask = held_out(table.X, table.labels, chosen[entry.name], board, entry.scaling, seconds=seconds)
-        final = model if entry is board.winner else metric
-        codes = class_codes(table.labels, table.X.shape[0])[board.rows]
-        numbers = None if table.rows is None else table.rows[board.rows]
-        shown = Shown(entry.name, metric, final, table.X[board.rows], codes, mask, numbers)
-    title = "stdin" if data == "-" else Path(data.removesuffix(".gz")).stem
-    measured = provenance("compare", data)
-    return report(board, shown, title=title, saved=saved_model(board), commands=commands, measured=measured)
+    if entry is None:
+        return None
+    metric, mask = held_out(table.X, table.labels, chosen[entry.name], board, entry.scaling, seconds=seconds)
+    final = model if entry is board.winner else metric
+    codes = class_codes(table.labels, table.X.shape[0])[board.rows]
+    numbers = None if table.rows is None else table.rows[board.rows]
+    return Shown(entry.name, metric, final, table.X[board.rows], codes, mask, numbers)

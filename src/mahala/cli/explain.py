@@ -10,7 +10,7 @@ import typer
 
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, FittedData, Model, check_row_number
-from mahala.cli.output import Json, bar, show, table, terminal
+from mahala.cli.output import Json, bar, escape, show, table, terminal
 from mahala.cli.tables import read_rows
 
 if TYPE_CHECKING:
@@ -85,8 +85,6 @@ def _facts(metric: Metric, x: Any, x2: Any) -> dict[str, Any]:
 
 
 def _parts(facts: dict[str, Any]) -> Iterator[Any]:
-    from rich.markup import escape
-
     one, other = facts["rows"]
     if facts["kind"] == "bilinear":
         total = facts["similarity"]

@@ -14,8 +14,8 @@ import typer
 
 from mahala.cli import options
 from mahala.cli.models import learner_named, spectrum
-from mahala.cli.output import Json, fact_grid, show
-from mahala.cli.tables import Reading, check_labels, labelled_table, show_columns
+from mahala.cli.output import Json, escape, fact_grid, show
+from mahala.cli.tables import check_labels, labelled_table, show_columns
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
@@ -99,9 +99,10 @@ def fit(
             if required:
                 check_labels(table, data[0], str(purpose))
         else:
-            reading = Reading(drop, keep, keep_ids, bins, decimal, first_index)
-            classes = not chosen._learns_numbers
-            table = labelled_table(data[0], label, reading, purpose=purpose, classes=classes)
+            table = labelled_table(
+                data[0], label, bins, purpose=purpose, classes=not chosen._learns_numbers, drop=drop or (),
+                keep=keep or (), identifiers=keep_ids, decimal=decimal, first_index=first_index,
+            )  # fmt: skip
         if not as_json:
             show_columns(table.columns)
         how = _scaling(scaling, chosen, table, state)
@@ -215,8 +216,6 @@ def _before_and_after(metric: Metric, X: Any, y: Any) -> dict[str, Any]:
 
 
 def _lines(facts: dict[str, Any], settings: list[str], state: bool) -> Iterator[tuple[str, str | None]]:
-    from rich.markup import escape
-
     yield "learner", escape(" ".join([facts["learner"], *settings]))
     classes = "" if facts["classes"] is None else f" of {facts['classes']} classes"
     yield "learned from", f"{facts['rows']:,} rows{classes}"

@@ -68,7 +68,10 @@ class _Reporting:
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None
         except FIXABLE as error:
-            say(f"error: {_message(error)}", err=True)
+            message = with_options(str(error) or type(error).__name__, getattr(error, "parameters", ()))
+            if isinstance(error, OSError) and error.strerror and error.filename:
+                message = f"{error.filename}: {error.strerror}"
+            say(f"error: {message}", err=True)
             raise typer.Exit(2) from None
         except Exception as error:
             if type(error).__module__.startswith(("typer", "click")):
@@ -104,12 +107,6 @@ def _print_log() -> None:
 
 # Options that have other names than the parameters of the library.
 _OPTIONS = {"n_features": "features", "records": "qrels", "query_ids": "queries", "item_ids": "items"}
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return with_options(str(error) or type(error).__name__, getattr(error, "parameters", ()))
 
 
 def with_options(message: str, parameters: Iterable[str]) -> str:

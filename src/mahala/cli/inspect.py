@@ -10,7 +10,7 @@ import typer
 
 from mahala.cli.models import load_model, spectrum, trust_text
 from mahala.cli.options import MODEL_HELP
-from mahala.cli.output import Json, bar, fact_grid, show, terminal
+from mahala.cli.output import Json, bar, escape, fact_grid, show, terminal
 from mahala.cli.tables import show_columns
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 # Widths of the longest bar and of a line without bars.
 _BAR, _BARE = 40, 40
+# Facts about a learner, and the attributes that have them.
+_OF_LEARNER = {
+    "comparisons": "n_steps_", "updates": "n_updates_", "mistakes": "n_mistakes_", "impressions": "n_impressions_",
+    "trust": "trust_", "iterations": "n_iter_", "objective": "objective_",
+}  # fmt: skip
 
 
 def inspect(
@@ -58,14 +63,8 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
         "rank": None if values is None else metric.n_components,
         "spectrum": None if values is None else values[:top].tolist(),
         "weights": None,
-        "comparisons": getattr(learner, "n_steps_", None),
-        "updates": getattr(learner, "n_updates_", None),
-        "mistakes": getattr(learner, "n_mistakes_", None),
-        "impressions": getattr(learner, "n_impressions_", None),
-        "trust": getattr(learner, "trust_", None),
+        **{name: getattr(learner, attribute, None) for name, attribute in _OF_LEARNER.items()},
         "verdict": None if verdict is None else verdict.as_dict(),
-        "iterations": getattr(learner, "n_iter_", None),
-        "objective": getattr(learner, "objective_", None),
         "stopped": getattr(learner, "stop_reason_", origin.get("stopped")),
         "partial": origin.get("partial"),
     }
@@ -80,8 +79,6 @@ def _facts(metric: Metric, learner: Learner | None, top: int) -> dict[str, Any]:
 
 
 def _parts(facts: dict[str, Any], path: Path) -> Iterator[Any]:
-    from rich.markup import escape
-
     what = "a bilinear similarity xᵀMy" if facts["kind"] == "bilinear" else "a Mahalanobis distance"
     whole = "a learner of " if facts["holds"] == "learner" else ""
     yield f"[bold]{escape(str(path))}[/bold] holds {whole}{what}"
@@ -126,7 +123,6 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
 
 
 def _bars(title: str, lines: list[tuple[str, float]]) -> Iterator[Any]:
-    from rich.markup import escape
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mahala.cli.output import table, terminal
+from mahala.cli.output import escape, table, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,8 +46,6 @@ def leaderboard_json(board: Leaderboard, data: str, paths: list[Path]) -> dict[s
 
 def leaderboard_parts(board: Leaderboard) -> Iterator[Any]:
     """Yield the table, what to know of it, and the verdict."""
-    from rich.markup import escape
-
     yield ""
     yield _table(board, terminal().width)
     yield ""
@@ -61,8 +59,6 @@ def leaderboard_parts(board: Leaderboard) -> Iterator[Any]:
 
 
 def _table(board: Leaderboard, width: int) -> Table:
-    from rich.markup import escape
-
     from mahala.evaluation.leaderboard_lines import percent
 
     # A narrow terminal has room for the numbers only.

@@ -24,13 +24,15 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None, o
     import mahala
     from mahala.learner import Learner
 
-    exact = {other.lower(): other for other in mahala.__all__}.get(name.lower(), "")
-    kind: Any = getattr(mahala, exact, None)
-    if not _is_learner(kind, Learner):
-        names = [other for other in mahala.__all__ if _is_learner(getattr(mahala, other), Learner)]
+    def kind_of(exact: str) -> type[Learner] | None:
+        kind = getattr(mahala, exact)
+        return kind if inspect.isclass(kind) and issubclass(kind, Learner) else None
+
+    exact = {other.lower(): other for other in mahala.__all__}.get(name.lower())
+    if exact is None or (kind := kind_of(exact)) is None:
+        names = [other for other in mahala.__all__ if kind_of(other) is not None]
         raise ValueError(f"{option} is {name!r}, not a learner{_nearest(name, names)}; choose from {', '.join(names)}")
-    learner: Learner = kind()
-    return configured(learner, settings, seed)
+    return configured(kind(), settings, seed)
 
 
 def configured(learner: Estimator, settings: Sequence[str], seed: int | None = None) -> Estimator:
@@ -42,11 +44,12 @@ def configured(learner: Estimator, settings: Sequence[str], seed: int | None = N
         if not equals:
             raise ValueError(f"--set takes NAME=VALUE, such as --set C=0.1, got {setting!r}")
         if key not in parameters:
-            name = type(learner).__name__
-            raise ValueError(
-                f"{name} has no parameter {key!r}{_nearest(key, parameters)}; it has {', '.join(parameters)}"
-            )
-        given[key] = _value(text)
+            which = f"{type(learner).__name__} has no parameter {key!r}{_nearest(key, parameters)}"
+            raise ValueError(f"{which}; it has {', '.join(parameters)}")
+        try:
+            given[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            given[key] = text
     if seed is not None and "random_state" in parameters:
         given.setdefault("random_state", seed)
     learner.set_params(**given)
@@ -78,28 +81,13 @@ def spectrum(metric: Metric) -> Any:
     from mahala.metric import BilinearMetric
     from mahala.support.validation import is_sparse
 
-    if is_sparse(metric.matrix) or (
-        isinstance(metric, BilinearMetric) and max(metric.matrix.shape) > _LARGEST_DECOMPOSED
-    ):
-        return None
-    return metric.spectrum
+    is_large = isinstance(metric, BilinearMetric) and max(metric.matrix.shape) > _LARGEST_DECOMPOSED
+    return None if is_large or is_sparse(metric.matrix) else metric.spectrum
 
 
 def trust_text(trust: Mapping[str, float]) -> str:
     """Return how much of a learned map is used for which queries."""
     return ", ".join(f"{share:.2f} for {kind} queries" for kind, share in trust.items())
-
-
-def _is_learner(kind: Any, base: type) -> bool:
-    return inspect.isclass(kind) and issubclass(kind, base)
-
-
-def _value(text: str) -> Any:
-    """Return the value of a Python literal, or the text itself."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 def _nearest(name: str, names: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,13 +35,11 @@ Force = Annotated[
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="Set a parameter of the learner: NAME=VALUE.")]
 MODEL_HELP = "A model file, written by `mahala fit`, `adapt` or `stream`."
-Model = Annotated[Path, typer.Option("--model", help=MODEL_HELP)]
-Queries = Annotated[
-    Path, typer.Option("--queries", help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")
-]
-Items = Annotated[Path, typer.Option("--items", help="Vectors of items: .npy, .npz or .parquet, with or without ids.")]
+Model = Annotated[Path, typer.Option(help=MODEL_HELP)]
+Queries = Annotated[Path, typer.Option(help="Vectors of queries: .npy, .npz or .parquet, with or without ids.")]
+Items = Annotated[Path, typer.Option(help="Vectors of items: .npy, .npz or .parquet, with or without ids.")]
 Qrels = Annotated[
-    Path, typer.Option("--qrels", help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
+    Path, typer.Option(help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
 ]
 
 # By this line the reports of mahala are known.
@@ -53,13 +51,14 @@ def computing(device: str | None, scheduler: str | None) -> Iterator[None]:
     """A context in which sums are computed on a device, and what runs in parallel on a cluster of Dask."""
     from mahala.support.parameters import config_context, get_config
 
-    with ExitStack() as stack:
-        stack.enter_context(config_context(engine=device or get_config()["engine"]))
-        if scheduler is not None:
-            from mahala.engine.dask.scheduler import on_cluster
+    with config_context(engine=device or get_config()["engine"]):
+        if scheduler is None:
+            yield
+            return
+        from mahala.engine.dask.scheduler import on_cluster
 
-            stack.enter_context(on_cluster(scheduler, "--scheduler"))
-        yield
+        with on_cluster(scheduler, "--scheduler"):
+            yield
 
 
 def seconds_of(text: str, option: str) -> float | None:

@@ -39,6 +39,13 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+def escape(text: str) -> str:
+    """Return text that Rich prints as it is, without taking it for markup."""
+    from rich.markup import escape as escape_markup
+
+    return escape_markup(text)
+
+
 def say(text: str, err: bool = False) -> None:
     """Print text, which may come from a file, on stdout or stderr."""
     typer.echo(printable(text), err=err)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -10,13 +11,11 @@ import typer
 
 from mahala.cli.models import load_metric
 from mahala.cli.options import Decimal, FirstIndex, Force, Model, check_output, check_row_number
-from mahala.cli.output import csv_writer, print_json, show, table, terminal, write_files
+from mahala.cli.output import csv_writer, escape, print_json, show, table, terminal, write_files
 from mahala.cli.tables import read_rows
 from mahala.support.arrays import slices
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from mahala.metric import Metric
 
 # Number of queries whose distances are computed at a time.
@@ -63,7 +62,7 @@ def search(
     if output is not None:
         check_output(output, ".csv", inputs=[Path(items), Path(queries) if queries else None, model], force=force)
     metric = load_metric(model)
-    items_read = read_rows(items, metric, label, items=True, decimal=decimal, first_index=first_index)
+    items_read = read_rows(items, metric, items=True, label=label, decimal=decimal, first_index=first_index)
     if row:
         rows = [check_row_number(number, items_read.X.shape[0], "--row") for number in row]
         if metric.matrix.shape[0] != metric.matrix.shape[1]:
@@ -75,8 +74,10 @@ def search(
         numbers = list(range(asked.shape[0]))
     score = "distance" if isinstance(metric, MahalanobisMetric) else "similarity"
     results = _find(metric, asked, numbers, items_read.X, items_read.labels, k, exclude_self=bool(row))
+    label_title = [] if items_read.labels is None else ["label"]
     if output is not None:
-        write_files({output: csv_writer(_lines(results, score))})
+        titles = ["query", "rank", "row", *label_title, score]
+        write_files({output: csv_writer(chain([titles], chain.from_iterable(map(_lines, results))))})
         facts = {"queries": len(numbers), "file": str(output)}
         show(facts, as_json, f"Wrote the results of {len(numbers):,} queries to {output}")
     elif as_json:
@@ -84,7 +85,12 @@ def search(
         for one in results:
             print_json({"query": one.query, "rows": one.rows, "labels": one.labels, plural: one.scores})
     else:
-        terminal().print(_table(results, score, items_read.labels is not None))
+        grid = table(["query", "rank", "item", *label_title, score], ["label"], ruled=True)
+        for one in results:
+            for query, rank, item, *text, value in _lines(one):
+                grid.add_row("" if rank > 1 else str(query), str(rank), str(item), *map(escape, text), f"{value:.4g}")
+            grid.add_section()
+        terminal().print(grid)
 
 
 def _find(
@@ -113,22 +119,8 @@ def _find(
             yield Found(name, rows.tolist(), None if labels is None else labels[rows].tolist(), values.tolist())
 
 
-def _lines(results: Iterator[Found], score: str) -> Iterator[list[Any]]:
-    for number, one in enumerate(results):
-        if number == 0:
-            yield ["query", "rank", "row", *(["label"] if one.labels else []), score]
-        for place, (item, value) in enumerate(zip(one.rows, one.scores, strict=True)):
-            yield [one.query, place + 1, item, *([one.labels[place]] if one.labels else []), value]
-
-
-def _table(results: Iterator[Found], score: str, labelled: bool) -> Table:
-    from rich.markup import escape
-
-    result = table(["query", "rank", "item", *(["label"] if labelled else []), score], ["label"], ruled=True)
-    for one in results:
-        for place, (item, value) in enumerate(zip(one.rows, one.scores, strict=True)):
-            label = [escape(str(one.labels[place]))] if one.labels else []
-            query = str(one.query) if place == 0 else ""
-            result.add_row(query, str(place + 1), str(item), *label, f"{value:.4g}")
-        result.add_section()
-    return result
+def _lines(found: Found) -> Iterator[list[Any]]:
+    """Yield a line for each item found: the query, the rank, the row, perhaps its label, and the score."""
+    labels = [[]] * len(found.rows) if found.labels is None else [[str(label)] for label in found.labels]
+    for rank, (row, label, score) in enumerate(zip(found.rows, labels, found.scores, strict=True), start=1):
+        yield [found.query, rank, row, *label, score]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from mahala.cli.group import Command
 from mahala.cli.output import say
 
 if TYPE_CHECKING:
-    from mahala.serve.service import Service
+    from mahala.serve.service import Encoder, Service
 
 PORT = 8417
 Database = Annotated[str, typer.Option(help="The file of an SQLite database, or postgresql://...")]
@@ -98,21 +99,27 @@ def start(
         elif not service.names():
             raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
         if encoder is not None:
-            from mahala.serve.index.encoders import sentence_encoder
-
-            encode = sentence_encoder(encoder)
+            encode = _sentence_encoder(encoder)
             service.encoders |= dict.fromkeys(service.names() if collection is None else [collection], encode)
         _run(service, settings, port, learn)
 
 
 def _check_extra() -> None:
+    for name in ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn"):
+        if find_spec(name) is None:
+            raise ImportError(f"mahala serve needs {name}: pip install 'mahala[serve]'")
+
+
+def _sentence_encoder(name: str) -> Encoder:
+    """Return the encoder of a sentence-transformers model, by its name or folder."""
     try:
-        import fastapi  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import sqlalchemy  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"mahala serve needs {error.name}: pip install 'mahala[serve]'") from None
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise ImportError(
+            "--encoder needs sentence-transformers: pip install 'mahala[sentence-transformers]'"
+        ) from None
+    model = SentenceTransformer(name)
+    return lambda text: model.encode_query(text) if hasattr(model, "encode_query") else model.encode(text)
 
 
 def _add_demo(service: Service) -> None:
@@ -131,11 +138,9 @@ def _add_demo(service: Service) -> None:
     service.encoders[NAME] = encoder
 
 
-def _add_items(
-    service: Service, files: list[Path], name: str | None, update: bool, columns: Mapping[str, str | None]
-) -> str:
+def _add_items(service: Service, files: list[Path], name: str | None, update: bool, columns: Mapping[str, Any]) -> str:
     """Read items unless they are there; return the name of their collection."""
-    from mahala.serve.store.item_files import collection_name, read_items
+    from mahala.serve.store.files import collection_name, read_items
 
     name = name or collection_name(files[0])
     if name in service.names() and not update:
@@ -171,21 +176,16 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
     # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
     config = uvicorn.Config(create_app(service, settings, pages()), timeout_keep_alive=60, **quiet)
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
-            say(f"http://{host}:{bound.getsockname()[1]}")
-            if learn:
-                service.start_learning(apart=True)
-
+    host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
+    say(f"http://{host}:{bound.getsockname()[1]}")  # from now on, requests wait until the server runs
+    if learn:
+        service.start_learning(apart=True)
     # What is here stays, and would be gone through by each collection of garbage, for 100 ms with 100,000 items.
     gc.freeze()
     # A thread that has just sent an answer waits this long for one that computes; the default of 5 ms adds up.
     sys.setswitchinterval(5e-4)
     with bound:
-        Server(config).run([bound])
+        uvicorn.Server(config).run([bound])
 
 
 @keys.command("create", cls=Command)
@@ -228,7 +228,7 @@ def export(collection: Collection, folder: Folder, database: Database = _DATABAS
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
     _check_extra()
     from mahala.serve.store.collection_store import Store
-    from mahala.serve.store.transfer import export as write
+    from mahala.serve.store.files import export as write
 
     with closing(Store(database)) as store:
         say(f"Wrote {write(store, collection, folder):,} entries of the log to {folder}")
@@ -239,7 +239,7 @@ def restore(collection: Collection, folder: Folder, database: Database = _DATABA
     """Make a collection from a folder that `export` wrote; a service learns its models again."""
     _check_extra()
     from mahala.serve.store.collection_store import Store
-    from mahala.serve.store.transfer import restore as read
+    from mahala.serve.store.files import restore as read
 
     with closing(Store(database)) as store:
         say(f"Read {read(store, collection, folder):,} entries of the log from {folder}")

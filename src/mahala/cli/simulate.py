@@ -45,15 +45,9 @@ def simulate(
     adapter = configured(QueryAdapter(), settings or [], seed)
     with task_bar("Simulating", terminal(stderr=True).is_terminal) as update:
         result = simulate_clicks(
-            adapter,
-            *read_collection(queries, items, qrels)[:3],
-            clicks=clicks,
-            n_impressions=impressions,
-            k=k,
-            test_share=test_share,
-            random_state=seed,
-            progress=lambda done, total, text: update(done, text, total),
-        )
+            adapter, *read_collection(queries, items, qrels)[:3], clicks=clicks, n_impressions=impressions, k=k,
+            test_share=test_share, random_state=seed, progress=lambda done, total, text: update(done, text, total),
+        )  # fmt: skip
     ends, gains = result.curve()
     facts = {
         "impressions": len(result.query),

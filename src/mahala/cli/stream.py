@@ -9,8 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,23 +86,20 @@ def stream(
     if settings and learner is None:
         raise ValueError("--set sets parameters of a new learner: give --learner too, or neither")
     with only_writer(model):
+        beginner = None if learner is None else _beginner(learner, settings or [], seed)
         learning = Stream(
-            model,
-            None if learner is None else _beginner(learner, settings or [], seed),
-            items=None if items is None else read_items(items),
-            n_features=features,
-            new_input=new_input,
-            new_items=new_items,
-            max_line=max_line,
-            every=checkpoint_every,
-            seconds=checkpoint_seconds,
-        )
+            model, beginner, items=None if items is None else read_items(items), n_features=features, max_line=max_line,
+            new_input=new_input, new_items=new_items, every=checkpoint_every, seconds=checkpoint_seconds,
+        )  # fmt: skip
         started = time.monotonic()
         learned = mistakes = malformed = code = 0
-        with open_input(source) as file, _Signals() as signals:
+        with open_input(source) as file, _Input(file, learning) as lines:
             try:
-                results = learning.learn(read_lines(_Input(file, learning, signals), max(max_line, LONGEST)))
-                _print_start(learning)
+                results = learning.learn(read_lines(lines, max(max_line, LONGEST)))
+                if learning.began_anew:
+                    say(f"{model} has read another input to its end; reading this one from its first line", err=True)
+                elif learning.skipped:
+                    say(f"{model} has learned from the first {learning.skipped:,} lines; resuming after them", err=True)
                 for result in results:
                     if isinstance(result, Malformed):
                         malformed += 1
@@ -142,15 +138,19 @@ class _Stopped(Exception):
     """A signal, between two lines; its argument is the number of the signal."""
 
 
-class _Signals:
-    """Defer Ctrl-C, SIGTERM and SIGHUP until the next block of lines is read; while waiting for it they act at once."""
+class _Input:
+    """The input of read_lines, which flushes the output before it waits and saves checkpoints while it waits.
 
-    def __init__(self) -> None:
-        self.waiting = False
+    Ctrl-C, SIGTERM and SIGHUP are deferred until the next block of lines is read; while it waits, they act at once.
+    """
+
+    def __init__(self, file: Any, learning: Stream) -> None:
+        self._file, self._learning = file, learning
+        self._waiting = False
         self._number: int | None = None
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> _Signals:
+    def __enter__(self) -> _Input:
         if threading.current_thread() is threading.main_thread():
             for name in ("SIGINT", "SIGTERM", "SIGHUP"):
                 number = getattr(signal, name, None)  # Windows has no SIGHUP
@@ -165,46 +165,30 @@ class _Signals:
 
     def _handle(self, number: int, frame: object) -> None:
         self._number = number
-        if self.waiting:
-            self.check()
-
-    def check(self) -> None:
-        if self._number is not None:
-            raise _Stopped(self._number)
-
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """A context in which signals raise an exception at once, also those that came before."""
-        self.waiting = True
-        try:
-            self.check()
-            yield
-        finally:
-            self.waiting = False
-
-
-class _Input:
-    """The input of read_lines, which flushes the output before it waits and saves checkpoints while it waits."""
-
-    def __init__(self, file: Any, learning: Stream, signals: _Signals) -> None:
-        self._file = file
-        self._learning = learning
-        self._signals = signals
+        if self._waiting:
+            raise _Stopped(number)
 
     def read1(self, size: int, /) -> bytes:
         sys.stdout.flush()
-        with self._signals.at_once():
-            ready = self._is_ready(self._learning.seconds)
-        if not ready:
+        if not self._interruptible(self._is_ready):
             self._learning.save()
-        with self._signals.at_once():
-            block: bytes = self._file.read1(size)
+        block: bytes = self._interruptible(lambda: self._file.read1(size))
         return block
 
-    def _is_ready(self, seconds: float) -> bool:
-        """Return whether input arrives within this time, or cannot be waited for."""
+    def _interruptible(self, wait: Callable[[], Any]) -> Any:
+        """Return what a function returns; signals, also those that came before, raise an exception at once."""
+        self._waiting = True
         try:
-            return bool(select.select([self._file.fileno()], [], [], seconds)[0])
+            if self._number is not None:
+                raise _Stopped(self._number)
+            return wait()
+        finally:
+            self._waiting = False
+
+    def _is_ready(self) -> bool:
+        """Return whether input arrives before the next checkpoint is due, or cannot be waited for."""
+        try:
+            return bool(select.select([self._file.fileno()], [], [], self._learning.seconds)[0])
         except (OSError, ValueError):  # not a file of the operating system, or one without select
             return True
 
@@ -224,13 +208,6 @@ def _beginner(name: str, settings: list[str], seed: int) -> Any:
 def report_malformed(line: Malformed) -> None:
     """Print what is wrong with a line."""
     say(f"line {line.line}: {with_options(line.problem, line.parameters)}", err=True)
-
-
-def _print_start(learning: Stream) -> None:
-    if learning.began_anew:
-        say(f"{learning.path} has read another input to its end; reading this one from its first line", err=True)
-    elif learning.skipped:
-        say(f"{learning.path} has learned from the first {learning.skipped:,} lines; resuming after them", err=True)
 
 
 def _print_end(learning: Stream, learned: int, malformed: int, mistakes: int, seconds: float, as_json: bool) -> None:

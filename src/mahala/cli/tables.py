@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from mahala.cli.options import Decimal
-from mahala.cli.output import say, terminal
+from mahala.cli.output import escape, say, terminal
 from mahala.cli.output import table as table_of
 
 if TYPE_CHECKING:
@@ -21,16 +20,8 @@ if TYPE_CHECKING:
 _BINS, _SHOWN = 4, 25
 
 
-def read_rows(
-    data: str,
-    metric: Metric,
-    label: str | None = None,
-    *,
-    items: bool = False,
-    decimal: Decimal = None,
-    first_index: int = 1,
-) -> Table:
-    """Read the rows that a metric compares: queries, or items of a bilinear similarity."""
+def read_rows(data: str, metric: Metric, *, items: bool = False, **reading: Any) -> Table:
+    """Read the rows that a metric compares, queries or items of a bilinear similarity; `reading` is for `read_data`."""
     import warnings
 
     from mahala.data.datasets import read_data
@@ -42,54 +33,38 @@ def read_rows(
     names = metric.feature_names if of_queries and preprocessor is None else None
     with warnings.catch_warnings(record=True) as unseen:
         warnings.simplefilter("always")
-        reading = {"label": label, "decimal": decimal, "first_index": first_index}
-        table = read_data(data, **reading, preprocessor=preprocessor, features=names, n_features=n_features)  # type: ignore[arg-type]
+        table = read_data(data, **reading, preprocessor=preprocessor, features=names, n_features=n_features)
     for warning in unseen:
         say(f"{data}: {warning.message}", err=True)
     return table
 
 
-class Reading(NamedTuple):
-    """Options by which `fit` and `compare` read a table."""
-
-    drop: Sequence[str] | None
-    keep: Sequence[str] | None
-    keep_ids: bool
-    bins: int | None
-    decimal: Decimal
-    first_index: int
-
-
 def labelled_table(
-    data: str, label: str | None, reading: Reading, *, purpose: str | None, classes: bool = True
+    data: str, label: str | None, bins: int | None, *, purpose: str | None, classes: bool = True, **reading: Any
 ) -> Table:
     """Read the rows to learn from; make classes of a label that is a number, and look for columns that give it away.
 
     `purpose` says in a message what labels are for; with None there need not be any. Without `classes`, labels that
-    are numbers stay what they are.
+    are numbers stay what they are. `reading` has other parameters of `read_data`.
     """
     from mahala.data.datasets import read_data
     from mahala.data.labels import binned, is_continuous, possible_leaks
 
-    drop, keep, keep_ids, bins, decimal, first_index = reading
-    columns = {"label": label, "drop": drop or (), "keep": keep or (), "identifiers": keep_ids}
-    table = read_data(data, **columns, decimal=decimal, first_index=first_index)  # type: ignore[arg-type]
+    table = read_data(data, label=label, **reading)
     if purpose is not None:
         check_labels(table, data, purpose)
     if table.labels is None or not classes:
         return table
-    labels, remarks = table.labels, {}
+    labels, notes = table.labels, {}
     if bins is not None or is_continuous(labels):
         labels = binned(labels, bins or _BINS)
         classes_made = f"divided into {len(set(labels.tolist()))} classes of about equal size; --bins sets how many"
-        remarks[label or "label"] = f"label: a regression target, {classes_made}"
+        notes[label or "label"] = f"label: a regression target, {classes_made}"
     if table.preprocessor is not None:
         for name in possible_leaks(table.X, labels, table.preprocessor.feature_groups()):
-            remarks[name] = f"alone nearly determines the label: a leak? If so, --drop {name}"
-    noted = [
-        (name, f"{done}; {remarks.pop(name)}" if name in remarks else done) for name, done in reversed(table.columns)
-    ]
-    return table._replace(labels=labels, columns=(*reversed(noted), *remarks.items()))
+            notes[name] = f"alone nearly determines the label: a leak? If so, --drop {name}"
+    noted = [(name, f"{done}; {notes.pop(name)}" if name in notes else done) for name, done in reversed(table.columns)]
+    return table._replace(labels=labels, columns=(*reversed(noted), *notes.items()))
 
 
 def without_single_rows(table: Table, label: str | None) -> Table:
@@ -110,8 +85,6 @@ def without_single_rows(table: Table, label: str | None) -> Table:
 
 def show_columns(columns: Sequence[tuple[str, str]]) -> None:
     """Print what was done to the columns of a table, unless all are used as they are."""
-    from rich.markup import escape
-
     changed = [(name, done) for name, done in columns if done != "number"]
     if not changed:
         return
@@ -156,17 +129,13 @@ def _with_ids(rows: Any, ids: Any) -> tuple[Any, list[str]]:
     return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
 
 
-@contextmanager
-def open_input(path: Path | None) -> Iterator[Any]:
-    """Yield a file of lines, also .gz, opened for reading bytes; stdin if the path is None."""
+def open_input(path: Path | None) -> AbstractContextManager[Any]:
+    """Return a file of lines, also .gz, opened for reading bytes; stdin, which stays open, if the path is None."""
     import gzip
 
     if path is None:
-        yield sys.stdin.buffer
-        return
-    opened: Any = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rb") as file:
-        yield file
+        return nullcontext(sys.stdin.buffer)
+    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
 
 
 def read_items(path: Path) -> Any:

@@ -43,7 +43,7 @@ def transform(
     if label is not None and output.suffix.lower() == ".npy":
         raise ValueError("--label cannot be used with .npy, which holds rows only: write .npz, .csv or .parquet")
     metric = load_metric(model)
-    table = read_rows(data, metric, label, decimal=decimal, first_index=first_index)
+    table = read_rows(data, metric, label=label, decimal=decimal, first_index=first_index)
     if components is not None:
         metric = metric.truncate(components)
     rows = metric.embed(table.X)

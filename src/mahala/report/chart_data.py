@@ -35,15 +35,13 @@ class Shown:
     """The learned metric that the figures show, and the rows, some of which were held out when it was fitted."""
 
     name: str
-    metric: MahalanobisMetric
-    """Fitted to the rows that are not held out."""
-    final: MahalanobisMetric
-    """Fitted to all rows, for the spectrum and the features."""
+    metric: MahalanobisMetric  # fitted to the rows that are not held out
+    final: MahalanobisMetric  # fitted to all rows, for the spectrum and the features
     X: Any
     codes: IndexArray
     held_out: BoolArray
+    # Of the rows in their file, if some of its rows were left out; else those that the leaderboard has.
     numbers: IndexArray | None = None
-    """Of the rows in their file, if some of its rows were left out; else those that the leaderboard has."""
 
 
 def errors_by_k(board: Leaderboard) -> dict[str, object]:
@@ -81,14 +79,10 @@ def errors_by_class(board: Leaderboard, drawn: IndexArray, name: str) -> dict[st
 
 def confusions(board: Leaderboard, drawn: IndexArray, name: str) -> dict[str, object]:
     """Return the confusion matrices of all entries; that of the learner `name` is the first to be seen."""
-    entries = [
-        {
-            "name": entry.name,
-            "cells": matrix[np.ix_(drawn, drawn)].ravel().tolist(),
-            "totals": matrix.sum(axis=1)[drawn].tolist(),
-        }
-        for entry, matrix in _confusions(board)
-    ]
+    entries = []
+    for entry, matrix in _confusions(board):
+        cells, totals = matrix[np.ix_(drawn, drawn)].ravel(), matrix.sum(axis=1)[drawn]
+        entries.append({"name": entry.name, "cells": cells.tolist(), "totals": totals.tolist()})
     first = next((at for at, entry in enumerate(entries) if entry["name"] == name), 0)
     return {"names": [board.classes[code] for code in drawn], "first": first, "entries": entries}
 
@@ -103,11 +97,9 @@ class BeforeAfter:
 
     pairs: list[dict[str, object]]
     plane: dict[str, object]
-    n_held_out: int
-    """Rows whose pairs are in the histograms."""
+    n_held_out: int  # rows whose pairs are in the histograms
     n_points: int
-    spread: bool
-    """Whether rows were spread because they overlap."""
+    spread: bool  # whether rows were spread because they overlap
 
 
 def before_and_after(board: Leaderboard, shown: Shown) -> BeforeAfter:
@@ -129,15 +121,9 @@ def before_and_after(board: Leaderboard, shown: Shown) -> BeforeAfter:
         spreads.append(spread)
         places = (places - places.min(axis=0)) / (float(np.ptp(places, axis=0).max()) or 1.0)
         neighbours, distances = _neighbours(mapped, points)
-        panels.append(
-            {
-                "title": title,
-                "x": places[:, 0].round(4).tolist(),
-                "y": places[:, 1].round(4).tolist(),
-                "neighbours": neighbours.ravel().tolist(),
-                "distances": (distances.ravel() / median).round(3).tolist(),
-            }
-        )
+        x, y = places.round(4).T.tolist()
+        near = {"neighbours": neighbours.ravel().tolist(), "distances": (distances.ravel() / median).round(3).tolist()}
+        panels.append({"title": title, "x": x, "y": y, **near})
     numbers = board.rows if shown.numbers is None else shown.numbers
     plane = {
         "classes": board.classes,

@@ -40,7 +40,11 @@ def page(title: str, header: str, sections: Sequence[Section], data: Mapping[str
         style=_file("report.css"),
         header=header,
         contents="".join(f'<li><a href="#s{at}">{escape(section.title)}</a></li>' for at, section in numbered),
-        sections="\n".join(_section(at, section) for at, section in numbered),
+        sections="\n".join(
+            f"<section id=s{at}><h2>{escape(title)}</h2>{content}"
+            f"{f'<p class=note>{escape(note)}</p>' if note else ''}</section>"
+            for at, (title, content, note) in numbered
+        ),
         data=_json(data),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
@@ -76,11 +80,6 @@ def facts(values: Mapping[str, str]) -> str:
     """Return names and what is to be said of each."""
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in values.items())
     return f"<dl>{rows}</dl>"
-
-
-def _section(at: int, section: Section) -> str:
-    below = f"<p class=note>{escape(section.note)}</p>" if section.note else ""
-    return f"<section id=s{at}><h2>{escape(section.title)}</h2>{section.content}{below}</section>"
 
 
 def _file(name: str) -> str:

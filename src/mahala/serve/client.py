@@ -194,13 +194,11 @@ class Client:
     def wait(self, place: int, seconds: float = 30.0) -> dict[str, Any]:
         """Wait until the served version has learned from a place of the log; return what `model` returns."""
         end = time.monotonic() + seconds
-        while (status := self.model())["learned"] < place:
+        while (model := self.model())["learned"] < place:
             if time.monotonic() > end:
-                raise TimeoutError(
-                    f"after {seconds:g} s the service has learned up to {status['learned']}, not {place}"
-                )
+                raise TimeoutError(f"after {seconds:g} s the service has learned up to {model['learned']}, not {place}")
             time.sleep(0.05)
-        return status
+        return model
 
     def _append(self, path: str, body: Any, key: str | None) -> list[int]:
         answer = self._call("POST", path, body, {"Idempotency-Key": key or uuid.uuid4().hex})

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mahala.serve.index.encoders import Encoder
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
 from mahala.serve.index.served_collection import PLAIN, Query, ServedCollection, ServedModel
@@ -25,6 +22,8 @@ from mahala.serve.store.rows import LogEntry, NewItem, check_vector
 
 log = logging.getLogger("mahala.serve")
 
+# A function from a text to a vector, by which a collection is searched with words.
+Encoder = Callable[[str], Any]
 # Seconds between two looks at the database for what other processes did.
 POLL = 0.25
 
@@ -96,9 +95,10 @@ class Service:
 
     def start_learning(self, *, apart: bool = False) -> None:
         """Learn in the background while no other process does: in a thread, or apart, in a process of its own."""
-        self._learning = (
-            LearningProcess(self._address, self.checkpoints) if apart else LearningThread(self.store, self.checkpoints)
-        )
+        if apart:
+            self._learning = LearningProcess(self._address, self.checkpoints)
+        else:
+            self._learning = LearningThread(self.store, self.checkpoints)
 
     def _poll(self) -> None:
         while not self._stop.wait(POLL):
@@ -151,9 +151,7 @@ class Service:
         """Change the settings of a collection; other learners than before learn from the whole log."""
         before = self.served(name).collection.settings
         _check_settings(settings)
-        self.store.configure(name, settings)
-        if settings.get("learners") != before.get("learners"):
-            self.store.relearn(name)
+        self.store.configure(name, settings, relearn=settings.get("learners") != before.get("learners"))
         self.refresh()
 
     def drop(self, name: str) -> None:
@@ -165,10 +163,8 @@ class Service:
     def put_items(self, name: str, items: Iterable[Mapping[str, Any]]) -> int:
         """Add or change items {"id": ..., "vector": [...], "payload": {...}}; return how many."""
         width = self.served(name).collection.width
-        new = []
-        for at, item in enumerate(items):
-            vector = check_vector(item["vector"], width, f"items[{at}].vector")
-            new.append(NewItem(str(item["id"]), vector, dict(item.get("payload") or {})))
+        vectors = ((item, check_vector(item["vector"], width, f"items[{at}].vector")) for at, item in enumerate(items))
+        new = [NewItem(str(item["id"]), vector, dict(item.get("payload") or {})) for item, vector in vectors]
         self.store.put_items(name, new)
         self.refresh()
         return len(new)
@@ -207,54 +203,37 @@ class Service:
         return row
 
     def search(
-        self, name: str, query: Mapping[str, Any], k: int = 10, filter: Mapping[str, Any] | None = None
+        self, name: str, query: Mapping[str, Any] | Query, k: int = 10, filter: Any = None, plain: bool = False
     ) -> tuple[int, list[Found]]:
-        """Return the version that ranked, and the k best items for a query of the form that `resolve` takes."""
-        return self.compared(name, self.resolve(name, query), k, filter)[:2]
-
-    def compared(
-        self, name: str, query: Query, k: int = 10, filter: Mapping[str, Any] | None = None, plain: bool = False
-    ) -> tuple[int, list[Found], list[Found]]:
-        """Return the version that ranked, the k best items and, with `plain`, those of the plain ranking."""
+        """Return the version that ranked, and the k best items for a query, resolved or not; `plain`: by version 0."""
         served = self.served(name)
-        model, keep = served.model, payload_filter(filter) if filter else None
-        found = served.ranked(query, model, k, keep)
-        return model.version, found, served.ranked(query, PLAIN, k, keep) if plain else []
+        model = PLAIN if plain else served.model
+        resolved = query if isinstance(query, Query) else self.resolve(name, query)
+        return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None)
 
     def entry(
         self, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any
     ) -> LogEntry:
-        """Return the entry of the log for a query, the ids shown for it, and a reaction to each."""
-        rows = [self.row(name, id) for id in shown]
-        vector = None if query.row is not None else query.vector
-        values = [float(value) for value in clicked]
-        return LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
+        """Return the entry of the log for a query, the ids shown for it, and a reaction to each.
 
-    def pair_entry(self, name: str, query: Query, other: str, similar: bool, **more: Any) -> LogEntry:
-        """Return the entry of the log for a judged pair; the items that it is compared with are written with it.
-
-        A pair alone does not say above or below which others the item belongs: nothing is learned from the first ones
-        of a query until there are both verdicts.
+        A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
+        so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
         """
-        served, pair = self.served(name), self.entry(name, "pair", query, [other], [float(similar)], **more)
-        (row,), (verdict,) = pair.shown, pair.clicked
-        if row == query.row:
+        rows, values = [self.row(name, id) for id in shown], [float(value) for value in clicked]
+        vector = None if query.row is not None else query.vector
+        entry = LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
+        if kind != "pair":
+            return entry
+        if rows == [query.row]:
             raise ValueError("a judged pair must have two different items")
-        rows = served.pairs.contrast(self.store, served.collection.generation, pair)
-        return replace(pair, shown=[row, *rows], clicked=[verdict, *[1.0 - verdict] * len(rows)])
+        served = self.served(name)
+        others = served.pairs.contrast(self.store, served.collection.generation, entry)
+        return replace(entry, shown=[*rows, *others], clicked=[*values, *[1.0 - values[0]] * len(others)])
 
-    def append(self, name: str, entries: Sequence[LogEntry]) -> Future[list[int]]:
-        """Return a future of the places of entries in the log, which is set once they are durable."""
-        self.served(name)
-        self.writer.append(name, entries, future := Future[list[int]]())
-        return future
-
-    async def appended(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
+    async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Return the places of entries in the log, once they are durable."""
         self.served(name)
-        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self.writer.append(name, entries, future)
-        return await future
+        return await self.writer.append(name, entries)
 
     def versions(self, name: str) -> list[Version]:
         """Return the versions that are kept, the newest first."""
@@ -271,7 +250,9 @@ class Service:
     def forget_user(self, name: str, user: str) -> int:
         """Delete what a user did, and learn again without it; return how many entries there were."""
         self.served(name)
-        return self.store.forget_user(name, user)
+        if (n := self.store.forget_user(name, user)) == 0:
+            raise Unknown(f"there is nothing of a user {user[:64]!r} in the log of {name!r}")
+        return n
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:

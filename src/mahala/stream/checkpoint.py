@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +21,11 @@ _FREE = ("record", "random_state")
 _SAMPLED_ROWS, _SAMPLED_BYTES = 256, 2**24
 
 
-class Checkpoint(NamedTuple):
-    """What a stream resumes from; `items` has the number of rows and the digest of the items, if there are any."""
+def open_checkpoint(path: str, learner: Any) -> tuple[Any, Position, dict[str, Any] | None]:
+    """Return the learner of the model file, its position, and the number of rows and the digest of its items, if any.
 
-    learner: Any
-    position: Position
-    items: dict[str, Any] | None
-
-
-def open_checkpoint(path: str, learner: Any) -> Checkpoint:
-    """Read the model file, which must hold the learner unless that is None; without a file, start with the learner."""
+    The file must hold the given learner unless that is None; without a file, start with the learner.
+    """
     is_new = not os.path.exists(path)
     if is_new and learner is None:
         raise FileNotFoundError(f"there is no model file {path}: give a learner to start with")
@@ -39,7 +34,7 @@ def open_checkpoint(path: str, learner: Any) -> Checkpoint:
         folder = os.path.dirname(path) or "."
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"{path} cannot be written because there is no folder {folder}")
-        return Checkpoint(learner, Position(), None)
+        return learner, Position(), None
     try:
         saved = SavedEstimator.load(path)
     except ModelFileError as error:
@@ -60,7 +55,7 @@ def open_checkpoint(path: str, learner: Any) -> Checkpoint:
             raise ModelFileError(f"{path} has a damaged position: {error}") from None
     if learner is not None:
         _check_same(path, saved, learner)
-    return Checkpoint(saved, position, items)
+    return saved, position, items
 
 
 def check_items(path: str, saved: dict[str, Any] | None, items: Any) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _mark(line: bytes) -> str:
     return hashlib.sha256(_content(line)).hexdigest()[:16]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Position:
     """Position in an input, with digests by which the input is recognised.
 
@@ -107,14 +107,11 @@ class Position:
         return cls(lines, digest, head, ended, header_value({"marks": []} | header, "marks", list))
 
 
-class Progress:
+class Progress(Position):
     """The position while lines are read."""
 
     def __init__(self) -> None:
-        self.lines = 0
-        self.head: list[str] = []
-        self.marks: list[str] = []
-        self.ended = False
+        super().__init__()
         self._digest = hashlib.sha256()
 
     def add(self, line: bytes) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Sequence
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -15,26 +12,15 @@ from starlette.routing import BaseRoute
 
 import mahala
 from mahala.serve.http.feedback import add_feedback
-from mahala.serve.http.guard import Guard, Limits, ServerSettings
-from mahala.serve.http.items import add_items
-from mahala.serve.http.metrics import Metrics
-from mahala.serve.http.models import add_models
-from mahala.serve.http.problems import handle_errors, problem
-from mahala.serve.http.search import add_search
+from mahala.serve.http.guard import Guard, ServerSettings
+from mahala.serve.http.middleware import Envelope, Metrics, handle_errors, problem
+from mahala.serve.http.routes import add_items, add_models, add_search
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
 
-log = logging.getLogger("mahala.serve.requests")
-
 
 def create_app(service: Service, settings: ServerSettings | None = None, pages: Sequence[BaseRoute] = ()) -> FastAPI:
-    """Return the app of a service.
-
-    Parameters
-    ----------
-    pages : more routes, such as those of the page. They come last, use ``app.state.service`` and ``app.state.guard``,
-        whose methods are dependencies, and set their own Content-Security-Policy
-    """
+    """Return the app of a service; `pages` are more routes, which come last, with their own Content-Security-Policy."""
     settings = settings or ServerSettings()
     app = FastAPI(
         title="mahala",
@@ -45,28 +31,8 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         redirect_slashes=False,
     )
     guard, metrics = Guard(Keys(service.store.database), settings), Metrics(service)
-    app.state.service, app.state.guard = service, guard
     handle_errors(app)
-    _add_health(app, service, guard, metrics)
-    for add in (add_search, add_feedback, add_items, add_models):
-        add(app, service, guard)
-    app.router.routes.extend(pages)
-    app.add_middleware(_Counted, metrics=metrics)
-    if settings.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.origins),
-            allow_methods=["GET", "POST", "PUT", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
-        )
-    if not settings.needs_keys:
-        # A name of another site may point to this machine, so that its page could read the answers.
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.local_hosts, www_redirect=False)
-    app.add_middleware(Limits, settings=settings)
-    return app
 
-
-def _add_health(app: FastAPI, service: Service, guard: Guard, metrics: Metrics) -> None:
     @app.get("/health", tags=["state"])
     def health() -> dict[str, str]:
         """Say that the process runs."""
@@ -82,30 +48,18 @@ def _add_health(app: FastAPI, service: Service, guard: Guard, metrics: Metrics) 
         """Return counters and times for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
-
-class _Counted:
-    """An ASGI app around another one that counts requests, and logs them without bodies, queries or headers."""
-
-    def __init__(self, app: Any, metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started, status = time.perf_counter(), 500
-
-        async def sent(message: Any) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, sent)
-        finally:
-            seconds = time.perf_counter() - started
-            route = getattr(scope.get("route"), "path", "none")  # not the path, which anyone may invent
-            method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE") else "other"
-            self.metrics.count(method, route, status, seconds)
-            log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)
+    for add in (add_search, add_feedback, add_items, add_models):
+        add(app, service, guard)
+    app.router.routes.extend(pages)
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.origins),
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+        )
+    if not settings.needs_keys:
+        # A name of another site may point to this machine, so that its page could read the answers.
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.local_hosts, www_redirect=False)
+    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest)
+    return app

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Body as Given
@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from mahala.serve.http.guard import VISIT, Guard
-from mahala.serve.http.schemas import BATCH, COLLECTION, PAGE, Body, Id, Name, QueryBody, VersionNumber
+from mahala.serve.http.schemas import BATCH, COLLECTION, PAGE, Body, Id, Name, QueryBody, Version
 from mahala.serve.service import Service
 from mahala.serve.store.keys import ApiKey
 from mahala.serve.store.rows import LogEntry
@@ -34,19 +34,11 @@ class FeedbackBody(Body):
 
     query: QueryBody
     user: Id | None = None
-    version: VersionNumber | None = None
+    version: Version | None = None
 
     @abstractmethod
-    def ids(self) -> Sequence[str]:
-        """Return the ids of the items."""
-
-    @abstractmethod
-    def entry(self, service: Service, name: str, **more: Any) -> LogEntry:
-        """Return its entry of the log."""
-
-    def is_quick(self, holds: Callable[[Sequence[str]], bool]) -> bool:
-        """Return whether its entry needs neither a text to be encoded nor a look into the database."""
-        return self.query.text is None and holds([*self.ids(), *filter(None, [self.query.item])])
+    def parts(self) -> tuple[str, list[Any], list[float]]:
+        """Return its kind in the log, the ids of the items, and a reaction to each."""
 
 
 class ImpressionBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QUERY, **_SHOWN}]}):
@@ -68,13 +60,9 @@ class ImpressionBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QU
             raise ValueError(f"clicked must be among the items shown, got {min(strangers)!r:.80}")
         return self
 
-    def ids(self) -> Sequence[str]:
-        return self.shown
-
-    def entry(self, service: Service, name: str, **more: Any) -> LogEntry:
+    def parts(self) -> tuple[str, list[Any], list[float]]:
         clicked = set(self.clicked or ())
-        values = [float(id in clicked) for id in self.shown] if self.reactions is None else self.reactions
-        return service.entry(name, "impression", service.resolve(name, dict(self.query)), self.shown, values, **more)
+        return "impression", self.shown, self.reactions or [float(id in clicked) for id in self.shown]
 
 
 class ComparisonBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QUERY, **one} for one in _COMPARISONS]}):
@@ -97,18 +85,12 @@ class ComparisonBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QU
             )
         return self
 
-    def ids(self) -> Sequence[str]:
-        return list(self.grades or filter(None, (self.better, self.worse, self.other)))
-
-    def entry(self, service: Service, name: str, **more: Any) -> LogEntry:
-        query = service.resolve(name, dict(self.query))
+    def parts(self) -> tuple[str, list[Any], list[float]]:
+        if self.grades is not None:
+            return "judgment", list(self.grades), list(self.grades.values())
         if self.other is not None:
-            return service.pair_entry(name, query, self.other, bool(self.similar), **more)
-        kind, values = ("comparison", [1.0, 0.0]) if self.grades is None else ("judgment", list(self.grades.values()))
-        return service.entry(name, kind, query, self.ids(), values, **more)
-
-    def is_quick(self, holds: Callable[[Sequence[str]], bool]) -> bool:
-        return self.other is None and super().is_quick(holds)
+            return "pair", [self.other], [float(bool(self.similar))]
+        return "comparison", [self.better, self.worse], [1.0, 0.0]
 
 
 _MANY = Field(min_length=1, max_length=BATCH)
@@ -138,7 +120,7 @@ def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     def question(name: Name) -> dict[str, Any]:
         """Ask which of two items is more like a third one, where the answer teaches most; comparisons are answers."""
         served = service.served(name)
-        query, left, right = ({"id": one.id, "payload": one.payload} for one in served.question())
+        query, left, right = (one.shown() for one in served.question())
         return {"version": served.model.version, "query": query, "left": left, "right": right}
 
 
@@ -155,16 +137,22 @@ async def _append(
     if retry is not None and not (retry.isascii() and retry.isprintable()):
         raise ValueError("the header Idempotency-Key must be printable ASCII, 200 characters at most")
 
+    def entry(at: int, body: FeedbackBody) -> LogEntry:
+        user = f"visit:{visit}" if body.user is None and visit is not None else body.user
+        more = {"user": f"key:{key.id}" if key.one_user else user, "version": body.version}
+        more["key"] = None if retry is None else f"{key.id}:{retry}:{at}"
+        kind, ids, values = body.parts()
+        return service.entry(name, kind, service.resolve(name, dict(body.query)), ids, values, **more)
+
     def entries() -> list[LogEntry]:
-        made = []
-        for at, body in enumerate(bodies):
-            user = f"visit:{visit}" if body.user is None and visit is not None else body.user
-            more = {"user": f"key:{key.id}" if key.one_user else user, "version": body.version}
-            made.append(body.entry(service, name, key=None if retry is None else f"{key.id}:{retry}:{at}", **more))
-        return made
+        return [entry(at, body) for at, body in enumerate(bodies)]
+
+    def is_quick(body: FeedbackBody) -> bool:
+        kind, ids, _ = body.parts()
+        return kind != "pair" and body.query.text is None and index.holds([*ids, *filter(None, [body.query.item])])
 
     # In a thread, if a text is to be encoded or the database to be asked, which takes longer than all the rest.
-    holds = service.served(name).index.holds
-    at_once = len(bodies) <= _AT_ONCE and all(body.is_quick(holds) for body in bodies)
-    places = await service.appended(name, entries() if at_once else await run_in_threadpool(entries))
+    index = service.served(name).index
+    at_once = len(bodies) <= _AT_ONCE and all(map(is_quick, bodies))
+    places = await service.append(name, entries() if at_once else await run_in_threadpool(entries))
     return JSONResponse({"places": places}, 201)

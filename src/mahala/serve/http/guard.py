@@ -1,4 +1,4 @@
-"""Authentication, rate limits and security headers."""
+"""Authentication and rate limits."""
 
 from __future__ import annotations
 
@@ -9,23 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, HTTPException, Request
 from starlette.concurrency import run_in_threadpool
 
-from mahala.serve.http.problems import Refused, problem
 from mahala.serve.store.keys import ApiKey, Keys
 
 # The cookie that tells visits of the page apart, so that each one has its cap.
 VISIT = "mahala_visit"
-# Nothing is loaded, nothing is framed, no form is sent elsewhere; the page has a policy of its own.
-POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-_HEADERS = {
-    b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
-    b"cross-origin-resource-policy": b"same-origin",
-    b"cache-control": b"no-store",
-    b"content-security-policy": POLICY.encode(),
-}
 # The key of requests from the same machine, which need none.
 _LOCAL = ApiKey("local", "admin", one_user=False)
 
@@ -83,8 +73,7 @@ class Guard:
     def needs(self, role: str) -> Callable[[Request], Awaitable[ApiKey]]:
         """Return a function that returns the key of a request, or refuses one that does not permit a role."""
 
-        # It runs in the event loop: to hand each request to a thread takes longer than to check it.
-        async def check(request: Request) -> ApiKey:
+        async def check(request: Request) -> ApiKey:  # in the event loop: a thread would take longer than the check
             return await self._key(request, role)
 
         return check
@@ -105,63 +94,29 @@ class Guard:
             key = self.keys.fresh(token.strip()) or await run_in_threadpool(self.keys.find, token.strip())
         if key is None:
             detail = "a key is needed: send the header Authorization: Bearer KEY"
-            raise Refused(401, detail, {"WWW-Authenticate": "Bearer"})
+            raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
         if not key.permits(role):
-            raise Refused(403, f"this needs a key with the role {role}, but this one has {key.role}")
+            raise HTTPException(403, f"this needs a key with the role {role}, but this one has {key.role}")
         self._spend(key.id)
         return key
 
     def _check_site(self, request: Request) -> None:
-        """Raise Refused for what another site's page sends: without keys, a browser would let it act."""
+        """Refuse what another site's page sends: without keys, a browser would let it act."""
         origin, host = request.headers.get("origin"), request.headers.get("host", "")
         if origin is not None and origin.partition("://")[2] != host and origin not in self.settings.origins:
-            raise Refused(403, "pages of other sites may not do this: their origin must be named by --origin")
+            raise HTTPException(403, "pages of other sites may not do this: their origin must be named by --origin")
 
     def _spend(self, who: str) -> None:
-        """Take one request from the bucket of a key or address, which fills with time; raise Refused if it is empty."""
+        """Take one request from the bucket of a key or address, which fills with time; refuse it if that is empty."""
         now, most = time.monotonic(), 2.0 * self.settings.rate
         left, at = self._buckets.get(who, (most, now))
         left = min(most, left + (now - at) * self.settings.rate)
         if left < 1.0:
             wait = (1.0 - left) / self.settings.rate
             detail = f"too many requests: {self.settings.rate:g} per second are permitted"
-            raise Refused(429, detail, {"Retry-After": f"{wait:.0f}"})
+            raise HTTPException(429, detail, {"Retry-After": f"{wait:.0f}"})
         self._buckets[who] = left - 1.0, now
         if len(self._buckets) > 10_000:
             self._buckets = {
                 name: (left, at) for name, (left, at) in self._buckets.items() if left < most - 1.0 and now - at < 60.0
             }
-
-
-class Limits:
-    """An ASGI app around another one that refuses large bodies, and adds headers to all answers."""
-
-    def __init__(self, app: Any, settings: ServerSettings) -> None:
-        self.app, self.largest = app, settings.largest
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        length, too_large = 0, f"a body may have {self.largest:,} bytes at most"
-
-        async def sent(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                names = {name.lower() for name, _ in message["headers"]}
-                added = [(name, value) for name, value in _HEADERS.items() if name not in names]
-                message = message | {"headers": [*message["headers"], *added]}
-            await send(message)
-
-        async def received() -> Any:
-            nonlocal length
-            message = await receive()
-            length += len(message.get("body", b""))
-            if length > self.largest:
-                raise Refused(413, too_large)
-            return message
-
-        stated = dict(scope["headers"]).get(b"content-length", b"0").decode("latin-1")
-        if not stated.isdecimal() or int(stated) > self.largest:
-            await problem(413, too_large)(scope, receive, sent)
-        else:
-            await self.app(scope, received, sent)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field, FiniteFloat
 # The routes of a collection.
 COLLECTION = "/v1/collections/{name}"
 # Limits on one request; that on its bytes is in `ServerSettings`.
-WIDEST, PAGE, BATCH, ITEMS, SEARCHES = 16_384, 200, 500, 1000, 64
+WIDEST, PAGE, BATCH, ITEMS = 16_384, 200, 500, 1000
 _PAYLOAD, _DEPTH = 65_536, 16
 # Characters that not every database takes.
 _REFUSED = re.compile("[\x00\ud800-\udfff]")
@@ -51,7 +51,7 @@ Id = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_text)]
 Text = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_text)]
 Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=WIDEST)]
 Payload = Annotated[dict[str, Any], AfterValidator(_payload)]
-VersionNumber = Annotated[int, Field(ge=0, le=2**53)]
+Version = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class Body(BaseModel, extra="forbid"):

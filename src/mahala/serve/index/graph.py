@@ -1,4 +1,4 @@
-"""Graphs (HNSW) that give candidates for a search among very many items, and the thread that builds them."""
+"""Graphs (HNSW) of FAISS or pgvector that give candidates for a search among very many items; a thread builds them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from mahala.serve.index.item_index import Candidates, Index
-from mahala.serve.index.pgvector import PgVector
 from mahala.serve.index.served_collection import ServedCollection
 from mahala.serve.store.database import Database, Unavailable
 from mahala.support.arrays import FloatArray, IndexArray
@@ -32,6 +32,8 @@ _NEIGHBOURS, _EFFORT = 16, 100
 _SAMPLE, _BLOCK = 20_000, 500
 # Seconds between two looks at the collections, and by how much the threads that serve come first.
 _SECONDS, _NICE = 0.5, 10
+# Numbers of a vector, and candidates of a search, that pgvector takes at most.
+_PGVECTOR_WIDEST, _PGVECTOR_MOST = 2000, 1000
 # A graph is extended when one in so many rows is new; until then these are read one by one.
 _ONE_IN = 50
 
@@ -45,16 +47,7 @@ class Graph:
     def __init__(self, graph: Any, rows: IndexArray) -> None:
         self.graph = graph
         self.rows = rows  # of the collection, by their places in the graph, increasing
-
-    @property
-    def n(self) -> int:
-        """How many rows it has."""
-        return len(self.rows)
-
-    @property
-    def last(self) -> int:
-        """The last row that it has; of those before, it has all that were live."""
-        return int(self.rows[-1])
+        self.n, self.last = len(rows), int(rows[-1])
 
     def nearest(self, query: FloatArray, n: int) -> IndexArray:
         """Return n rows whose inner products with a query are about the largest, in no order."""
@@ -123,23 +116,76 @@ def _singles(index: Index, rows: IndexArray) -> Any:
     return index.vectors(rows.tolist()).astype(np.float32)
 
 
-class FaissGraphs:
-    """Graphs of FAISS, in files beside that of an SQLite database."""
+def _in_faiss(database: Database, index: Index, before: Any, stop: threading.Event) -> Candidates | None:
+    """Return a graph of all live rows: one from before, or of the file, extended; None if it was stopped."""
+    path = database.graph_file(index.name)
+    if before is None and path is not None:
+        before = read_graph(path, index)
+    if before is not None and mostly_deleted(index, before):
+        before = None
+    graph = extended(index, before, stop)
+    if path is not None and graph is not None and (before is None or graph.n > before.n):
+        write_graph(path, index, graph)
+    return graph
 
-    def __init__(self, database: Database) -> None:
+
+class PgVectorIndex:
+    """The vectors of a collection in a table of the database with an index; it answers as a graph here does."""
+
+    def __init__(self, database: Database, name: str, n: int, last: int) -> None:
+        self.n, self.last = n, last
         self._database = database
+        self._table = database.graph_table(name)
 
-    def build(self, index: Index, before: Candidates | None, stop: threading.Event) -> Candidates | None:
-        """Return a graph of all live rows: one from before, or of the file, extended; None if it was stopped."""
-        path = self._database.graph_file(index.name)
-        if before is None and path is not None:
-            before = read_graph(path, index)
-        if before is not None and mostly_deleted(index, before):
-            before = None
-        graph = extended(index, before, stop)  # type: ignore[arg-type]
-        if path is not None and graph is not None and (before is None or graph.n > before.n):
-            write_graph(path, index, graph)
-        return graph
+    def nearest(self, query: FloatArray, n: int) -> IndexArray:
+        """Return n rows whose inner products with a query are about the largest; none if the database is gone."""
+        n = min(n, _PGVECTOR_MOST)
+        scaled = str((query / (np.abs(query).max() or 1.0)).tolist())
+        nearest = sa.text(f"SELECT row FROM {self._table} ORDER BY vector <#> CAST(:query AS vector) LIMIT :n")
+        try:
+            with self._database.reading() as connection:
+                connection.execute(sa.text(f"SET LOCAL hnsw.ef_search = {n:d}"))
+                rows = [row for (row,) in connection.execute(nearest, {"query": scaled, "n": n})]
+        except Unavailable:
+            rows = []
+        near = np.array(rows, dtype=np.intp)
+        return near[near <= self.last]  # another process may have added more
+
+
+def has_pgvector(database: Database) -> bool:
+    """Return whether the server has an extension vector that knows HNSW, made in the database or not."""
+    version = "SELECT string_to_array(default_version, '.')::int[] >= '{0,5}'"
+    with database.reading() as connection:
+        return bool(connection.scalar(sa.text(f"{version} FROM pg_available_extensions WHERE name = 'vector'")))
+
+
+def in_pgvector(database: Database, index: Index, before: object, stop: threading.Event) -> PgVectorIndex | None:
+    """Bring the table of a collection, which all processes share, and its index up to date; None if stopped."""
+    if index.width > _PGVECTOR_WIDEST:
+        raise ValueError(f"pgvector indexes vectors of {_PGVECTOR_WIDEST:,} numbers at most, got {index.width:,}")
+    table = database.graph_table(index.name)
+    rows = index.rows(complete=True)
+    with database.writing() as connection:
+        # One process at a time: the others wait, and find it done.
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext(:table))"), {"table": table})
+        connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS vector"))
+        columns = f"(row bigint PRIMARY KEY, vector vector({index.width:d}) NOT NULL)"
+        connection.execute(sa.text(f"CREATE TABLE IF NOT EXISTS {table} {columns}"))
+        written = {row for (row,) in connection.execute(sa.text(f"SELECT row FROM {table}"))}
+        new = [row for row in rows.tolist() if row not in written]
+        for start in range(0, len(new), _BLOCK):
+            if stop.is_set():
+                return None
+            block = new[start : start + _BLOCK]
+            vectors = [str(vector) for vector in index.vectors(block).tolist()]
+            values = [{"row": row, "vector": vector} for row, vector in zip(block, vectors, strict=True)]
+            connection.execute(sa.text(f"INSERT INTO {table} VALUES (:row, CAST(:vector AS vector))"), values)
+        gone = f"DELETE FROM {table} WHERE row <= :last AND NOT row = ANY(:rows)"
+        if written - set(rows.tolist()):
+            connection.execute(sa.text(gone), {"last": int(rows[-1]), "rows": rows.tolist()})
+        made = f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table} USING hnsw (vector vector_ip_ops)"
+        connection.execute(sa.text(made))
+    return PgVectorIndex(database, index.name, len(rows), int(rows[-1]))
 
 
 def n_new(index: Index, graph: Candidates) -> int:
@@ -161,7 +207,7 @@ class GraphThread:
 
     def __init__(self, served: Mapping[str, ServedCollection], database: Database, beyond: int) -> None:
         self._served, self._database, self._beyond = served, database, beyond
-        self._source: PgVector | FaissGraphs | None = None
+        self._build: Callable[..., Candidates | None] | None = None
         self._refused: set[str] = set()
         self._problem = ""
         self._stop = threading.Event()
@@ -193,21 +239,17 @@ class GraphThread:
         if len(index) <= self._beyond:
             index.graph = None
             return
-        if self._source is None:
-            self._source = self._installed()
-        if self._source is None:
+        if self._build is None and not self._database.is_sqlite and has_pgvector(self._database):
+            self._build = in_pgvector
+        elif self._build is None and importlib.util.find_spec("faiss") is not None:
+            self._build = _in_faiss
+        if self._build is None:
             log.warning("searches in %s read all items: a graph needs pip install 'mahala[ann]'", index.name)
             self._refused.add(index.name)
             return
         graph = index.graph
         if graph is None or _ONE_IN * n_new(index, graph) > graph.n or mostly_deleted(index, graph):
             started = time.monotonic()
-            index.graph = self._source.build(index, graph, self._stop) or graph
+            index.graph = self._build(self._database, index, graph, self._stop) or graph
             if not self._stop.is_set():
                 log.info("the graph of %s was built in %.1f s", index.name, time.monotonic() - started)
-
-    def _installed(self) -> PgVector | FaissGraphs | None:
-        """Return pgvector in the database, FAISS here, or None if neither is installed."""
-        if not self._database.is_sqlite and PgVector.is_installed(self._database):
-            return PgVector(self._database)
-        return None if importlib.util.find_spec("faiss") is None else FaissGraphs(self._database)

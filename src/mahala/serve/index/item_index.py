@@ -24,10 +24,9 @@ _BREADTH = 512
 class Candidates(Protocol):
     """Finds candidates among `n` rows, all up to `last` that were live: a graph here or in the database."""
 
-    @property
-    def n(self) -> int: ...
-    @property
-    def last(self) -> int: ...
+    n: int
+    last: int
+
     def nearest(self, query: FloatArray, n: int) -> IndexArray: ...
 
 
@@ -41,6 +40,10 @@ class Found(NamedTuple):
     id: str
     score: float
     payload: dict[str, Any]
+
+    def shown(self) -> dict[str, Any]:
+        """Return what is shown of it, whatever its score."""
+        return {"id": self.id, "payload": self.payload}
 
 
 class _Rows(NamedTuple):
@@ -195,14 +198,14 @@ class Index:
         return [self.item(row, score) for row, score in ranked if keep is None or keep(self._payloads[row])]
 
     def _near(
-        self, graph: Candidates, query: FloatArray, k: int, keep: Keep | None, leave_out: int
+        self, graph: Candidates, query: FloatArray, k: int, keep: Keep | None, omitted: int
     ) -> list[Found] | None:
         """Return the best of the candidates of a graph and of later rows, or None if too few are live and kept."""
         start, wanted, live = graph.last + 1, max(_BREADTH, 4 * k), self._rows.live
         near = graph.nearest(query, wanted)
         later = start + _candidates(*self._bounds(start, query), wanted)
         rows = np.sort(np.concatenate([near[live[near]], later]))
-        rows = rows[rows != leave_out]
+        rows = rows[rows != omitted]
         if keep is not None:
             rows = rows[[keep(self._payloads[row]) for row in rows.tolist()]]
         return None if len(rows) < 2 * k else self._best(rows, query, k)
@@ -248,15 +251,12 @@ def _test(name: str, wanted: Any) -> Callable[[Any], bool]:
             raise ValueError(f"filter: {bound} of {name} must be a number or text, got {wanted[bound]!r:.40}")
     if "in" in wanted and not isinstance(wanted["in"], list):
         raise ValueError(f"filter: in of {name} must be a list, got {wanted['in']!r:.40}")
-
-    def test(value: Any) -> bool:
-        return (
-            ("in" not in wanted or any(_equal(value, one) for one in wanted["in"]))
-            and ("gte" not in wanted or (_comparable(value, wanted["gte"]) and value >= wanted["gte"]))
-            and ("lte" not in wanted or (_comparable(value, wanted["lte"]) and value <= wanted["lte"]))
-        )
-
-    return test
+    tests: dict[str, Callable[[Any, Any], bool]] = {
+        "in": lambda value, values: any(_equal(value, one) for one in values),
+        "gte": lambda value, bound: _comparable(value, bound) and value >= bound,
+        "lte": lambda value, bound: _comparable(value, bound) and value <= bound,
+    }
+    return lambda value: all(tests[kind](value, given) for kind, given in wanted.items())
 
 
 def _equal(value: Any, wanted: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +14,11 @@ from mahala.feedback.questions import best_question, candidates
 from mahala.serve.index.item_index import Found, Index
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store
-from mahala.serve.store.judged_pairs import JudgedPairs
-from mahala.serve.store.rows import Collection
+from mahala.serve.store.rows import Collection, LogEntry
 from mahala.support.arrays import FloatArray
 
-# Questions among which one is chosen.
-N_CANDIDATES = 500
+# Questions among which one is chosen, and items with the other verdict that a judged pair is compared with at most.
+N_CANDIDATES, MOST = 500, 10
 
 
 class Query(NamedTuple):
@@ -43,6 +43,39 @@ class ServedModel(NamedTuple):
 
 
 PLAIN = ServedModel(0, None, {})
+
+
+class JudgedPairs:
+    """What each user judged in the log of a collection: for each query, items and the last verdict on each."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._clear(0)
+
+    def _clear(self, generation: int) -> None:
+        self._generation, self._place = generation, 0
+        self._verdicts: dict[Hashable, dict[int, float]] = {}
+
+    def contrast(self, store: Store, generation: int, entry: LogEntry) -> list[int]:
+        """Return rows on which the user had the other verdict for the same query, and remember the entry.
+
+        Verdicts of other users are not used: they could not be forgotten with them.
+        """
+        with self._lock:
+            if generation != self._generation:  # entries were deleted
+                self._clear(generation)
+            for pair in store.read_log(self.name, self._place, kind="pair"):
+                self._take(pair)
+                self._place = pair.place
+            return [row for row, verdict in self._take(entry).items() if verdict != entry.clicked[0]][-MOST:]
+
+    def _take(self, entry: LogEntry) -> dict[int, float]:
+        query = entry.query if entry.vector is None else entry.vector.tobytes()
+        verdicts = self._verdicts.setdefault((entry.user, query if entry.query_id is None else entry.query_id), {})
+        verdicts.pop(entry.shown[0], None)  # the latest come last
+        verdicts[entry.shown[0]] = entry.clicked[0]
+        return verdicts
 
 
 class ServedCollection:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from mahala.feedback.gains import RunningGain
 from mahala.feedback.query_adapter import QueryAdapter
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import learner_from_bytes
-from mahala.serve.store.checkpoints import Checkpoints, Lease, LeaseLost, Version
+from mahala.serve.store.checkpoints import Checkpoints, LeaseLost, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.rows import NAME, Collection, LogEntry
 from mahala.support.arrays import FloatArray
@@ -75,6 +74,8 @@ class Learners:
         version, states = checkpoint or (Version(0, 0, 0, False, 0.0, {}), {})
         status = version.status
         self.place, self.ready = version.place, version.ready
+        self.written = -1 if checkpoint is None else version.place  # the place of the last checkpoint
+        self.due = 0.0  # when the next one is written
         self.n_refused = int(status.get("refused", 0))
         self.adapters = {
             name: learner_from_bytes(states[name]) if name in states else new_learner(given)
@@ -102,9 +103,7 @@ class Learners:
                 if np.isfinite(gain):
                     self.sums[name]["judged"].add(gain)
             try:
-                right[name] = adapter.learn_one(
-                    query, shown, list(entry.clicked), query_id=entry.query_id, user=entry.user
-                )
+                right[name] = adapter.learn_one(query, shown, entry.clicked, query_id=entry.query_id, user=entry.user)
             except ValueError:  # this learner does not take it, such as grades
                 self.n_refused += 1
             if (share := right.get(name)) is not None:
@@ -166,24 +165,15 @@ def _interval(verdict: Verdict) -> dict[str, Any]:
     return {"kind": verdict.kind, "measure": verdict.measure, **numbers}
 
 
-@dataclass
-class _Progress:
-    """The learners of a collection, and their checkpoints."""
-
-    stamp: Any  # the settings by which the learners were made
-    learners: Learners
-    written: int  # the place of the last checkpoint
-    due: float = 0.0  # when the next one is written
-
-
 class Learning:
     """Learns in all collections while this process has the lease."""
 
     def __init__(self, store: Store, checkpoints: Checkpoints) -> None:
         self.store, self.checkpoints = store, checkpoints
-        self.lease: Lease | None = None
+        self.fence: int | None = None  # of the lease, while this process has it
         self._renewal = 0.0  # when the lease is to be taken or renewed; to write without it is refused in any case
-        self._progress: dict[str, _Progress] = {}
+        # By collection, with the settings by which they were made.
+        self._learners: dict[str, tuple[Any, Learners]] = {}
 
     def step(self) -> float:
         """Learn for a moment; return for how many seconds there is nothing to do: 0 if there are more entries.
@@ -191,20 +181,19 @@ class Learning:
         Without the lease, nothing is learned.
         """
         if time.monotonic() >= self._renewal:
-            before, self.lease = self.lease, self.checkpoints.take_lease()
+            before, self.fence = self.fence, self.checkpoints.take_lease()
             self._renewal = time.monotonic() + self.checkpoints.seconds / 3.0
-            if self.lease is None or self.lease != before:
-                self._progress.clear()  # another process may have learned since
-        if self.lease is None:
+            if self.fence is None or self.fence != before:
+                self._learners.clear()  # another process may have learned since
+        if self.fence is None:
             return IDLE
         collections = self.store.collections()
-        for name in self._progress.keys() - collections.keys():
-            del self._progress[name]
-        return min((self._step(collection, self.lease) for collection in collections.values()), default=IDLE)
+        for name in self._learners.keys() - collections.keys():
+            del self._learners[name]
+        return min((self._step(collection, self.fence) for collection in collections.values()), default=IDLE)
 
-    def _step(self, collection: Collection, lease: Lease) -> float:
-        progress = self._of(collection)
-        learners = progress.learners
+    def _step(self, collection: Collection, fence: int) -> float:
+        learners = self._of(collection)
         entries = list(self.store.read_log(collection.name, learners.place, _BLOCK))
         if rows := sorted({row for entry in entries for row in entry.rows}):
             X, place = self.store.vectors(collection.name, rows), {row: at for at, row in enumerate(rows)}
@@ -213,34 +202,31 @@ class Learning:
         caught_up = len(entries) < _BLOCK
         learners.ready = learners.ready or caught_up or collection.generation == 0
         # Also if no entry is left to learn again from: the models from before must go.
-        unwritten = learners.place > max(progress.written, 0 if collection.generation == 0 else -1)
-        wait = progress.due - time.monotonic()
+        unwritten = learners.place > max(learners.written, 0 if collection.generation == 0 else -1)
+        wait = learners.due - time.monotonic()
         if unwritten and wait <= 0.0:
-            self._write(collection, lease, progress)
+            self._write(collection, fence, learners)
             unwritten = False
         return 0.0 if not caught_up else min(IDLE, wait) if unwritten else IDLE
 
-    def _of(self, collection: Collection) -> _Progress:
-        params = collection.settings.get("learners") or DEFAULT
+    def _of(self, collection: Collection) -> Learners:
+        name, params = collection.name, collection.settings.get("learners") or DEFAULT
         stamp = (collection.generation, params)
-        progress = self._progress.get(collection.name)
-        if progress is None or progress.stamp != stamp:
-            checkpoint = self.checkpoints.newest(collection.name, collection.generation)
-            learners = Learners(params, checkpoint)
-            progress = _Progress(stamp, learners, -1 if checkpoint is None else learners.place)
-            self._progress[collection.name] = progress
-        return progress
+        if name not in self._learners or self._learners[name][0] != stamp:
+            checkpoint = self.checkpoints.newest(name, collection.generation)
+            self._learners[name] = stamp, Learners(params, checkpoint)
+        return self._learners[name][1]
 
-    def _write(self, collection: Collection, lease: Lease, progress: _Progress) -> None:
-        started, learners = time.monotonic(), progress.learners
+    def _write(self, collection: Collection, fence: int, learners: Learners) -> None:
+        started = time.monotonic()
         try:
             self.checkpoints.write(
-                collection.name, lease, place=learners.place, generation=collection.generation, ready=learners.ready,
+                collection.name, fence, place=learners.place, generation=collection.generation, ready=learners.ready,
                 status=learners.status(), parts=learners.parts(),
             )  # fmt: skip
         except LeaseLost:
-            del self._progress[collection.name]
+            del self._learners[collection.name]
             self._renewal = 0.0
             return
-        progress.written = learners.place
-        progress.due = time.monotonic() + max(_SECONDS, _TIMES * (time.monotonic() - started))
+        learners.written = learners.place
+        learners.due = time.monotonic() + max(_SECONDS, _TIMES * (time.monotonic() - started))

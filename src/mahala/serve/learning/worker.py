@@ -19,6 +19,8 @@ log = logging.getLogger("mahala.serve")
 
 # By how much the process that serves comes first where there are fewer cores than threads.
 _NICE = 3
+# Seconds between two looks whether the process that learns still runs.
+_POLL = 0.1
 # Fewer than where it serves: SQLite's file is tidied up here, while no request waits.
 _MOST_PAGES = 1000
 
@@ -67,38 +69,30 @@ class LearningProcess:
 
     def __init__(self, address: str, checkpoints: Checkpoints) -> None:
         # Not as arguments, which everyone on the machine can read: an address may have a password.
-        self._address = json.dumps([address, checkpoints.seconds, checkpoints.holder]) + "\n"
-        self._stop, self._lock = threading.Event(), threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
+        self._address = json.dumps([address, checkpoints.seconds, checkpoints.holder])
+        self._stop = threading.Event()
+        self._child: subprocess.Popen[str]
         self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while (process := self._started()) is not None:
-            with process:  # its input is closed with it
-                code = process.wait()
+        command = [sys.executable, "-m", "mahala.serve.learning.worker"]
+        while not self._stop.is_set():
+            # Its input is closed at the end of the block. One that has ended before it was read is started again.
+            with (
+                contextlib.suppress(BrokenPipeError),
+                subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as self._child,
+            ):
+                print(self._address, file=self._child.stdin, flush=True)
+                while self._child.poll() is None and not self._stop.wait(_POLL):
+                    pass
             if not self._stop.is_set():
-                log.warning("the learning process ended with the code %d, and is started again", code)
+                log.warning("the learning process ended with the code %d, and is started again", self._child.returncode)
             self._stop.wait(1.0)
-
-    def _started(self) -> subprocess.Popen[str] | None:
-        with self._lock:
-            if self._stop.is_set():
-                return None
-            command = [sys.executable, "-m", "mahala.serve.learning.worker"]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
-            assert self._process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.write(self._address)
-                self._process.stdin.flush()
-            return self._process
 
     def close(self) -> None:
         """Stop learning, and let another process begin."""
-        with self._lock:
-            self._stop.set()
-            if self._process is not None and self._process.stdin is not None:
-                self._process.stdin.close()
+        self._stop.set()
         self._thread.join()
 
 

@@ -43,7 +43,7 @@ def pages() -> list[BaseRoute]:
 
 
 def _tab(tab: str) -> Callable[[Request], HTMLResponse]:
-    frame, main = (_text(name) for name in ("page", tab))
+    frame, main = ((_FOLDER / f"{name}.html").read_text(encoding="utf-8") for name in ("page", tab))
     links = "".join(
         f'<li><a href="{path}"{" aria-current=page" if name == tab else ""}>{name.capitalize()}</a></li>'
         for name, path in TABS.items()
@@ -58,7 +58,3 @@ def _tab(tab: str) -> Callable[[Request], HTMLResponse]:
         return response
 
     return answer
-
-
-def _text(name: str) -> str:
-    return (_FOLDER / f"{name}.html").read_text(encoding="utf-8")

@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -14,6 +13,8 @@ import sqlalchemy as sa
 from mahala.serve.store.collection_store import raised
 from mahala.serve.store.database import Database, Unknown, checkpoints, collections, lease, models
 
+# The state and the map of each learner.
+Parts = dict[str, tuple[bytes, bytes]]
 # Versions that are kept of the newest, and of each age that is twice as large.
 KEPT = 4
 # Bytes of a model that are written in one transaction, and seconds between two of them: others wait for a few
@@ -32,28 +33,23 @@ class Version(NamedTuple):
     status: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Lease:
-    """The right to learn: a number that is larger than that of every holder before."""
-
-    holder: str
-    fence: int
-
-
 class LeaseLost(RuntimeError):
     """Another process learns now; nothing was written."""
 
 
 class Checkpoints:
-    """Versions of the models in a database, and the lease."""
+    """Versions of the models in a database, and the lease: the right to learn.
+
+    A holder of the lease gets a number, its fence, which is larger than that of every holder before.
+    """
 
     def __init__(self, database: Database, seconds: float = 3.0, holder: str | None = None) -> None:
         self.database = database
         self.seconds = seconds  # for which a lease holds unless it is renewed
         self.holder = holder or secrets.token_hex(8)  # who takes it
 
-    def take_lease(self) -> Lease | None:
-        """Return the lease, taken or renewed, or None while another process has it.
+    def take_lease(self) -> int | None:
+        """Take or renew the lease; return its fence, or None while another process has it.
 
         The clock is the database's. A lease that expires too far in the future, because that clock was set back, has
         expired.
@@ -65,13 +61,13 @@ class Checkpoints:
                 now = float(connection.scalar(sa.select(self.database.now)))
                 values = {"name": "learner", "holder": self.holder, "fence": 1, "expires": now + self.seconds}
                 connection.execute(lease.insert().values(values))
-                return Lease(self.holder, 1)
+                return 1
             now = float(row.now)
             if row.holder != self.holder and now < row.expires <= now + 2.0 * self.seconds:
                 return None
             fence = row.fence + (row.holder != self.holder)
             connection.execute(lease.update().values(holder=self.holder, fence=fence, expires=now + self.seconds))
-            return Lease(self.holder, fence)
+            return int(fence)
 
     def has_lease(self) -> bool:
         """Return whether the lease was taken here, and has not expired."""
@@ -91,15 +87,7 @@ class Checkpoints:
             return None if version is None else (version, _parts(connection, name, version.version, "state"))
 
     def write(
-        self,
-        name: str,
-        held: Lease,
-        *,
-        place: int,
-        generation: int,
-        ready: bool,
-        status: dict[str, Any],
-        parts: dict[str, tuple[bytes, bytes]],
+        self, name: str, fence: int, *, place: int, generation: int, ready: bool, status: Any, parts: Parts
     ) -> int:
         """Write the models and their place; return the new version.
 
@@ -109,7 +97,7 @@ class Checkpoints:
         """
         version = 0
         for row in _pieces(name, parts):
-            with self._writing(held) as connection:
+            with self._writing(fence) as connection:
                 if version == 0:
                     version = raised(connection, name, version=0)["version"] + 1
                     # What was left by a process that did not live to write their place.
@@ -117,7 +105,7 @@ class Checkpoints:
                     connection.execute(models.delete().where(left))
                 connection.execute(models.insert().values(version=version, **row))
             time.sleep(_PAUSE)
-        with self._writing(held) as connection:
+        with self._writing(fence) as connection:
             expected, version = version, raised(connection, name, version=1)["version"] + 1
             query = sa.select(collections.c.generation, collections.c.pinned).where(collections.c.name == name)
             collection = connection.execute(query).one()
@@ -133,10 +121,10 @@ class Checkpoints:
             return int(version)
 
     @contextmanager
-    def _writing(self, held: Lease) -> Iterator[Any]:
+    def _writing(self, fence: int) -> Iterator[Any]:
         """Yield a connection that writes while the lease is ours; raise LeaseLost if it is not."""
         with self.database.writing() as connection:
-            if connection.execute(sa.select(lease.c.fence).with_for_update()).one().fence != held.fence:
+            if connection.execute(sa.select(lease.c.fence).with_for_update()).one().fence != fence:
                 raise LeaseLost("another process has taken the lease")
             yield connection
 
@@ -185,7 +173,7 @@ def _newest(connection: Any, name: str, condition: Any) -> Version | None:
     return None if row is None else Version(*row[1:])
 
 
-def _pieces(name: str, parts: dict[str, tuple[bytes, bytes]]) -> Iterator[dict[str, Any]]:
+def _pieces(name: str, parts: Parts) -> Iterator[dict[str, Any]]:
     """Yield the rows of models without their version."""
     for learner, both in parts.items():
         for kind, data in zip(("state", "map"), both, strict=True):

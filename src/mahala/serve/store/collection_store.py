@@ -82,10 +82,11 @@ class Store:
             raise Unknown(f"there is no collection {name[:64]!r}")
         return collection
 
-    def configure(self, name: str, settings: dict[str, Any]) -> None:
-        """Change the settings of a collection."""
+    def configure(self, name: str, settings: dict[str, Any], *, relearn: bool = False) -> None:
+        """Change the settings of a collection, and perhaps have its models learned again from the whole log."""
         with self.database.writing() as connection:
             connection.execute(collections.update().where(collections.c.name == name).values(settings=settings))
+            raised(connection, name, generation=int(relearn))
 
     def put_items(self, name: str, new: Sequence[NewItem]) -> None:
         """Add items; each replaces the one with the same id."""
@@ -191,11 +192,6 @@ class Store:
             n = int(connection.execute(mine).rowcount)
             raised(connection, name, generation=int(n > 0))
             return n
-
-    def relearn(self, name: str) -> None:
-        """Have the models learned again from the whole log."""
-        with self.database.writing() as connection:
-            raised(connection, name, generation=1)
 
     def close(self) -> None:
         """Close all connections."""

@@ -8,7 +8,6 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
 
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
@@ -20,8 +19,8 @@ MOST, WAITING = 512, 4096
 # transaction takes forty times as long as an entry. Sequential clients are not delayed.
 _GATHERING = 0.02
 
-_Future = Future[list[int]] | asyncio.Future[list[int]]
-_Group = tuple[str, Sequence[LogEntry], _Future]
+_Result = list[int] | Exception
+_Group = tuple[str, Sequence[LogEntry], asyncio.Future[list[int]]]
 
 
 class GroupCommit:
@@ -38,18 +37,16 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._run, name="mahala-log", daemon=True)
         self._thread.start()
 
-    def append(self, name: str, entries: Sequence[LogEntry], future: _Future) -> None:
-        """Let a future become the places of the entries in the log of a collection, once they are durable.
-
-        It may be one of an event loop, which is woken once for all that were written together.
-        """
+    async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
+        """Return the places of the entries in the log of a collection, once they are durable."""
         if self._stopping.is_set():
-            future.set_exception(Unavailable("the service is stopping: nothing was written"))
-            return
+            raise Unavailable("the service is stopping: nothing was written")
+        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         try:
             self._queue.put_nowait((name, entries, future))
         except queue.Full:
-            future.set_exception(Unavailable("too much waits to be written already: try again later"))
+            raise Unavailable("too much waits to be written already: try again later") from None
+        return await future
 
     def close(self) -> None:
         """Write what is in the queue, and stop."""
@@ -58,39 +55,34 @@ class GroupCommit:
         self._thread.join()
 
     def _run(self) -> None:
-        after, group = 0.0, self._queue.get()
-        while group is not None:
+        after = 0.0
+        while (group := self._queue.get()) is not None:
             self._stopping.wait(after - time.monotonic())
-            after = time.monotonic() + _GATHERING
-            groups: list[_Group] = []
-            while group is not None:
+            groups, after = [group], time.monotonic() + _GATHERING
+            while len(groups) < MOST and not self._queue.empty() and (group := self._queue.get()) is not None:
                 groups.append(group)
-                if len(groups) == MOST or self._queue.empty():
-                    break
-                group = self._queue.get()
             self._write(groups)
+            if group is None:
+                return
             if len(groups) == 1:
                 after = 0.0
-            if group is not None:
-                group = self._queue.get()
 
     def _write(self, groups: list[_Group]) -> None:
-        results: Sequence[list[int] | Exception]
+        results: Sequence[_Result]
         try:
             results = self._store.append_all([(name, entries) for name, entries, _ in groups])
         except Exception as error:  # whatever it is, the futures get it, and the thread continues
             results = [error] * len(groups)
-        by_loop: dict[asyncio.AbstractEventLoop | None, list[tuple[_Future, list[int] | Exception]]] = {}
+        # A loop is woken once for all that were written together.
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[list[int]], _Result]]] = {}
         for (*_, future), result in zip(groups, results, strict=True):
-            loop = future.get_loop() if isinstance(future, asyncio.Future) else None
-            by_loop.setdefault(loop, []).append((future, result))
-        _settle(by_loop.pop(None, []))
+            by_loop.setdefault(future.get_loop(), []).append((future, result))
         for loop, settled in by_loop.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_settle, settled)  # type: ignore[union-attr]
+                loop.call_soon_threadsafe(_settle, settled)
 
 
-def _settle(settled: list[tuple[_Future, list[int] | Exception]]) -> None:
+def _settle(settled: list[tuple[asyncio.Future[list[int]], _Result]]) -> None:
     for future, result in settled:
         if future.done():  # cancelled
             continue

@@ -1,0 +1,161 @@
+"""What surrounds every request: a limit on its body, security headers, metrics, a log, and errors by RFC 9457."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.responses import JSONResponse
+
+from mahala.serve.service import Service
+from mahala.serve.store.collection_store import KeyReused
+from mahala.serve.store.database import Unavailable, Unknown
+
+log = logging.getLogger("mahala.serve")
+requests_log = logging.getLogger("mahala.serve.requests")
+
+# Nothing is loaded, nothing is framed, no form is sent elsewhere; the page has a policy of its own.
+_POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+_HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cache-control": b"no-store",
+    b"content-security-policy": _POLICY,
+}
+# Upper bounds of the buckets of a time, in seconds.
+_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.06, 0.1, 0.25, 1.0, 5.0)
+# Gauges of a collection, the keys of its status that they show, and what they are.
+_GAUGES = (
+    ("items", "items", "Items that are found."),
+    ("graph_items", "graph", "Items in the graph by which a search finds candidates; 0: it reads all items."),
+    ("log_entries", "logged", "Entries that were ever written to the log."),
+    ("served_version", "version", "Version of the models that is served."),
+    ("learned_entries", "learned", "Entries of the log up to which the served version has learned."),
+)
+
+
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:
+    """Return an answer that says what is wrong."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    return JSONResponse(body, status, dict(headers or {}), media_type="application/problem+json")
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Let an app answer every error by problem details."""
+
+    async def of_http(request: Request, error: Any) -> JSONResponse:
+        return problem(error.status_code, str(error.detail), error.headers)
+
+    async def of_body(request: Request, error: Any) -> JSONResponse:
+        # Without the input itself, which may be large, secret, or no JSON.
+        errors = [{"at": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()[:10]]
+        where = "; ".join(f"{one['at']}: {one['problem']}" for one in errors[:3])
+        return problem(422, where[:500], errors=errors)
+
+    def answered(status: int, headers: Mapping[str, str] | None = None) -> Any:
+        async def answer(request: Request, error: Exception) -> JSONResponse:
+            return problem(status, str(error.args[0] if error.args else error), headers)
+
+        return answer
+
+    async def failed(request: Request, error: Exception) -> JSONResponse:
+        log.error("%s %s failed: %s", request.method, request.url.path, type(error).__name__, exc_info=error)
+        return problem(500, "the service failed; its log says why")
+
+    handlers: dict[type[Exception], Any] = {
+        StarletteHTTPException: of_http,
+        RequestValidationError: of_body,
+        KeyReused: answered(409),
+        ValueError: answered(422),
+        Unknown: answered(404),
+        Unavailable: answered(503, {"Retry-After": "1"}),
+        Exception: failed,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+class Metrics(Collector):
+    """Requests by route and status with their times, and gauges of the collections."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._registry = registry = CollectorRegistry()
+        labels = ["method", "route", "status"]
+        self.requests = Counter("mahala_requests", "Requests by route and status.", labels, registry=registry)
+        self.seconds = Histogram(
+            "mahala_request_seconds", "Time to answer.", ["route"], buckets=_BOUNDS, registry=registry
+        )
+        registry.register(self)
+
+    def text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges of the collections."""
+        statuses = {name: self._service.served(name).status() for name in self._service.names()}
+        for gauge, key, text in _GAUGES:
+            family = GaugeMetricFamily(f"mahala_{gauge}", text, labels=["collection"])
+            for name, status in statuses.items():
+                family.add_metric([name], status[key])
+            yield family
+        yield GaugeMetricFamily("mahala_learns", "Whether this process learns.", value=self._service.learns)
+
+
+class Envelope:
+    """An ASGI app around another one that refuses large bodies, adds headers to all answers, and counts requests.
+
+    It logs requests without bodies, queries or headers.
+    """
+
+    def __init__(self, app: Any, metrics: Metrics, largest: int) -> None:
+        self.app, self.metrics, self.largest = app, metrics, largest
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        length, too_large = 0, f"a body may have {self.largest:,} bytes at most"
+        started, status = time.perf_counter(), 500
+
+        async def sent(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                names = {name.lower() for name, _ in message["headers"]}
+                added = [(name, value) for name, value in _HEADERS.items() if name not in names]
+                message = message | {"headers": [*message["headers"], *added]}
+            await send(message)
+
+        async def received() -> Any:
+            nonlocal length
+            message = await receive()
+            length += len(message.get("body", b""))
+            if length > self.largest:
+                raise HTTPException(413, too_large)
+            return message
+
+        stated = dict(scope["headers"]).get(b"content-length", b"0").decode("latin-1")
+        try:
+            if not stated.isdecimal() or int(stated) > self.largest:
+                await problem(413, too_large)(scope, receive, sent)
+            else:
+                await self.app(scope, received, sent)
+        finally:
+            seconds = time.perf_counter() - started
+            route = getattr(scope.get("route"), "path", "none")  # not the path, which anyone may invent
+            method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE") else "other"
+            self.metrics.requests.labels(method, route, str(status)).inc()
+            self.metrics.seconds.labels(route).observe(seconds)
+            requests_log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)

@@ -1,0 +1,203 @@
+"""The routes of collections, their items, search in them, and what was learned: /v1/collections."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+from fastapi import Body as Given
+from fastapi import FastAPI, Query
+from pydantic import Field
+from starlette.responses import FileResponse, JSONResponse, StreamingResponse
+
+from mahala.serve.http.guard import Guard
+from mahala.serve.http.schemas import COLLECTION, ITEMS, WIDEST, Body, Id, Name, Payload, QueryBody, Vector, Version
+from mahala.serve.service import Service
+from mahala.serve.store.files import image_file, log_lines
+
+_ITEM = {"id": "alien", "vector": [0.1, 0.9], "payload": {"year": 1979}}
+_SEARCH = {"query": {"item": "numpy.mean"}, "k": 5, "filter": {"library": "scipy"}}
+
+
+class ItemBody(Body, json_schema_extra={"examples": [_ITEM]}):
+    """An item: its id, its vector, and what is shown and filtered by."""
+
+    id: Id
+    vector: Vector
+    payload: Payload = Field(default_factory=dict)
+
+
+class CollectionBody(Body):
+    """A new collection: the number of numbers in a vector, and the learners."""
+
+    width: Annotated[int, Field(ge=1, le=WIDEST)]
+    settings: Payload = Field(default_factory=dict)
+
+
+class IdsBody(Body):
+    """Ids of items."""
+
+    ids: Annotated[list[Id], Field(min_length=1, max_length=ITEMS)]
+
+
+class SearchBody(Body, json_schema_extra={"examples": [_SEARCH]}):
+    """A search. With `plain`, the plain ranking is returned as well."""
+
+    query: QueryBody
+    k: Annotated[int, Field(ge=1, le=1000)] = 10
+    filter: Payload | None = None
+    plain: bool = False
+
+
+class ExplainBody(Body):
+    """A query and an item that was found for it; `n` contributions are returned at most."""
+
+    query: QueryBody
+    item: Id
+    n: Annotated[int, Field(ge=1, le=100)] = 5
+
+
+class VersionBody(Body):
+    """The version to serve: one that is kept, 0 for the plain ranking, or null for the newest."""
+
+    version: Version | None
+
+
+Items = Annotated[list[ItemBody], Field(min_length=1, max_length=ITEMS)]
+Searches = SearchBody | Annotated[list[SearchBody], Field(min_length=1, max_length=64)]
+
+
+def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
+    """Add the routes that search to an app."""
+    reader = guard.route("search", "read")
+    # As many at once as there are cores: more would only slow each other down.
+    searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
+
+    def answer(name: str, given: SearchBody) -> dict[str, Any]:
+        query, shown = service.resolve(name, given.query.model_dump()), {}
+        for kind in ("plain", "results") if given.plain else ("results",):
+            version, found = service.search(name, query, given.k, given.filter, plain=kind == "plain")
+            shown[kind] = [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
+        return {"version": version, **shown}
+
+    @app.post(f"{COLLECTION}/search", **reader)
+    async def search(name: Name, given: Annotated[Searches, Given()]) -> JSONResponse:
+        """Find the best items for a query, or for each of a list of queries."""
+        searches = given if isinstance(given, list) else [given]
+        run = asyncio.get_running_loop().run_in_executor
+        answers = await run(searchers, lambda: [answer(name, one) for one in searches])
+        return JSONResponse(answers if isinstance(given, list) else answers[0])
+
+    @app.post(f"{COLLECTION}/explain", **reader)
+    def explain(name: Name, given: ExplainBody) -> dict[str, Any]:
+        """Say how the score of an item comes about: how much is plain, how much is learned, and by what."""
+        query, served = service.resolve(name, given.query.model_dump()), service.served(name)
+        row = service.row(name, given.item)
+        return {"version": served.model.version, "item": given.item, **served.explain(query, row, given.n)}
+
+
+def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
+    """Add the routes of collections and items to an app."""
+    reader, admin = guard.route("items", "read"), guard.route("items", "admin")
+
+    def about(name: str) -> dict[str, Any]:
+        served = service.served(name)
+        sizes = {"width": served.collection.width, "items": len(served.index)}
+        return {"name": name, **sizes, "text": name in service.encoders, "images": name in service.images}
+
+    @app.get("/v1/collections", **reader)
+    def collections() -> list[dict[str, Any]]:
+        """List the collections."""
+        return [about(name) for name in service.names()]
+
+    @app.put(COLLECTION, **admin, status_code=201)
+    def create(name: Name, given: CollectionBody) -> dict[str, Any]:
+        """Make an empty collection."""
+        service.create(name, width=given.width, settings=given.settings)
+        return about(name)
+
+    @app.delete(COLLECTION, **admin)
+    def drop(name: Name) -> dict[str, str]:
+        """Remove a collection with its items, its log and its models."""
+        service.drop(name)
+        return {"dropped": name}
+
+    @app.get(f"{COLLECTION}/items", **reader)
+    def items(
+        name: Name,
+        start: Annotated[int, Query(ge=0)] = 0,
+        n: Annotated[int, Query(ge=1, le=1000)] = 100,
+        like: Annotated[str, Query(max_length=256)] = "",
+    ) -> dict[str, Any]:
+        """List items in their order, with the number of all; or only those with `like` in their ids or titles."""
+        index = service.served(name).index
+        return {"n": len(index), "items": [one.shown() for one in index.items(start, n, like)]}
+
+    @app.put(f"{COLLECTION}/items", **admin)
+    def put(name: Name, given: Items) -> dict[str, int]:
+        """Add items; each replaces the one with the same id."""
+        return {"n": service.put_items(name, [one.model_dump() for one in given])}
+
+    @app.post(f"{COLLECTION}/items/delete", **admin)
+    def delete(name: Name, given: IdsBody) -> dict[str, int]:
+        """Delete items."""
+        return {"n": service.delete_items(name, given.ids)}
+
+    @app.get(f"{COLLECTION}/images/{{file:path}}", **reader)
+    def image(name: Name, file: str) -> FileResponse:
+        """Return an image of the folder that was given with the items."""
+        service.served(name)
+        path, media_type = image_file(service.images.get(name), file)
+        return FileResponse(path, media_type=media_type)
+
+    @app.get(f"{COLLECTION}/items/{{id:path}}", **reader)
+    def item(name: Name, id: str) -> dict[str, Any]:
+        """Return an item with its vector."""
+        index, row = service.served(name).index, service.row(name, id)
+        return {**index.item(row).shown(), "vector": index.vector(row).tolist()}
+
+
+def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
+    """Add the routes of what was learned to an app."""
+    reader, admin = guard.route("models", "read"), guard.route("models", "admin")
+
+    @app.get(f"{COLLECTION}/model", **reader)
+    def model(name: Name) -> dict[str, Any]:
+        """Return what is served, the status of each learner, and which one is ahead."""
+        return service.served(name).status()
+
+    @app.put(f"{COLLECTION}/model", **admin)
+    def configure(name: Name, given: Annotated[Payload, Given()]) -> dict[str, Any]:
+        """Change which learners there are and which one is served; new learners learn from the whole log."""
+        service.configure(name, given)
+        return service.served(name).status()
+
+    @app.get(f"{COLLECTION}/spectrum", **reader)
+    def spectrum(name: Name, n: Annotated[int, Query(ge=1, le=1000)] = 24) -> dict[str, Any]:
+        """Return the largest singular values of M - I: how far the served maps are from the plain ranking."""
+        served = service.served(name)
+        return {"version": served.model.version, **served.spectrum(n)}
+
+    @app.get(f"{COLLECTION}/versions", **reader)
+    def versions(name: Name) -> list[dict[str, Any]]:
+        """List the versions that are kept, the newest first."""
+        return [version._asdict() for version in service.versions(name)]
+
+    @app.put(f"{COLLECTION}/versions/served", **admin)
+    def pin(name: Name, given: VersionBody) -> dict[str, Any]:
+        """Roll back to a version that is kept, or follow the newest; learning continues."""
+        service.pin(name, given.version)
+        return service.served(name).status()
+
+    @app.delete(f"{COLLECTION}/users/{{user:path}}", **admin)
+    def forget(name: Name, user: str) -> dict[str, int]:
+        """Delete a user's entries from the log, and learn again without them."""
+        return {"n": service.forget_user(name, user)}
+
+    @app.get(f"{COLLECTION}/log", **admin)
+    def log(name: Name) -> StreamingResponse:
+        """Return the log in JSON Lines."""
+        service.served(name)
+        return StreamingResponse(log_lines(service.store, name), media_type="application/jsonl")
