@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
@@ -59,10 +59,8 @@ class BoostMetric(IterationParams, BatchLearner):
 
     Attributes
     ----------
-    weights_ : ndarray
-        The weight w_j of each iteration.
-    validation_errors_ : ndarray
-        Share of the held-out triplets in the wrong order after each iteration.
+    weights_ : ndarray, the weight w_j of each iteration
+    validation_errors_ : ndarray, the share of the held-out triplets in the wrong order after each iteration
     stop_reason_ : str
         "converged" (an iteration gains less than `tol`, or no direction lowers the objective), "max_iter",
         "early stopping", "separated", "callback" or "interrupted". "separated" means that all triplets are in the right
@@ -93,10 +91,9 @@ class BoostMetric(IterationParams, BatchLearner):
     tol: NonNegative = 1e-7
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
+    def _learn(self, data: Any, run: Run) -> str:
         if isinstance(data, LabelledRows):
             data = label_triplets(data.X, data.codes, self.n_neighbors)
-        assert isinstance(data, Triplets)
         triplets, n_train = self._held_out_last(data)
         edges = TripletEdges(triplets)
         unit = np.sqrt(edges.scale)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.run import Run
 from mahala.batch.whitening import constant, covariances, whiten_varying
 from mahala.engine.inputs import refuse_chunks
 from mahala.engine.moments import class_means
-from mahala.learner import LabelledRows
 from mahala.support.parameters import Count, Share
 
 # Variances within classes, and of the class means along a direction, below this share are rounding.
@@ -21,7 +20,7 @@ RANK_TOLERANCE = 1e-8
 
 
 @dataclass(eq=False, repr=False)
-class LDA(BatchLearner):
+class LDA(WeightedLearner):
     """Fisher's linear discriminant analysis as a metric: M = LᵀL, with L of at most (number of classes - 1) rows.
 
     L maximises tr((L S_w Lᵀ)⁻¹ L S_b Lᵀ) and is scaled to unit variance within classes in every direction:
@@ -40,8 +39,7 @@ class LDA(BatchLearner):
 
     Attributes
     ----------
-    objective_ : float
-        Minus the criterion that was reached, with S_w after shrinkage.
+    objective_ : float, minus the criterion that was reached, with S_w after shrinkage
 
     Examples
     --------
@@ -56,19 +54,7 @@ class LDA(BatchLearner):
     _: KW_ONLY
     shrinkage: Literal["auto"] | Share | None = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the metric from rows X with class labels y.
-
-        Parameters
-        ----------
-        X : array, CSR matrix, data frame or tensor of shape (n_rows, n_features)
-        y : class labels of rows
-        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1
-        """
-        return self._fit(X, y, sample_weight)
-
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         X, codes, weights = data
         most = min(int(codes.max()), X.shape[1])
         if self.n_components is not None and self.n_components > most:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.triplets import rows_in_shared_classes
 from mahala.batch.whitening import to_unit_range
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Pairs
 from mahala.compiled.sums.weighting import extreme_pairs
 from mahala.support.arrays import BoolArray, IndexArray, RealArray, row_blocks
 from mahala.support.parameters import Count, NonNegative
@@ -51,10 +51,8 @@ class MDM(IterationParams, BatchLearner):
 
     Attributes
     ----------
-    feature_importances_ : ndarray of shape (n_features,)
-        The weights w.
-    n_dropped_ : int
-        Number of dissimilar pairs that were left out.
+    feature_importances_ : ndarray of shape (n_features,), the weights w
+    n_dropped_ : int, the number of dissimilar pairs that were left out
     objective_, objectives_ : float and ndarray
         The smallest t, at the end and after each iteration: the largest squared distance of a similar pair, if the
         smallest of a dissimilar pair is 1.
@@ -81,8 +79,7 @@ class MDM(IterationParams, BatchLearner):
         """Number of dissimilar pairs that are too close together to be separated."""
         return int(self._learned("n_dropped")[0])
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert not isinstance(data, Triplets)
+    def _learn(self, data: Any, run: Run) -> str:
         source = _GivenPairs(data) if isinstance(data, Pairs) else _AllPairs(data.X, data.codes)
         program = _Program(source.features)
         u = np.ones(source.features.shape[1])  # weights of features of range 1

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import descend, first_components
 from mahala.batch.run import IterationParams, Run
 from mahala.comparisons import Pairs, Triplets
@@ -61,8 +61,7 @@ class MLKR(IterationParams, BatchLearner):
     tol: NonNegative = 1e-5
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         X = data.X - data.X.mean(axis=0)
         # In units of their deviation, targets of any size are right for float32 rows.
         unit = float(data.codes.std())

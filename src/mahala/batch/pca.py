@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import Run
 from mahala.batch.whitening import divided_by_largest
 from mahala.engine.moments import principal_directions
-from mahala.learner import LabelledRows
 from mahala.support.parameters import Count, Fraction, Seed, is_count
 
 
@@ -54,8 +54,7 @@ class PCA(BatchLearner):
     whiten: bool = False
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         X, m = data.X, self.n_components
         if is_count(m) and m is not None and m > min(X.shape):
             raise ValueError(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.optimize import linprog
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
@@ -52,8 +52,7 @@ class PSDBoost(IterationParams, BatchLearner):
 
     Attributes
     ----------
-    gap_ : float
-        Upper bound of the difference between `objective_` and the minimum.
+    gap_ : float, an upper bound of the difference between `objective_` and the minimum
     stop_reason_ : str
         "converged", "max_iter", "precision" (a linear program found no better weights), "callback" or "interrupted".
     metric_, components_, objective_, objectives_, n_iter_
@@ -78,10 +77,9 @@ class PSDBoost(IterationParams, BatchLearner):
     max_iter: Count = 100
     tol: NonNegative = 1e-3
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
+    def _learn(self, data: Any, run: Run) -> str:
         if isinstance(data, LabelledRows):
             data = label_triplets(data.X, data.codes, self.n_neighbors)
-        assert isinstance(data, Triplets)
         edges = TripletEdges(data)
         n_worst = max(1.0, self.nu * len(data))  # a share of one triplet has the margin of that triplet
 

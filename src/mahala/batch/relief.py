@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import Run
 from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
 from mahala.batch.whitening import to_unit_range
 from mahala.engine.moments import squared_differences
-from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, Seed
 
@@ -35,10 +35,8 @@ class Relief(BatchLearner):
 
     Attributes
     ----------
-    relevance_ : ndarray of shape (n_features,)
-        The paper's weights, from -1 to 1.
-    feature_importances_ : ndarray of shape (n_features,)
-        The metric's weights w.
+    relevance_ : ndarray of shape (n_features,), the paper's weights, from -1 to 1
+    feature_importances_ : ndarray of shape (n_features,), the metric's weights w
     objective_ : float
         Mean over the rows x of the squared distance to the hit minus that to the miss, under the metric.
 
@@ -60,8 +58,7 @@ class Relief(BatchLearner):
         """The paper's weight of each feature: negative if rows differ more from their hits than from their misses."""
         return self._learned("relevance")
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         X, codes = data.X, data.codes
         rows = rows_in_shared_classes(codes)
         if self.n_samples is not None and self.n_samples < len(rows):

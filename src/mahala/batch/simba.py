@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
 from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.sums.weighting import simba_pass
-from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray, check_room, slices
 from mahala.support.parameters import Count, NonNegative, Seed
 
@@ -42,8 +42,7 @@ class Simba(IterationParams, BatchLearner):
 
     Attributes
     ----------
-    feature_importances_ : ndarray of shape (n_features,)
-        The metric's weights.
+    feature_importances_ : ndarray of shape (n_features,), the metric's weights
     objective_, objectives_ : float and ndarray
         Minus the sum of the margins of all rows under these weights, at the end and after each iteration.
     metric_, n_iter_, stop_reason_
@@ -68,8 +67,7 @@ class Simba(IterationParams, BatchLearner):
     tol: NonNegative = 1e-3
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         codes = data.codes
         rows = rows_in_shared_classes(codes)
         X, unit = _scaled(data.X)
