@@ -54,8 +54,7 @@ class BoostMetric(IterationParams, BatchLearner):
         Maximum number of iterations and therefore of the rank of M.
     tol : float
         The fit ends when an iteration lowers the objective by less than this share of it, or of 1 if it is below 1.
-    warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`; a warm start adds iterations to those of the previous fit.
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`; a warm start adds iterations
 
     Attributes
     ----------
@@ -66,8 +65,7 @@ class BoostMetric(IterationParams, BatchLearner):
         "early stopping", "separated", "callback" or "interrupted". "separated" means that all triplets are in the right
         order and the sum of their losses is below exp(-36), or that one direction puts all of them in the right order
         by more than lam·s, so that the objective has no minimum along it; then w lowers each loss by a factor exp(-36).
-    metric_, components_, objective_, objectives_, n_iter_
-        See :class:`mahala.NCA`.
+    metric_, components_, objective_, objectives_, n_iter_ : see :class:`mahala.NCA`
 
     Examples
     --------

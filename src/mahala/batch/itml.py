@@ -75,14 +75,12 @@ class ITML(IterationParams, BatchLearner):
         The fit ends when the objective is at most this share above its minimum, by the duality gap.
     warm_start : bool
         Whether `fit` starts from the previous M.
-    callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
     similar_target_, dissimilar_target_ : float, the targets ξ₀ that were used
-    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
     Examples
     --------

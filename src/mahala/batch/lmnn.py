@@ -56,13 +56,11 @@ class LMNN(IterationParams, BatchLearner):
         64 dimensions on, that is the number of directions that the first iterations do not shorten to nearly nothing.
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
         The first L, whose scale is then chosen; a metric is used unchanged.
-    max_iter, tol, warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
-    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
     Examples
     --------

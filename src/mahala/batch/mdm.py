@@ -46,8 +46,7 @@ class MDM(IterationParams, BatchLearner):
         Maximum number of iterations, each of which solves a linear program.
     tol : float
         The fit ends when t is within this of the optimum, relative to it if it is above 1.
-    warm_start, callback, verbose
-        See :class:`mahala.NCA`.
+    warm_start, callback, verbose : see :class:`mahala.NCA`
 
     Attributes
     ----------
@@ -56,8 +55,7 @@ class MDM(IterationParams, BatchLearner):
     objective_, objectives_ : float and ndarray
         The smallest t, at the end and after each iteration: the largest squared distance of a similar pair, if the
         smallest of a dissimilar pair is 1.
-    metric_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
+    metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
     Examples
     --------

@@ -33,13 +33,11 @@ class MLKR(IterationParams, BatchLearner):
         Number m of rows of L; None for the number of features.
     init : "auto", "identity", "pca", "random" or MahalanobisMetric
         The first L. "auto" is "identity" if L is square, else "pca".
-    max_iter, tol, warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
-    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
     Examples
     --------

@@ -37,14 +37,12 @@ class MMC(IterationParams, BatchLearner):
         with features scaled to variance one. 0 is the paper's objective.
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
         The first L, in coordinates in which the scatter of the similar pairs is isotropic; "auto" is "identity".
-    max_iter, tol, warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
     feature_importances_ : ndarray of shape (n_features,), the feature weights, if diagonal
-    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
     Examples
     --------

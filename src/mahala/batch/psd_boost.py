@@ -47,16 +47,14 @@ class PSDBoost(IterationParams, BatchLearner):
         Maximum number of iterations and therefore of the rank of M.
     tol : float
         The fit ends when the objective is proved to be above its minimum by less than this share of it.
-    warm_start, callback, verbose
-        See :class:`mahala.NCA`; a warm start begins with the matrices of the previous fit.
+    warm_start, callback, verbose : see :class:`mahala.NCA`; a warm start begins with the matrices of the previous fit
 
     Attributes
     ----------
     gap_ : float, an upper bound of the difference between `objective_` and the minimum
     stop_reason_ : str
         "converged", "max_iter", "precision" (a linear program found no better weights), "callback" or "interrupted".
-    metric_, components_, objective_, objectives_, n_iter_
-        See :class:`mahala.NCA`.
+    metric_, components_, objective_, objectives_, n_iter_ : see :class:`mahala.NCA`
 
     Examples
     --------

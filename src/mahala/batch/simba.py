@@ -37,16 +37,14 @@ class Simba(IterationParams, BatchLearner):
         Maximum number of iterations, which are passes over the rows.
     tol : float
         The fit ends when an iteration lowers the objective by less than this share of it.
-    warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
     feature_importances_ : ndarray of shape (n_features,), the metric's weights
     objective_, objectives_ : float and ndarray
         Minus the sum of the margins of all rows under these weights, at the end and after each iteration.
-    metric_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
+    metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
     Examples
     --------

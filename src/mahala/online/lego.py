@@ -42,8 +42,7 @@ class LEGO(PairLearner):
         times it; give numbers if you know the scale.
     n_steps : int or "auto"
         Steps that `fit` takes, through the pairs in cycles; "auto" is one pass.
-    n_pairs, balance, record, random_state
-        See :class:`mahala.PA`.
+    n_pairs, balance, record, random_state : see :class:`mahala.PA`
 
     Attributes
     ----------

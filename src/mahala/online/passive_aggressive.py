@@ -11,10 +11,9 @@ from sklearn.exceptions import NotFittedError
 from mahala.comparisons import Pairs
 from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.metric import MahalanobisMetric
-from mahala.online.pair_learner import PairLearner
+from mahala.online.pair_learner import KernelParams, PairLearner
 from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, check_memory, first_state
 from mahala.support.arrays import IndexArray
-from mahala.support.contexts import one_at_a_time
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Count, NonNegative, Where, between
 from mahala.support.states import Number
@@ -27,7 +26,7 @@ MOST_NEIGHBORS = 25
 
 
 @dataclass(eq=False, repr=False)
-class PA(PairLearner):
+class PA(KernelParams, PairLearner):
     r"""Passive-aggressive online learning of a Mahalanobis metric M and a threshold b.
 
     A pair at distance d = vᵀMv, v = x - x', is predicted to be similar iff d <= b. With y = ±1 and
@@ -106,18 +105,14 @@ class PA(PairLearner):
     min_step: NonNegative = 0.0
     init: Literal["zero", "identity", "random"] | MahalanobisMetric = "zero"
     n_steps: Literal["auto"] | Count = "auto"
-    kernel: Any = None
-    kernel_params: dict[str, Any] | None = None
     tune_by: Literal["knn", "loss"] = "knn"
-    rank_every: Count | None = None
 
     _fixed: ClassVar = ("kernel", "kernel_params", "psd")
     FIELDS: ClassVar = (Number("_tuned_C", optional=True),)
     _tuned_C = None  # type: float | None
 
     def _check_params(self) -> None:
-        if self.kernel_params is not None and self.kernel is None:
-            raise ValueError(f"kernel_params={self.kernel_params!r} need a kernel, but kernel is None")
+        super()._check_params()
         if self.kernel is not None and not (isinstance(self.init, str) and self.init == "zero"):
             raise ValueError("init must be 'zero' with a kernel: no other model lies in the span of the pairs")
 
@@ -166,10 +161,9 @@ class PA(PairLearner):
         return self._first_state(None, known=False)
 
     def _n_steps(self, comparisons: Any, codes: IndexArray | None) -> int:
-        n_pairs = len(comparisons)
         if codes is None or not isinstance(self.n_steps, str):
             return super()._n_steps(comparisons, codes)
-        n = 2 * len(codes)
+        n_pairs, n = len(comparisons), 2 * len(codes)
         return max(2 * n_pairs, min(n * (n - 2) // 40, 50 * n_pairs))
 
     def _learn(self, pairs: Pairs, codes: IndexArray | None) -> None:
@@ -196,17 +190,3 @@ class PA(PairLearner):
                 loss = float(leave_one_out_errors(embedded, codes, MOST_NEIGHBORS).min())
             costs.append(loss)
         return C_GRID[int(np.argmin(costs))]
-
-    @property
-    @one_at_a_time
-    def raw_metric_(self) -> MahalanobisMetric:
-        """The stream's own model as it stands: under psd="end" it may be indefinite, and b below 1."""
-        self._check_fitted()
-        metric: MahalanobisMetric = self._model.raw_metric()
-        return metric
-
-    @property
-    def radius_(self) -> float:
-        """The largest ‖v‖⁴ + 1 of the pairs seen."""
-        self._check_fitted()
-        return float(self._model.radius)

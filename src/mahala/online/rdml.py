@@ -43,8 +43,7 @@ class RDML(PairLearner):
         Learning rate λ.
     n_steps : int or "auto"
         Steps that `fit` takes, through the pairs in cycles; "auto" is one pass.
-    n_pairs, balance, record, random_state
-        See :class:`mahala.PA`.
+    n_pairs, balance, record, random_state : see :class:`mahala.PA`
 
     Attributes
     ----------

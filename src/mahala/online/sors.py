@@ -30,18 +30,7 @@ class SORS(SimilarityLearner):
         Which entries are thresholded: all (the paper's I), or all but the diagonal (its II).
     margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
 
-    The attributes are those of `OASIS`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.preprocessing import StandardScaler, normalize
-    >>> import mahala
-    >>> X, y = load_wine(return_X_y=True)
-    >>> X = normalize(StandardScaler().fit_transform(X))
-    >>> learner = mahala.SORS(eta=0.1, lam=1e-3, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
-    0.99
+    The attributes are those of `OASIS`, and so is the example.
     """
 
     eta: Literal["auto"] | StepLength = 0.1
@@ -72,18 +61,7 @@ class AdaSORS(SORS):
         The least Σ: keeps first steps short.
     eta, lam, penalty and the rest : as for `SORS`
 
-    The attributes are those of `OASIS`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.preprocessing import StandardScaler, normalize
-    >>> import mahala
-    >>> X, y = load_wine(return_X_y=True)
-    >>> X = normalize(StandardScaler().fit_transform(X))
-    >>> learner = mahala.AdaSORS(eta=0.1, lam=1e-3, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
-    0.99
+    The attributes are those of `OASIS`, and so is the example.
     """
 
     _: KW_ONLY
