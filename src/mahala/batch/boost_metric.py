@@ -31,13 +31,8 @@ class BoostMetric(IterationParams, BatchLearner):
     """Minimise the exponential loss of triplets, adding one rank-one matrix per iteration as AdaBoost adds learners.
 
     The objective, over M = Σ w_j ξ_j ξ_jᵀ with w_j ≥ 0 and ‖ξ_j‖ = 1, for triplets r = (i, j, k) in which x_i is to be
-    nearer to x_j than to x_k, is::
-
-        log Σ_r exp(-ρ_r) + lam·s·tr M,   ρ_r = (x_i - x_k)ᵀM(x_i - x_k) - (x_i - x_j)ᵀM(x_i - x_j)
-
-    An iteration adds the leading eigenvector ξ of Σ u_r A_r, where ρ_r = ⟨A_r, M⟩ and u_r ∝ exp(-ρ_r), with the best w
-    for it. s is the mean squared distance between two rows, so that `lam` has no units. As in the paper, weights are
-    never reduced: the objective at the end may be above its minimum.
+    nearer to x_j than to x_k, is log Σ_r exp(-ρ_r) + lam·s·tr M, where ρ_r is the squared distance of x_i and x_k less
+    that of x_i and x_j, and s the mean squared distance between two rows.
 
     Parameters
     ----------
@@ -66,16 +61,6 @@ class BoostMetric(IterationParams, BatchLearner):
         order and the sum of their losses is below exp(-36), or that one direction puts all of them in the right order
         by more than lam·s, so that the objective has no minimum along it; then w lowers each loss by a factor exp(-36).
     metric_, components_, objective_, objectives_, n_iter_ : see :class:`mahala.NCA`
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> learner = BoostMetric(max_iter=50).fit(X[::2], y[::2])
-    >>> round(learner.score(X[1::2], y[1::2]), 2)
-    0.97
-    >>> learner.metric_at(3).n_components
-    3
     """
 
     _learns_from = Triplets

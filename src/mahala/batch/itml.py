@@ -48,14 +48,9 @@ UNIT = 4.0
 class ITML(IterationParams, BatchLearner):
     r"""Information-theoretic metric learning: the metric nearest to a prior that keeps similar pairs near.
 
-    ITML minimises, over M ≻ 0 and a target ξ for the squared distance of each pair,
-
-        D(M, M₀) + γ Σ D(ξ, ξ₀)   subject to   vᵀMv ≤ ξ for similar pairs, vᵀMv ≥ ξ for dissimilar ones,
-
-    with v = x - x', the LogDet divergence D(A, B) = tr(AB⁻¹) - log|AB⁻¹| - d, and ξ₀ one target for all similar and one
-    for all dissimilar pairs. L-BFGS descends over L with M = LᵀL, instead of the paper's projections onto one
-    constraint after the other. No eigenvalue of M relative to M₀ is below 1e-12 times the largest; if the targets
-    require that, `stop_reason_` is "precision". Pairs of equal rows are left out. M is of float64.
+    ITML minimises D(M, M₀) + γ Σ D(ξ, ξ₀) over M ≻ 0 and a target ξ for the squared distance of each pair, which is at
+    most ξ for similar pairs and at least ξ for dissimilar ones. D is the LogDet divergence, and ξ₀ one target for all
+    similar and one for all dissimilar pairs. M is of float64.
 
     Parameters
     ----------
@@ -81,16 +76,6 @@ class ITML(IterationParams, BatchLearner):
     ----------
     similar_target_, dissimilar_target_ : float, the targets ξ₀ that were used
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> itml = ITML(prior="covariance", random_state=0).fit(X[::2], y[::2])
-    >>> itml.score(X[1::2], y[1::2]) > 0.9
-    True
-    >>> itml.stop_reason_
-    'converged'
     """
 
     _learns_from = Pairs

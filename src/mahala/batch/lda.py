@@ -23,11 +23,8 @@ RANK_TOLERANCE = 1e-8
 class LDA(WeightedLearner):
     """Fisher's linear discriminant analysis as a metric: M = LᵀL, with L of at most (number of classes - 1) rows.
 
-    L maximises tr((L S_w Lᵀ)⁻¹ L S_b Lᵀ) and is scaled to unit variance within classes in every direction:
-    L S_w Lᵀ = n I, where S_w = Σ_i (x_i - μ_{y_i})(x_i - μ_{y_i})ᵀ and S_b = Σ_c n_c (μ_c - μ)(μ_c - μ)ᵀ.
-
-    Directions without any variance within the classes, for which the criterion would be infinite, are left out, as by
-    scikit-learn's solver "svd". Shrinkage includes them. Constant features get weight 0.
+    L maximises tr((L S_w Lᵀ)⁻¹ L S_b Lᵀ), with S_w the scatter within classes and S_b that of their means. It is scaled
+    to unit variance within classes in every direction: L S_w Lᵀ = n I.
 
     Parameters
     ----------
@@ -40,14 +37,6 @@ class LDA(WeightedLearner):
     Attributes
     ----------
     objective_ : float, minus the criterion that was reached, with S_w after shrinkage
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> lda = LDA(n_components=1).fit(X, y)
-    >>> lda.transform(X).shape, round(lda.objective_, 2), round(lda.score(X, y), 2)
-    ((150, 1), -32.19, 0.98)
     """
 
     n_components: Count | None = None

@@ -36,14 +36,10 @@ WEAK = 1e-2
 class LMNN(IterationParams, BatchLearner):
     """Large margin nearest neighbours: target neighbours near, rows of other classes farther away by a margin.
 
-    LMNN minimises over M = LᵀL, with squared distances d_M,
-
-        (1 - mu) Σ_{i,j} d_M(xᵢ, xⱼ) + mu Σ_{i,j,l} [1 + d_M(xᵢ, xⱼ) - d_M(xᵢ, x_l)]₊
-
-    where j runs over the targets of i, its `n_neighbors` nearest rows of the same class in Euclidean distance (all, if
-    there are fewer), and l over all rows of other classes. For Triplets (i, j, l), the first sum is over their distinct
-    (i, j) and the second over the triplets. Without `n_components` the problem is convex in M. L-BFGS descends on
-    hinges that are smoothed within ±0.005, then ±0.0005, of their kink; `objectives_` holds that with plain hinges.
+    LMNN minimises (1 - mu) Σ_{i,j} d_M(xᵢ, xⱼ) + mu Σ_{i,j,l} [1 + d_M(xᵢ, xⱼ) - d_M(xᵢ, x_l)]₊ over M = LᵀL, with
+    squared distances d_M. j runs over the targets of i, its `n_neighbors` nearest rows of the same class (all, if there
+    are fewer), and l over all rows of other classes. For Triplets (i, j, l), the first sum is over their distinct
+    (i, j) and the second over the triplets. Without `n_components` the problem is convex in M.
 
     Parameters
     ----------

@@ -32,13 +32,8 @@ Extremes = tuple[IndexArray, IndexArray, RealArray]
 class MDM(IterationParams, BatchLearner):
     """Maximum distance minimization: weights w of squared differences that solve a linear program.
 
-    The program is::
-
-        min t over w ≥ 0 and t, such that Σ_j w_j v_j² ≤ t for similar pairs and Σ_j w_j v_j² ≥ 1 for dissimilar ones
-
-    where v is the difference of a pair, for all pairs of labelled rows or for given :class:`~mahala.Pairs`. It is
-    solved for a few pairs, and the pairs that violate its solution the most are added until none does. Dissimilar
-    pairs that differ by less than 1e-6 of the features' ranges are left out; `n_dropped_` is their number.
+    It minimises t over w ≥ 0, such that Σ_j w_j v_j² ≤ t for similar pairs and Σ_j w_j v_j² ≥ 1 for dissimilar ones,
+    where v is the difference of a pair, for all pairs of labelled rows or for given :class:`~mahala.Pairs`.
 
     Parameters
     ----------
@@ -56,14 +51,6 @@ class MDM(IterationParams, BatchLearner):
         The smallest t, at the end and after each iteration: the largest squared distance of a similar pair, if the
         smallest of a dissimilar pair is 1.
     metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> mdm = MDM().fit(X, y)
-    >>> mdm.stop_reason_, round(mdm.objective_, 2), round(mdm.score(X, y), 2)
-    ('converged', 111.68, 0.96)
     """
 
     _learns_from = Pairs

@@ -38,15 +38,6 @@ class MLKR(IterationParams, BatchLearner):
     Attributes
     ----------
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> X, y = make_friedman1(400, n_features=10, random_state=0)  # the target depends on five of the features
-    >>> learner = MLKR(max_iter=30).fit(X[::2], y[::2])
-    >>> before, after = MLKR(max_iter=1).fit(X[::2], y[::2]), learner
-    >>> before.score(X[1::2], y[1::2]) < 0.7 < 0.8 < after.score(X[1::2], y[1::2])
-    True
     """
 
     _learns_numbers = True

@@ -22,9 +22,8 @@ class MMC(IterationParams, BatchLearner):
     """Metric for clustering with side information, also called PGDM: similar pairs near, dissimilar ones apart.
 
     MMC minimises Σ_similar d_M(x, x') subject to Σ_dissimilar √d_M(x, x') ≥ 1 over M ⪰ 0, where d_M is a squared
-    distance. This is equivalent to minimising the ratio of the first sum to the square of the second, which is
-    `objective_`; M is scaled so that the second is 1. L-BFGS replaces the paper's projections. If similar pairs do not
-    differ in a direction in which dissimilar ones do, no M attains the minimum without `regularization`.
+    distance: the ratio of the first sum to the square of the second, which is `objective_`. M is scaled so that the
+    second is 1.
 
     Parameters
     ----------
@@ -43,14 +42,6 @@ class MMC(IterationParams, BatchLearner):
     ----------
     feature_importances_ : ndarray of shape (n_features,), the feature weights, if diagonal
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> learner = MMC().fit(X, y)
-    >>> learner.stop_reason_, round(learner.score(X, y), 2)
-    ('converged', 0.93)
     """
 
     _learns_from = Pairs

@@ -28,14 +28,10 @@ Nu = Annotated[float, Where(lambda nu: is_number(nu) and 0.0 < nu <= 1.0, "a num
 class PSDBoost(IterationParams, BatchLearner):
     """Maximise a soft margin of triplets over matrices of trace one, adding one rank-one matrix per iteration.
 
-    Over M = Σ w_j ξ_j ξ_jᵀ with w_j ≥ 0, Σ w_j = 1 and ‖ξ_j‖ = 1, for n triplets r = (i, j, k) in which x_i is to be
-    nearer to x_j than to x_k, PSDBoost minimises::
-
-        C Σ_r [ρ - ρ_r]₊ - ρ,   ρ_r = (x_i - x_k)ᵀM(x_i - x_k) - (x_i - x_j)ᵀM(x_i - x_j),   C = 1 / (nu·n)
-
-    The minimum over ρ is the negative mean of the smallest share `nu` of the margins ρ_r. A linear program gives the
-    best weights of the matrices so far, and its dual the weights u_r of the triplets; the next ξ is the leading
-    eigenvector of Σ u_r A_r, where ρ_r = ⟨A_r, M⟩. Memory grows with (triplets) × (iterations).
+    Over M ⪰ 0 with tr M = 1, for n triplets r = (i, j, k) in which x_i is to be nearer to x_j than to x_k, PSDBoost
+    minimises C Σ_r [ρ - ρ_r]₊ - ρ, with ρ_r the squared distance of x_i and x_k less that of x_i and x_j, and
+    C = 1 / (nu·n). With the best ρ that is the negative mean of the smallest share `nu` of the margins ρ_r. Memory
+    grows with (triplets) × (iterations).
 
     Parameters
     ----------
@@ -55,16 +51,6 @@ class PSDBoost(IterationParams, BatchLearner):
     stop_reason_ : str
         "converged", "max_iter", "precision" (a linear program found no better weights), "callback" or "interrupted".
     metric_, components_, objective_, objectives_, n_iter_ : see :class:`mahala.NCA`
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> learner = PSDBoost().fit(X[::2], y[::2])
-    >>> round(learner.score(X[1::2], y[1::2]), 2)
-    0.96
-    >>> learner.stop_reason_
-    'converged'
     """
 
     _learns_from = Triplets

@@ -27,11 +27,8 @@ class RCA(WeightedLearner):
 
     With C the covariance of rows around the mean of their chunklet and T that around the mean of all rows, RCA
     minimises tr(L C Lᵀ) - log |L T Lᵀ| over linear maps L: M = LᵀL = C⁻¹ or, with fewer components than features, the
-    directions in which T is largest relative to C, scaled to L C Lᵀ = I.
-
-    Chunklets are the classes or, for pairs, the rows connected by similar pairs; dissimilar pairs are ignored. A row on
-    its own counts in T only. M does not depend on the units of the features. Directions in which all rows are equal
-    have weight zero.
+    directions in which T is largest relative to C, scaled to L C Lᵀ = I. Chunklets are the classes or, for pairs, the
+    rows connected by similar pairs.
 
     Parameters
     ----------
@@ -46,14 +43,6 @@ class RCA(WeightedLearner):
     ----------
     metric_ : MahalanobisMetric, the learned metric
     objective_ : float, the criterion above, for the C that was inverted
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> rca = RCA().fit(X[::2], y[::2])
-    >>> rca.score(X[1::2], y[1::2]) > 0.95
-    True
     """
 
     _learns_from = Pairs

@@ -20,11 +20,9 @@ from mahala.support.parameters import Count, Seed
 class Relief(BatchLearner):
     """Relief: a feature is relevant if rows differ in it more from their nearest miss than from their nearest hit.
 
-    The relevance of feature j is the mean over rows x of diff_j(x, miss(x))² - diff_j(x, hit(x))², where
-    diff_j(x, z) = (x_j - z_j) / range_j, hit(x) is the nearest other row of the class of x, and miss(x) the nearest row
-    of any other class, both in Euclidean distance of the features divided by their range. Rows alone in their class
-    are not used as x. The metric's weights multiply squared differences of the original features:
-    w_j = max(relevance_j, 0) / range_j², and 0 for a constant feature.
+    The relevance of feature j is the mean over rows x of diff_j(x, miss(x))² - diff_j(x, hit(x))², with
+    diff_j(x, z) = (x_j - z_j) / range_j, the nearest other row hit(x) of the class of x, and the nearest row miss(x) of
+    any other class. The metric's weights are w_j = max(relevance_j, 0) / range_j².
 
     Parameters
     ----------
@@ -39,14 +37,6 @@ class Relief(BatchLearner):
     feature_importances_ : ndarray of shape (n_features,), the metric's weights w
     objective_ : float
         Mean over the rows x of the squared distance to the hit minus that to the miss, under the metric.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> relief = Relief().fit(X, y)
-    >>> relief.relevance_.argmax(), round(relief.score(X, y), 2)
-    (np.int64(12), 0.98)
     """
 
     n_samples: Count | None = None

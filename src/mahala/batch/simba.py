@@ -22,10 +22,7 @@ class Simba(IterationParams, BatchLearner):
 
     The margin of a row x under weights w is ½ (‖x - miss(x)‖_w - ‖x - hit(x)‖_w) with ‖z‖_w² = Σ_j w_j² z_j², where
     hit(x) is the nearest other row of the class of x and miss(x) the nearest row of any other class, both under the
-    current weights. Rows alone in their class are not used as x. Each start begins with all weights 1 and passes over
-    the rows in a new random order in each iteration; the best weights of all starts are kept. The metric's weights
-    w² / ‖w²‖_∞ multiply squared differences. Unlike in the paper, the units of X do not matter: it is divided by the
-    root mean square of the features' standard deviations.
+    current weights. The metric's weights w² / ‖w²‖_∞ multiply squared differences.
 
     Parameters
     ----------
@@ -45,15 +42,6 @@ class Simba(IterationParams, BatchLearner):
     objective_, objectives_ : float and ndarray
         Minus the sum of the margins of all rows under these weights, at the end and after each iteration.
     metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.preprocessing import scale
-    >>> X, y = load_wine(return_X_y=True)
-    >>> simba = Simba(random_state=0).fit(scale(X), y)
-    >>> round(simba.score(scale(X), y), 2)
-    0.98
     """
 
     _takes_chunks = False

@@ -29,17 +29,9 @@ MOST_NEIGHBORS = 25
 class PA(KernelParams, PairLearner):
     r"""Passive-aggressive online learning of a Mahalanobis metric M and a threshold b.
 
-    A pair at distance d = vᵀMv, v = x - x', is predicted to be similar iff d <= b. With y = ±1 and
-    p = 1 - y (b - d), each step is M ← M - τ y v vᵀ, b ← b + τ y, where
-
-    ========  ==========================================
-    variant   step length τ (l = max(0, p))
-    ========  ==========================================
-    "hard"    l / (1 + ‖v‖⁴)
-    "I"       min(C, l / (1 + ‖v‖⁴))
-    "II"      l / (1 + 1/(2C) + ‖v‖⁴)
-    "LS"      p / (1 + 1/(2C) + ‖v‖⁴): it may be negative
-    ========  ==========================================
+    A pair at distance d = vᵀMv, v = x - x', is predicted to be similar iff d <= b. With y = ±1, p = 1 - y (b - d) and
+    l = max(0, p), each step is M ← M - τ y v vᵀ, b ← b + τ y, where τ is l / (1 + ‖v‖⁴) for "hard", at most C for "I",
+    l / (1 + 1/(2C) + ‖v‖⁴) for "II", and the same with p, which may be negative, for "LS".
 
     Parameters
     ----------

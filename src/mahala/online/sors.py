@@ -17,8 +17,7 @@ class SORS(SimilarityLearner):
     r"""Sparse online relative similarity: a bilinear similarity xᵀ M x' whose matrix is sparse.
 
     With q = x⁺ - x⁻ and the hinge loss l = max(0, margin - xᵀMq), each step is M ← soft(M + η x qᵀ, ηλ) where
-    l > 0, else M ← soft(M, ηλ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0). A step costs
-    O(nnz(x) · nnz(q)) and is exact: what it does to all other entries is done when they are next read.
+    l > 0, else M ← soft(M, ηλ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0).
 
     Parameters
     ----------
@@ -52,8 +51,8 @@ class SORS(SimilarityLearner):
 class AdaSORS(SORS):
     r"""Sparse online relative similarity with step lengths that adapt to each entry (AdaGrad).
 
-    As `SORS`, but with G = -x qᵀ where l > 0, else 0: H ← sqrt(H² + G²), Σ = δ + H, and
-    M ← soft(M - ηG / Σ, ηλ / Σ), elementwise.
+    With q = x⁺ - x⁻ and the hinge loss l = max(0, margin - xᵀMq), each step is M ← soft(M + η x qᵀ, ηλ) where
+    l > 0, else M ← soft(M, ηλ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0).
 
     Parameters
     ----------
