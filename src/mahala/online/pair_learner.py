@@ -18,39 +18,6 @@ from mahala.support.validation import check_row, check_sign
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class KernelParams:
-    """What PA and POLA share: a kernel, the record of ranks, and a model that is not projected."""
-
-    kernel: Any = None
-    kernel_params: dict[str, Any] | None = None
-    rank_every: Count | None = None
-
-    _fixed: ClassVar[tuple[str, ...]] = ("kernel", "kernel_params")
-
-    def _check_params(self) -> None:
-        if self.kernel_params is not None and self.kernel is None:
-            raise ValueError(f"kernel_params={self.kernel_params!r} need a kernel, but kernel is None")
-
-    def _check_open(self, method: str) -> None:
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
-            advice = f"{method} cannot bring new ones; use fit, or a kernel that can be evaluated"
-            raise ValueError(f"kernel='precomputed' holds the points that were there from the start: {advice}")
-
-    @property
-    @one_at_a_time
-    def raw_metric_(self: Any) -> MahalanobisMetric:
-        """The stream's own model as it stands: it may be indefinite under psd="end", and b below 1."""
-        self._check_fitted()
-        return self._model.raw_metric()  # type: ignore[no-any-return]
-
-    @property
-    def radius_(self: Any) -> float:
-        """The largest ‖v‖⁴ + 1 of the pairs seen."""
-        self._check_fitted()
-        return float(self._model.radius)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
 class PairLearner(DistanceMixin, OnlineLearner):
     """An online learner of a Mahalanobis metric and a threshold from pairs, or from labels by way of pairs."""
 

@@ -11,9 +11,10 @@ from sklearn.exceptions import NotFittedError
 from mahala.comparisons import Pairs
 from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.metric import MahalanobisMetric
-from mahala.online.pair_learner import KernelParams, PairLearner
+from mahala.online.pair_learner import PairLearner
 from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, check_memory, first_state
 from mahala.support.arrays import IndexArray
+from mahala.support.contexts import one_at_a_time
 from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import Count, NonNegative, Where, between
 from mahala.support.states import Number
@@ -23,6 +24,39 @@ C_GRID = tuple(float(C) for C in np.logspace(-4, 2, 7))
 Aggressiveness = Annotated[float, Where(between(1.0 / MOST_SLACK), f"a number of at least {1.0 / MOST_SLACK:g}")]
 # The paper's k-NN rules, of which the best counts.
 MOST_NEIGHBORS = 25
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelParams:
+    """What PA and POLA share: a kernel, the record of ranks, and a model that is not projected."""
+
+    kernel: Any = None
+    kernel_params: dict[str, Any] | None = None
+    rank_every: Count | None = None
+
+    _fixed: ClassVar[tuple[str, ...]] = ("kernel", "kernel_params")
+
+    def _check_params(self) -> None:
+        if self.kernel_params is not None and self.kernel is None:
+            raise ValueError(f"kernel_params={self.kernel_params!r} need a kernel, but kernel is None")
+
+    def _check_open(self, method: str) -> None:
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            advice = f"{method} cannot bring new ones; use fit, or a kernel that can be evaluated"
+            raise ValueError(f"kernel='precomputed' holds the points that were there from the start: {advice}")
+
+    @property
+    @one_at_a_time
+    def raw_metric_(self: Any) -> MahalanobisMetric:
+        """The stream's own model as it stands: it may be indefinite under psd="end", and b below 1."""
+        self._check_fitted()
+        return self._model.raw_metric()  # type: ignore[no-any-return]
+
+    @property
+    def radius_(self: Any) -> float:
+        """The largest ‖v‖⁴ + 1 of the pairs seen."""
+        self._check_fitted()
+        return float(self._model.radius)
 
 
 @dataclass(eq=False, repr=False)

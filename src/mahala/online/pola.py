@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
-from mahala.online.pair_learner import KernelParams, PairLearner
+from mahala.online.pair_learner import PairLearner
+from mahala.online.passive_aggressive import KernelParams
 from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, first_state
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import Count, Positive, Where, between
