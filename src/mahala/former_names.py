@@ -18,24 +18,22 @@ OF_LEARNERS = {
     "preprocessor_": "Pairs(X, left, right) and Triplets(X, ...) hold row numbers into X, so that none is needed there",
 }
 
-# Attributes of the package.
+# Attributes of the package; metric-learn has most of them with the ending "_Supervised", too.
 OF_PACKAGE = {
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
     "Covariance": "PCA(whiten=True) is the metric of the inverse covariance",
     "ITML_Supervised": "ITML learns from labels, too",
     "LFDA": "LDA and LMNN are the nearest, see docs/guides/from-metric-learn.md",
     "LSML": "BoostMetric learns from relative comparisons, see docs/guides/from-metric-learn.md",
-    "LSML_Supervised": "BoostMetric learns from relative comparisons, see docs/guides/from-metric-learn.md",
     "MMC_Supervised": "MMC learns from labels, too",
     "RCA_Supervised": "RCA learns from labels, too",
     "load_learner": "load(path) reads metrics, learners and adapters",
     "SCML": "BoostMetric learns a sum of rank-one matrices, see docs/guides/from-metric-learn.md",
-    "SCML_Supervised": "BoostMetric learns a sum of rank-one matrices, see docs/guides/from-metric-learn.md",
     "SDML": "ITML minimises the same divergence, see docs/guides/from-metric-learn.md",
-    "SDML_Supervised": "ITML minimises the same divergence, see docs/guides/from-metric-learn.md",
 }
 
 
 def hint(names: dict[str, str], name: str) -> str:
     """Return what to append to the message of an AttributeError."""
-    return f"; {names[name]}" if name in names else ""
+    advice = names.get(name) or names.get(name.removesuffix("_Supervised"))
+    return f"; {advice}" if advice else ""

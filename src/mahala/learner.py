@@ -109,8 +109,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         ----------
         X : Pairs or Triplets, or an array of shape (n, 2 or 3, n_features) of those from which the learner learns
         """
-        margins: FloatArray = self.metric_.margins(self._judged(X))
-        return margins
+        return self.metric_.margins(self._judged(X))  # type: ignore[no-any-return]
 
     def predict_comparisons(self, X: Any) -> SignArray:
         """Return +1 for similar pairs and for triplets in their order, else -1.
@@ -121,8 +120,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         ----------
         X : as for `margins`
         """
-        signs: SignArray = self.metric_.predict_comparisons(self._judged(X))
-        return signs
+        return self.metric_.predict_comparisons(self._judged(X))  # type: ignore[no-any-return]
 
     def _judged(self, X: Any) -> Pairs | Triplets:
         """Return valid comparisons of any kind, given as such or as an array."""
@@ -146,7 +144,14 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """
         self._check_fitted()
         if isinstance(X, Pairs | Triplets) or (self._learns_from is not None and n_axes(X) == 3):
-            return self._score_comparisons(self._judged(X), y)
+            comparisons = self._judged(X)
+            margins = self.metric_.margins(comparisons)
+            if isinstance(comparisons, Triplets):
+                return float(np.mean(margins > 0.0))
+            similar = comparisons.labelled(y).similar
+            if self.metric_.threshold is None:
+                return float(roc_auc_score(similar, margins))
+            return float(np.mean((margins >= 0.0) == similar))
         X, codes = self._labelled_rows(X, y, reset=False)
         if isinstance(self.metric_, MahalanobisMetric):
             with engine_for(X):
@@ -156,15 +161,6 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         if np.isnan(average).all():
             raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")
         return float(np.nanmean(average))
-
-    def _score_comparisons(self, comparisons: Pairs | Triplets, y: Any) -> float:
-        margins = self.metric_.margins(comparisons)
-        if isinstance(comparisons, Triplets):
-            return float(np.mean(margins > 0.0))
-        similar = comparisons.labelled(y).similar
-        if self.metric_.threshold is None:
-            return float(roc_auc_score(similar, margins))
-        return float(np.mean((margins >= 0.0) == similar))
 
     def _reset_seed(self) -> None:
         seed = self.random_state if "random_state" in self.get_params(deep=False) else 0  # some draw nothing
@@ -208,10 +204,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         """Validate rows; return them with the codes 0..c-1 of their class labels."""
         if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; with rows X it holds "
-                "class labels"
-            )
+            problem = "requires y to be passed, but the target y is None"
+            raise ValueError(f"{type(self).__name__} {problem}; with rows X it holds class labels")
         X, y = self._rows(X, reset=reset), inputs.computed(y) if is_chunked(y) else to_numpy(y)
         # A column is taken as scikit-learn takes it; anything else as it comes, since an array of a list loses its NaN.
         y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
@@ -226,10 +220,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             raise TypeError(f"Expected Pairs or Triplets, got {type(X).__name__}; use transform on rows")
         if n_axes(X) != 3:
             shape = f"(n_{kind.__name__.lower()}, {kind._arity}, n_features)"
-            raise ValueError(
-                f"Expected {kind.__name__} or a 3-D array of shape {shape}; rows alone hold no comparisons. "
-                "Reshape your data, or use transform on rows"
-            )
+            advice = "rows alone hold no comparisons. Reshape your data, or use transform on rows"
+            raise ValueError(f"Expected {kind.__name__} or a 3-D array of shape {shape}; {advice}")
         return kind.from_array(X)
 
     def _check_features(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
@@ -241,15 +233,13 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
                 del self.feature_names_in_
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
-        elif comparisons.n_features != self.n_features_in_:
-            raise ValueError(
-                f"{_kind(comparisons)} have {comparisons.n_features} features, but {type(self).__name__} was fitted "
-                f"with {self.n_features_in_} features"
-            )
-        elif names is not None and list(names) != list(getattr(self, "feature_names_in_", names)):
-            raise ValueError(
-                f"{_kind(comparisons)} have other feature names than {type(self).__name__} was fitted with: {names}"
-            )
+            return
+        kind, fitted = _kind(comparisons), f"{type(self).__name__} was fitted with"
+        if comparisons.n_features != self.n_features_in_:
+            given = f"{kind} have {comparisons.n_features} features"
+            raise ValueError(f"{given}, but {fitted} {self.n_features_in_} features")
+        if names is not None and list(names) != list(getattr(self, "feature_names_in_", names)):
+            raise ValueError(f"{kind} have other feature names than {fitted}: {names}")
 
     def _about(self) -> dict[str, Any]:
         """Return the feature names, the origin and the preprocessor of a metric."""
@@ -267,8 +257,7 @@ class DistanceMixin:
 
     def get_mahalanobis_matrix(self: Any) -> FloatArray:
         """Return the learned matrix M."""
-        matrix: FloatArray = self.metric_.matrix
-        return matrix
+        return self.metric_.matrix  # type: ignore[no-any-return]
 
     def pair_distance(self: Any, pairs: Any, *, squared: bool = False) -> FloatArray:
         """Return the learned distance of the two rows of each pair.
@@ -281,8 +270,7 @@ class DistanceMixin:
         self._check_fitted()
         pairs = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
         self._check_features(pairs, reset=False)
-        distances: FloatArray = self.metric_.pair_distance(pairs, squared=squared)
-        return distances
+        return self.metric_.pair_distance(pairs, squared=squared)  # type: ignore[no-any-return]
 
 
 def n_axes(X: Any) -> int:

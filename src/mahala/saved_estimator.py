@@ -58,19 +58,15 @@ class SavedEstimator(BaseEstimator, ABC):
     def _check_fitted(self) -> None:
         """Raise NotFittedError before the first fit; scikit-learn's check costs more than a prediction."""
         if "_model" not in vars(self):
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
-                "using this estimator."
-            )
+            advice = "Call 'fit' with appropriate arguments before using this estimator."
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. {advice}")
 
     def _check_fixed(self) -> None:
         """Raise ValueError if a parameter has changed that cannot change while a stream runs."""
         for name, value in self._fixed_values.items():
             if getattr(self, name) is not value and getattr(self, name) != value:
-                raise ValueError(
-                    f"{name} cannot change while a stream runs: it was {value!r}, it is {getattr(self, name)!r}; "
-                    "set it back, or start again with fit"
-                )
+                change = f"it was {value!r}, it is {getattr(self, name)!r}; set it back, or start again with fit"
+                raise ValueError(f"{name} cannot change while a stream runs: {change}")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the whole state to a model file, so that `mahala.load(path)` resumes exactly here.
@@ -88,9 +84,8 @@ class SavedEstimator(BaseEstimator, ABC):
             check = partial(_load, content="learner", mapped=True)
             write_model(path, "learner", arrays, state | header, verify=check, previous=previous)
         except ModelFileError as error:
-            raise ModelFileError(
-                f"{path} was not written, because it could not be read back; an earlier file stays as it was ({error})"
-            ) from error
+            problem = f"it could not be read back; an earlier file stays as it was ({error})"
+            raise ModelFileError(f"{path} was not written, because {problem}") from error
 
     @one_at_a_time
     def to_bytes(self) -> bytes:
@@ -119,9 +114,7 @@ class SavedEstimator(BaseEstimator, ABC):
             elif name == "callback":
                 params[name] = None  # it watches a fit; it is not part of what was learned
             elif callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)):
-                raise ValueError(
-                    f"{name}={value!r} cannot be written to a file; use a number or a name that mahala knows"
-                )
+                raise ValueError(f"{name}={value!r} cannot be written to a file; use a number or a known name")
             else:
                 params[name] = value.item() if isinstance(value, np.generic) else value
         names = getattr(self, "feature_names_in_", None)

@@ -126,8 +126,8 @@ def test_differences_never_wrap_around() -> None:
         (lambda: Pairs(X, [0], [0.5]), "right must hold integer"),
         (lambda: Pairs(X, [0, 1], [0]), r"left, right must have the same length, got \[2, 1\]"),
         (lambda: Pairs(X, [0], [1], [0]), "similar must hold booleans"),
-        (lambda: Pairs(X, [0], [1], [True, False]), "similar must be a 1-D array"),
-        (lambda: Pairs.from_array(np.zeros((2, 2, 1)), [True]), "similar must be a 1-D array"),
+        (lambda: Pairs(X, [0], [1], [True, False]), "similar must be 1-D"),
+        (lambda: Pairs.from_array(np.zeros((2, 2, 1)), [True]), "similar must be 1-D"),
         (lambda: Pairs.from_array(np.full((2, 2, 1), np.inf)), "array contains infinity"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.data.cells import ISO, date_format, day_number, days, decimal_marks, missing_cells, number, numbers
+from mahala.data.cells import ISO, cell_values, date_format, day_number, decimal_marks, missing_cells, number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -46,7 +46,9 @@ def test_marks():
 
 def test_missing():
     assert missing_cells(["NA", "?", "-", "", None, "n/a", "none", "0"]).tolist() == [*[True] * 6, False, False]
-    np.testing.assert_array_equal(numbers(["1,5", None, "inf", "x", "2"], ","), [1.5, np.nan, np.nan, np.nan, 2])
+    np.testing.assert_array_equal(
+        cell_values(["1,5", None, "inf", "x", "2"], "number", ","), [1.5, np.nan, np.nan, np.nan, 2]
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,5 +80,5 @@ def test_days(day):
 
 
 def test_time_zones_and_gaps():
-    result = days(["1970-01-02T01:00:00+01:00", None, "x", "1970-01-02"], ISO)
+    result = cell_values(["1970-01-02T01:00:00+01:00", None, "x", "1970-01-02"], "date", ISO)
     np.testing.assert_array_equal(result, [1.0, np.nan, np.nan, 1.0])

@@ -264,7 +264,7 @@ def test_model_files(frame, fitted, tmp_path):
     assert read.rank(frame[:1], frame)[0, 0] == 0
     assert read.explain(frame[:1], frame[1:2]).distance == pytest.approx(read.distance(X[0], X[1], squared=True))
     np.testing.assert_array_equal(copy.deepcopy(read).transform(frame), metric.transform(X))
-    with pytest.raises(ValueError, match="preprocessor must give the 3 features that are compared, it gives"):
+    with pytest.raises(ValueError, match="preprocessor must give 3 features, it gives"):
         MahalanobisMetric(np.eye(3), preprocessor=fitted)
 
 

@@ -368,7 +368,7 @@ def test_a_kernel_metric_is_a_snapshot(kernel_case):
     before = metric.pairwise(X, Y)
     points.grow(Y)
     np.testing.assert_array_equal(metric.pairwise(X, Y), before)
-    with pytest.raises(ValueError, match=f"matrix must have a row for each of the {points.dimension} coordinates"):
+    with pytest.raises(ValueError, match=f"matrix must have {points.dimension} rows, the coordinates"):
         MahalanobisMetric(metric.matrix, kernel_map=points)
     with pytest.raises(ValueError, match="x has 2 features, but this metric compares points of 3"):
         metric.distance([1.0, 2.0], [1.0, 2.0])

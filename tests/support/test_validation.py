@@ -120,7 +120,7 @@ def test_rows_in_other_forms():
         (lambda: check_indices([0.5], 2, "left"), "left must hold integer row numbers, got dtype float64"),
         (lambda: check_indices([2], 2, "left"), "left must hold row numbers from 0 to 1, got 2"),
         (lambda: check_indices([0, -1], 2, "left"), "left must hold row numbers from 0 to 1, got -1"),
-        (lambda: check_signs([1, 1], 3), "similar must be a 1-D array with one label for each of the 3 pairs"),
+        (lambda: check_signs([1, 1], 3), "similar must be 1-D with one label for each of the 3 pairs"),
         (lambda: check_signs([1, 0], 2), r"similar must hold booleans, or \+1 .*, got \['0', '1'\]"),
         (lambda: check_sign(0), r"similar must be True or False, or \+1 or -1, got 0"),
         (lambda: check_labels([1], 2), "y must be 1-D with a label for each of the 2 rows"),

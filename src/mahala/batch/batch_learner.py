@@ -24,6 +24,7 @@ from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thre
 from mahala.support.display import progress_bar
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.parameters import check_params
+from mahala.support.states import prefixed, without_prefix
 from mahala.support.validation import is_chunked, is_sparse, to_numpy
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
@@ -31,9 +32,6 @@ FLOAT32_RANGE = 1e-12, 1e12
 # A feature whose values are all smaller counts as zero. M has entries up to the inverse square of what two values
 # differ by, which for values of this size and the digits that they have stays within those that a metric accepts.
 SMALLEST_VALUE = 1e-45
-
-
-TrainingData = LabelledRows | Pairs | Triplets
 
 
 class BatchLearner(DistanceMixin, Learner):
@@ -61,8 +59,8 @@ class BatchLearner(DistanceMixin, Learner):
     stop_reason_: str
 
     @abstractmethod
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        """Return the stop reason: "converged", "max_iter", "callback" or another one.
+    def _learn(self, data: Any, run: Run) -> str:
+        """Learn from LabelledRows or, if `_learns_from` says so, from comparisons; return the stop reason.
 
         Every iteration, of which there is at least one, is recorded by `run.step`; the last model is what is learned.
         """
@@ -100,7 +98,7 @@ class BatchLearner(DistanceMixin, Learner):
             raise interrupt
         return self
 
-    def _training_data(self, X: Any, y: Any) -> TrainingData:
+    def _training_data(self, X: Any, y: Any) -> Any:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
         if is_chunked(X) and not (self._takes_chunks and getattr(X, "ndim", None) == 2):
             raise TypeError(
@@ -176,21 +174,16 @@ class BatchLearner(DistanceMixin, Learner):
         self._metric = self._metric.calibrate_threshold(pairs, y, strategy=strategy, beta=beta, min_rate=min_rate)
         return self
 
-    def _has_weights(self) -> bool:
-        return "w" in getattr(self, "_model", {})
-
     @property
     def feature_importances_(self) -> FloatArray:
         """Weight of each feature's squared difference in the squared distance, for a diagonal M only."""
         self._check_fitted()
         if "w" not in self._model:
-            raise AttributeError(
-                f"{type(self).__name__} has no feature_importances_, because its matrix M is not diagonal"
-            )
+            raise AttributeError(f"{type(self).__name__} has no feature_importances_: its matrix M is not diagonal")
         return self._model["w"].astype(np.float64)
 
     def _embed(self, X: Any) -> Any:
-        if not self._has_weights():
+        if "w" not in self._model:
             return map_rows(X, self.components_)
         # Scale in float64, because the weights of float32 features may be outside the range of float32.
         scale = np.sqrt(self._model["w"].astype(np.float64))
@@ -204,7 +197,7 @@ class BatchLearner(DistanceMixin, Learner):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the columns of `transform`: those of the features if M is diagonal."""
         self._check_fitted()
-        if self._has_weights():
+        if "w" in self._model:
             return np.asarray(_check_feature_names_in(self, input_features))
         return np.asarray(super().get_feature_names_out(input_features))
 
@@ -216,9 +209,8 @@ class BatchLearner(DistanceMixin, Learner):
         return tags
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
-        header: dict[str, object] = {"stop_reason": self.stop_reason_, "seed": self._seed}
-        header["threshold"] = self._metric.threshold
-        return header, {"objectives": self.objectives_} | {f"model.{key}": a for key, a in self._model.items()}
+        header = {"stop_reason": self.stop_reason_, "seed": self._seed, "threshold": self._metric.threshold}
+        return header, {"objectives": self.objectives_} | prefixed("model", self._model)
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         check_params(self)
@@ -230,8 +222,7 @@ class BatchLearner(DistanceMixin, Learner):
         if not len(self.objectives_):
             raise ModelFileError("objectives should hold at least one number")
         self.objective_, self.n_iter_ = float(self.objectives_[-1]), len(self.objectives_)
-        model = {key.removeprefix("model."): array for key, array in arrays.items() if key.startswith("model.")}
-        d = self.n_features_in_
+        model, d = without_prefix("model", arrays), self.n_features_in_
         shapes: dict[str, tuple[int | None, ...]] = {"L": (None, d), "M": (d, d), "w": (d,)}
         form = [key for key in shapes if key in model]
         if len(form) != 1:
@@ -240,15 +231,28 @@ class BatchLearner(DistanceMixin, Learner):
             dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
-        # Older files have no threshold.
-        threshold = header_value(header, "threshold", float, type(None)) if "threshold" in header else None
-        self._set_model(model, threshold)
+        self._set_model(model, header_value(header, "threshold", float, type(None)))
         # A view of a file that was just written needs no eigenvalues, and LᵀL has none below zero.
         if form != ["L"] and model[form[0]].flags.writeable and not self._metric.is_psd:
             raise ModelFileError(f"model.{form[0]} should be positive semi-definite")
 
 
-def _weighted(data: TrainingData, sample_weight: Any) -> LabelledRows:
+class WeightedLearner(BatchLearner):
+    """Base class of the learners from rows that may have weights."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the metric from rows X with class labels y, or from pairs if the learner accepts them.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, data frame or tensor of shape (n_rows, n_features), or Pairs, or an array of pairs
+        y : class labels of rows, +1 / -1 for an array of pairs, else None
+        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1
+        """
+        return self._fit(X, y, sample_weight)
+
+
+def _weighted(data: Any, sample_weight: Any) -> LabelledRows:
     """Return labelled rows with weights, without those whose weight is zero."""
     if not isinstance(data, LabelledRows):
         raise ValueError("sample_weight must be None with comparisons: it weights rows with class labels")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
@@ -31,13 +31,8 @@ class BoostMetric(IterationParams, BatchLearner):
     """Minimise the exponential loss of triplets, adding one rank-one matrix per iteration as AdaBoost adds learners.
 
     The objective, over M = Σ w_j ξ_j ξ_jᵀ with w_j ≥ 0 and ‖ξ_j‖ = 1, for triplets r = (i, j, k) in which x_i is to be
-    nearer to x_j than to x_k, is::
-
-        log Σ_r exp(-ρ_r) + lam·s·tr M,   ρ_r = (x_i - x_k)ᵀM(x_i - x_k) - (x_i - x_j)ᵀM(x_i - x_j)
-
-    An iteration adds the leading eigenvector ξ of Σ u_r A_r, where ρ_r = ⟨A_r, M⟩ and u_r ∝ exp(-ρ_r), with the best w
-    for it. s is the mean squared distance between two rows, so that `lam` has no units. As in the paper, weights are
-    never reduced: the objective at the end may be above its minimum.
+    nearer to x_j than to x_k, is log Σ_r exp(-ρ_r) + lam·s·tr M, where ρ_r is the squared distance of x_i and x_k less
+    that of x_i and x_j, and s the mean squared distance between two rows.
 
     Parameters
     ----------
@@ -54,32 +49,18 @@ class BoostMetric(IterationParams, BatchLearner):
         Maximum number of iterations and therefore of the rank of M.
     tol : float
         The fit ends when an iteration lowers the objective by less than this share of it, or of 1 if it is below 1.
-    warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`; a warm start adds iterations to those of the previous fit.
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`; a warm start adds iterations
 
     Attributes
     ----------
-    weights_ : ndarray
-        The weight w_j of each iteration.
-    validation_errors_ : ndarray
-        Share of the held-out triplets in the wrong order after each iteration.
+    weights_ : ndarray, the weight w_j of each iteration
+    validation_errors_ : ndarray, the share of the held-out triplets in the wrong order after each iteration
     stop_reason_ : str
         "converged" (an iteration gains less than `tol`, or no direction lowers the objective), "max_iter",
         "early stopping", "separated", "callback" or "interrupted". "separated" means that all triplets are in the right
         order and the sum of their losses is below exp(-36), or that one direction puts all of them in the right order
         by more than lam·s, so that the objective has no minimum along it; then w lowers each loss by a factor exp(-36).
-    metric_, components_, objective_, objectives_, n_iter_
-        See :class:`mahala.NCA`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> learner = BoostMetric(max_iter=50).fit(X[::2], y[::2])
-    >>> round(learner.score(X[1::2], y[1::2]), 2)
-    0.97
-    >>> learner.metric_at(3).n_components
-    3
+    metric_, components_, objective_, objectives_, n_iter_ : see :class:`mahala.NCA`
     """
 
     _learns_from = Triplets
@@ -93,10 +74,9 @@ class BoostMetric(IterationParams, BatchLearner):
     tol: NonNegative = 1e-7
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
+    def _learn(self, data: Any, run: Run) -> str:
         if isinstance(data, LabelledRows):
             data = label_triplets(data.X, data.codes, self.n_neighbors)
-        assert isinstance(data, Triplets)
         triplets, n_train = self._held_out_last(data)
         edges = TripletEdges(triplets)
         unit = np.sqrt(edges.scale)

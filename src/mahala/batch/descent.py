@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -29,44 +30,48 @@ def descend(
     *,
     max_iter: int,
     tol: float,
-    to_model: Callable[[RealArray], Model] = lambda L: {"L": L},
+    to_model: Callable[[RealArray], Model | Callable[[], Model]] = lambda L: {"L": L},
     report: Callable[[float], float] = float,
+    solved: Callable[[], bool] = lambda: False,
 ) -> str:
     """Lower the objective until it has converged; return the stop reason.
 
-    The reason is "converged" if an iteration gains less than `tol` relative to the objective, and "precision" if
-    rounding keeps any step from lowering it. `report` converts the objective to the one that is recorded. The objective
-    gets its argument in the dtype and shape of `start`, whereas SciPy's vectors are of float64.
+    The reason is "converged" if an iteration gains less than `tol` relative to the objective, "precision" if rounding
+    keeps any step from lowering it, and "solved" if `solved` says so. `report` converts the objective to the one that
+    is recorded. These functions and `to_model` are called for the variables at which the objective was computed last.
+    It gets its argument in the dtype and shape of `start`, whereas SciPy's vectors are of float64.
     """
-    stopped = False
+    reason, seen = "", start
     unit = 0.0  # the first objective: SciPy measures gains relative to the objective or 1, whichever is larger
 
     def in_shape(vector: RealArray) -> RealArray:
         return vector.reshape(start.shape).astype(start.dtype)
 
     def value(vector: RealArray) -> tuple[float, RealArray]:
-        nonlocal unit
-        result, gradient = objective(in_shape(vector))
+        nonlocal unit, seen
+        seen = in_shape(vector)
+        result, gradient = objective(seen)
         unit = unit or abs(float(result)) or 1.0
         return float(result) / unit, gradient.astype(np.float64).ravel() / unit
 
-    def after_iteration(intermediate_result: OptimizeResult) -> None:
-        nonlocal stopped
-        stopped = run.step(report(unit * intermediate_result.fun), to_model(in_shape(intermediate_result.x)))
-        if stopped:
+    def record(intermediate_result: OptimizeResult) -> None:
+        nonlocal reason
+        variables = in_shape(intermediate_result.x)
+        if not np.array_equal(variables, seen):
+            value(intermediate_result.x)
+        stopped = run.step(report(unit * intermediate_result.fun), to_model(variables))
+        reason = "solved" if solved() and not run.asked_to_stop else "callback" if stopped else ""
+        if reason:
             raise StopIteration
 
-    options: Any = {
-        "maxiter": max_iter,
-        "maxfun": 10 * max_iter + 20,
-        "ftol": min(float(tol), _LARGEST_TOL),
-        "gtol": 0.0,
-    }
+    ftol = min(float(tol), _LARGEST_TOL)
+    options: Any = {"maxiter": max_iter, "maxfun": 10 * max_iter + 20, "ftol": ftol, "gtol": 0.0}
     first = start.astype(np.float64).ravel()
-    result = minimize(value, first, jac=True, method="L-BFGS-B", callback=after_iteration, options=options)
+    result = minimize(value, first, jac=True, method="L-BFGS-B", callback=record, options=options)
     if not run.model:  # no step lowers the objective
-        run.step(report(unit * result.fun), to_model(in_shape(result.x)))
-    return "callback" if stopped else {0: "converged", 1: "max_iter"}.get(int(result.status), "precision")
+        with suppress(StopIteration):
+            record(result)
+    return reason or {0: "converged", 1: "max_iter"}.get(int(result.status), "precision")
 
 
 def first_components(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.descent import Init, Objective, descend, first_variables
 from mahala.batch.pair_costs import drawn, pair_costs
 from mahala.batch.run import IterationParams, Run
@@ -28,12 +28,14 @@ PATIENCE = 5
 
 
 @dataclass(eq=False, repr=False)
-class GML(IterationParams, BatchLearner):
+class GML(IterationParams, WeightedLearner):
     """Global metric learning: pull all similar pairs together and push dissimilar ones apart up to the distance 1.
 
     GML minimises E(L) = α Σ_dissimilar (1 - min(d, 1))² + (1 - α) Σ_similar d² over the linear map L, with
     d = ‖Lx - Lx'‖ and sums over *all* unordered pairs of labelled rows, or over the given pairs. E is convex in
-    M = LᵀL, so for a square L every local minimum is global. It does not depend on the scale of the features.
+    M = LᵀL, so for a square L every local minimum is global. It does not depend on the scale of the features. With
+    `sample_weight`, the weight of a pair is the product of its rows', scaled to a mean of 1; the first map of `init`
+    counts rows once, so that fewer components may end in another of several minima.
 
     Parameters
     ----------
@@ -51,15 +53,12 @@ class GML(IterationParams, BatchLearner):
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
         The first L, in coordinates in which the scatter of the similar pairs is isotropic, scaled to a mean distance
         of about 1 between dissimilar pairs; a metric is used unchanged.
-    max_iter, tol, warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
-    feature_importances_ : ndarray of shape (n_features,)
-        The feature weights, if diagonal.
-    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
+    feature_importances_ : ndarray of shape (n_features,), the feature weights, if diagonal
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
     Examples
     --------
@@ -87,27 +86,13 @@ class GML(IterationParams, BatchLearner):
         if self.diagonal and self.n_components is not None:
             raise ValueError(f"n_components must be None if diagonal=True, got {self.n_components!r}")
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the metric from rows X with class labels y, or from pairs.
-
-        Parameters
-        ----------
-        X : rows, or Pairs, or an array of shape (n_pairs, 2, n_features)
-        y : class labels of rows, +1 / -1 for an array of pairs, else None
-        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1. The
-            weight of a pair is the product of its rows', which are scaled to a mean of 1 in the objective. The first
-            map of `init` counts rows once, so that fewer components may end in another of several minima.
-        """
-        if sample_weight is not None and (self.solver, self.n_pairs) != ("lbfgs", "auto"):
-            raise ValueError(
-                'sample_weight must be None unless solver is "lbfgs" and n_pairs "auto": it weights all pairs'
-            )
-        return self._fit(X, y, sample_weight)
-
-    def _learn(self, data: TrainingData, run: Run) -> str:
+    def _learn(self, data: Any, run: Run) -> str:
+        weights = None if isinstance(data, Pairs) else data.weights
+        if weights is not None and (self.solver, self.n_pairs) != ("lbfgs", "auto"):
+            raise ValueError('sample_weight needs solver="lbfgs" and n_pairs="auto", because it weights all pairs')
         data = drawn(data, self.n_pairs, self._rng)
         costs = pair_costs(data)
-        rows, factors = standardised(data.X, None if isinstance(data, Pairs) else data.weights)
+        rows, factors = standardised(data.X, weights)
         floor = float(np.finfo(rows.dtype).eps) ** 0.5
         coordinates = pair_coordinates(rows, factors, costs.scatter(rows), floor, costs.engine, diagonal=self.diagonal)
         alpha = float(self.alpha)

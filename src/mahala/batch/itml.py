@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Literal
@@ -11,10 +12,10 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.optimize import brentq
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import descend
 from mahala.batch.pair_costs import pairs_of
-from mahala.batch.run import Iteration, IterationParams, Model, Run
+from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.whitening import constant, covariances, whiten_within
 from mahala.comparisons import Pairs
 from mahala.comparisons.pairs import draw_pairs
@@ -47,14 +48,9 @@ UNIT = 4.0
 class ITML(IterationParams, BatchLearner):
     r"""Information-theoretic metric learning: the metric nearest to a prior that keeps similar pairs near.
 
-    ITML minimises, over M ≻ 0 and a target ξ for the squared distance of each pair,
-
-        D(M, M₀) + γ Σ D(ξ, ξ₀)   subject to   vᵀMv ≤ ξ for similar pairs, vᵀMv ≥ ξ for dissimilar ones,
-
-    with v = x - x', the LogDet divergence D(A, B) = tr(AB⁻¹) - log|AB⁻¹| - d, and ξ₀ one target for all similar and one
-    for all dissimilar pairs. L-BFGS descends over L with M = LᵀL, instead of the paper's projections onto one
-    constraint after the other. No eigenvalue of M relative to M₀ is below 1e-12 times the largest; if the targets
-    require that, `stop_reason_` is "precision". Pairs of equal rows are left out. M is of float64.
+    ITML minimises D(M, M₀) + γ Σ D(ξ, ξ₀) over M ≻ 0 and a target ξ for the squared distance of each pair, which is at
+    most ξ for similar pairs and at least ξ for dissimilar ones. D is the LogDet divergence, and ξ₀ one target for all
+    similar and one for all dissimilar pairs. M is of float64.
 
     Parameters
     ----------
@@ -74,25 +70,12 @@ class ITML(IterationParams, BatchLearner):
         The fit ends when the objective is at most this share above its minimum, by the duality gap.
     warm_start : bool
         Whether `fit` starts from the previous M.
-    callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
-    similar_target_, dissimilar_target_ : float
-        The targets ξ₀ that were used.
-    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> itml = ITML(prior="covariance", random_state=0).fit(X[::2], y[::2])
-    >>> itml.score(X[1::2], y[1::2]) > 0.9
-    True
-    >>> itml.stop_reason_
-    'converged'
+    similar_target_, dissimilar_target_ : float, the targets ξ₀ that were used
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
     """
 
     _learns_from = Pairs
@@ -120,26 +103,18 @@ class ITML(IterationParams, BatchLearner):
         """Lower bound of the squared distances of dissimilar pairs."""
         return float(self._learned("targets")[1])
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
+    def _learn(self, data: Any, run: Run) -> str:
         prior = self._prior_components(data.X)
         if isinstance(data, LabelledRows):
             data = pairs_of(data.X, *draw_pairs(data.codes, self.n_pairs, None, self._rng, name="n_pairs"))
-        assert isinstance(data, Pairs)
         problem = _Problem(data, prior, (self.similar_target, self.dissimilar_target), float(self.gamma))
-        warm, solved = self._warm_model(), False
+        start = problem.start(None if (warm := self._warm_model()) is None else warm["M"])
 
-        def after(iteration: Iteration) -> bool:
-            nonlocal solved
-            solved = problem.gap() <= self.tol * iteration.objective and not problem.limited
-            return run.step(iteration.objective, partial(problem.in_features, iteration.model["L"])) or solved
+        def solved() -> bool:
+            return problem.gap() <= self.tol * problem.value and not problem.limited
 
-        reason = descend(
-            problem, problem.start(None if warm is None else warm["M"]), Run(after, lambda done, objective: None),
-            max_iter=self.max_iter, tol=0.0, to_model=problem.to_model,
-        )  # fmt: skip
-        if solved and not run.asked_to_stop:
-            return "converged"
-        return "precision" if reason == "converged" else reason
+        reason = descend(problem, start, run, max_iter=self.max_iter, tol=0.0, to_model=problem.to_model, solved=solved)
+        return {"solved": "converged", "converged": "precision"}.get(reason, reason)
 
     def _prior_components(self, X: Any) -> FloatArray | None:
         """Return L₀ with M₀ = L₀ᵀL₀, or None for the identity."""
@@ -236,10 +211,10 @@ class _Problem:
         add_pull(Z, self._left, self._right, weights, pull)
         logs = np.log(ratios[moved])
         self._half = L + transposed_product(pull, self._X)
-        self._seen, self._logs = variables, self._gamma * float(logs.sum())
+        self._logs = self._gamma * float(logs.sum())
         divergence = float(np.square(L).sum()) - 2.0 * float(np.log(diagonal).sum()) - len(L)
-        self._value = divergence + self._gamma * float((ratios[moved] - 1.0 - logs).sum())
-        return self._value, 2.0 * (self._half - self._inverse.T) * self._basis
+        self.value = divergence + self._gamma * float((ratios[moved] - 1.0 - logs).sum())
+        return self.value, 2.0 * (self._half - self._inverse.T) * self._basis
 
     def gap(self) -> float:
         """Return by how much the objective at the last model is above a lower bound of its minimum.
@@ -252,12 +227,10 @@ class _Problem:
             root = np.linalg.cholesky(0.5 * (precision + precision.T))
         except np.linalg.LinAlgError:
             return np.inf
-        return self._value - 2.0 * float(np.log(root.diagonal()).sum()) + self._logs
+        return self.value - 2.0 * float(np.log(root.diagonal()).sum()) + self._logs
 
-    def to_model(self, variables: FloatArray) -> Model:
-        """Return L in the coordinates of the descent, with no direction much shorter than others."""
-        if not np.array_equal(variables, self._seen):
-            self(variables)
+    def to_model(self, variables: FloatArray) -> Callable[[], Model]:
+        """Return a function that returns the model, in which no direction is much shorter than others."""
         L = variables * self._basis
         # Outside the span all lengths are 1.
         sizes = (max(float(np.linalg.norm(A)), float(self._outside is not None)) for A in (L, self._inverse))
@@ -265,9 +238,9 @@ class _Problem:
         if self.limited:
             _, lengths, axes = np.linalg.svd(L)
             L = np.maximum(lengths, SHORTEST * max(lengths[0], float(self._outside is not None)))[:, None] * axes
-        return {"L": L}
+        return partial(self._in_features, L)
 
-    def in_features(self, L: FloatArray) -> Model:
+    def _in_features(self, L: FloatArray) -> Model:
         """Return the model of an L in the coordinates of the descent."""
         largest = float(np.linalg.norm(L, 2)) if self._outside is not None else 0.0
         L = product(L, self._prior)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.run import Run
 from mahala.batch.whitening import constant, covariances, whiten_varying
 from mahala.engine.inputs import refuse_chunks
 from mahala.engine.moments import class_means
-from mahala.learner import LabelledRows
 from mahala.support.parameters import Count, Share
 
 # Variances within classes, and of the class means along a direction, below this share are rounding.
@@ -21,14 +20,11 @@ RANK_TOLERANCE = 1e-8
 
 
 @dataclass(eq=False, repr=False)
-class LDA(BatchLearner):
+class LDA(WeightedLearner):
     """Fisher's linear discriminant analysis as a metric: M = LᵀL, with L of at most (number of classes - 1) rows.
 
-    L maximises tr((L S_w Lᵀ)⁻¹ L S_b Lᵀ) and is scaled to unit variance within classes in every direction:
-    L S_w Lᵀ = n I, where S_w = Σ_i (x_i - μ_{y_i})(x_i - μ_{y_i})ᵀ and S_b = Σ_c n_c (μ_c - μ)(μ_c - μ)ᵀ.
-
-    Directions without any variance within the classes, for which the criterion would be infinite, are left out, as by
-    scikit-learn's solver "svd". Shrinkage includes them. Constant features get weight 0.
+    L maximises tr((L S_w Lᵀ)⁻¹ L S_b Lᵀ), with S_w the scatter within classes and S_b that of their means. It is scaled
+    to unit variance within classes in every direction: L S_w Lᵀ = n I.
 
     Parameters
     ----------
@@ -40,35 +36,14 @@ class LDA(BatchLearner):
 
     Attributes
     ----------
-    objective_ : float
-        Minus the criterion that was reached, with S_w after shrinkage.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> lda = LDA(n_components=1).fit(X, y)
-    >>> lda.transform(X).shape, round(lda.objective_, 2), round(lda.score(X, y), 2)
-    ((150, 1), -32.19, 0.98)
+    objective_ : float, minus the criterion that was reached, with S_w after shrinkage
     """
 
     n_components: Count | None = None
     _: KW_ONLY
     shrinkage: Literal["auto"] | Share | None = None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the metric from rows X with class labels y.
-
-        Parameters
-        ----------
-        X : array, CSR matrix, data frame or tensor of shape (n_rows, n_features)
-        y : class labels of rows
-        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1
-        """
-        return self._fit(X, y, sample_weight)
-
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         X, codes, weights = data
         most = min(int(codes.max()), X.shape[1])
         if self.n_components is not None and self.n_components > most:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import TripletHinges, target_neighbors
@@ -35,14 +36,10 @@ WEAK = 1e-2
 class LMNN(IterationParams, BatchLearner):
     """Large margin nearest neighbours: target neighbours near, rows of other classes farther away by a margin.
 
-    LMNN minimises over M = LᵀL, with squared distances d_M,
-
-        (1 - mu) Σ_{i,j} d_M(xᵢ, xⱼ) + mu Σ_{i,j,l} [1 + d_M(xᵢ, xⱼ) - d_M(xᵢ, x_l)]₊
-
-    where j runs over the targets of i, its `n_neighbors` nearest rows of the same class in Euclidean distance (all, if
-    there are fewer), and l over all rows of other classes. For Triplets (i, j, l), the first sum is over their distinct
-    (i, j) and the second over the triplets. Without `n_components` the problem is convex in M. L-BFGS descends on
-    hinges that are smoothed within ±0.005, then ±0.0005, of their kink; `objectives_` holds that with plain hinges.
+    LMNN minimises (1 - mu) Σ_{i,j} d_M(xᵢ, xⱼ) + mu Σ_{i,j,l} [1 + d_M(xᵢ, xⱼ) - d_M(xᵢ, x_l)]₊ over M = LᵀL, with
+    squared distances d_M. j runs over the targets of i, its `n_neighbors` nearest rows of the same class (all, if there
+    are fewer), and l over all rows of other classes. For Triplets (i, j, l), the first sum is over their distinct
+    (i, j) and the second over the triplets. Without `n_components` the problem is convex in M.
 
     Parameters
     ----------
@@ -55,13 +52,11 @@ class LMNN(IterationParams, BatchLearner):
         64 dimensions on, that is the number of directions that the first iterations do not shorten to nearly nothing.
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
         The first L, whose scale is then chosen; a metric is used unchanged.
-    max_iter, tol, warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
-    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
     Examples
     --------
@@ -83,7 +78,7 @@ class LMNN(IterationParams, BatchLearner):
     tol: NonNegative = 1e-6
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
+    def _learn(self, data: Any, run: Run) -> str:
         hinges: Hinges
         best_scale: Callable[[RealArray], float]
         if isinstance(data, LabelledRows):
@@ -92,7 +87,6 @@ class LMNN(IterationParams, BatchLearner):
             hinges = engine.hinges(codes, edges, ends, self.mu)
             best_scale = RowHinges(codes, edges, ends, self.mu).best_scale
         else:
-            assert isinstance(data, Triplets)
             codes, engine, triplets = None, Cores(), TripletHinges(data, self.mu)
             hinges, best_scale = triplets, triplets.best_scale
         coordinates = row_coordinates(data.X, engine)
@@ -105,18 +99,15 @@ class LMNN(IterationParams, BatchLearner):
             start *= np.sqrt(engine.of_images(best_scale, coordinates.map(start.astype(data.X.dtype))))
         start = start.astype(data.X.dtype)
 
-        hinge, seen, smoothing = 0.0, np.empty(0), 0.0
+        hinge, smoothing = 0.0, 0.0
 
         def objective(A: RealArray) -> tuple[float, RealArray]:
-            nonlocal hinge, seen
+            nonlocal hinge
             rounded, hinge, pull = hinges(coordinates.map(A), smoothing)
-            seen = A
             return rounded, coordinates.gradient(pull)
 
         def to_model(A: RealArray) -> Model:
             nonlocal start
-            if not np.array_equal(A, seen):
-                objective(A)
             start = A
             return coordinates.to_model(A)
 
@@ -124,10 +115,10 @@ class LMNN(IterationParams, BatchLearner):
         losses = ITERATIONS_BEFORE_LOSS if self.n_components is None and widest >= FEWEST_ROWS else ()
         stages = [*((SMOOTHINGS[0], most) for most in losses), *((width, self.max_iter) for width in SMOOTHINGS)]
         for smoothing, most in stages:
-            # The descent minimises smoothed hinges, but the run records the objective with plain ones.
-            watched = Run(lambda iteration: run.step(hinge, iteration.model), lambda done, objective: None)
             left = min(most, self.max_iter - len(run.objectives))
-            reason = descend(objective, start, watched, max_iter=left, tol=self.tol, to_model=to_model)
+            # The descent minimises smoothed hinges, but the run records the objective with plain ones.
+            plain: Any = {"to_model": to_model, "report": lambda _: hinge}
+            reason = descend(objective, start, run, max_iter=left, tol=self.tol, **plain)
             if reason == "callback" or len(run.objectives) >= self.max_iter:
                 break
             if most < self.max_iter:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.triplets import rows_in_shared_classes
 from mahala.batch.whitening import to_unit_range
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Pairs
 from mahala.compiled.sums.weighting import extreme_pairs
 from mahala.support.arrays import BoolArray, IndexArray, RealArray, row_blocks
 from mahala.support.parameters import Count, NonNegative
@@ -32,13 +32,8 @@ Extremes = tuple[IndexArray, IndexArray, RealArray]
 class MDM(IterationParams, BatchLearner):
     """Maximum distance minimization: weights w of squared differences that solve a linear program.
 
-    The program is::
-
-        min t over w ≥ 0 and t, such that Σ_j w_j v_j² ≤ t for similar pairs and Σ_j w_j v_j² ≥ 1 for dissimilar ones
-
-    where v is the difference of a pair, for all pairs of labelled rows or for given :class:`~mahala.Pairs`. It is
-    solved for a few pairs, and the pairs that violate its solution the most are added until none does. Dissimilar
-    pairs that differ by less than 1e-6 of the features' ranges are left out; `n_dropped_` is their number.
+    It minimises t over w ≥ 0, such that Σ_j w_j v_j² ≤ t for similar pairs and Σ_j w_j v_j² ≥ 1 for dissimilar ones,
+    where v is the difference of a pair, for all pairs of labelled rows or for given :class:`~mahala.Pairs`.
 
     Parameters
     ----------
@@ -46,28 +41,16 @@ class MDM(IterationParams, BatchLearner):
         Maximum number of iterations, each of which solves a linear program.
     tol : float
         The fit ends when t is within this of the optimum, relative to it if it is above 1.
-    warm_start, callback, verbose
-        See :class:`mahala.NCA`.
+    warm_start, callback, verbose : see :class:`mahala.NCA`
 
     Attributes
     ----------
-    feature_importances_ : ndarray of shape (n_features,)
-        The weights w.
-    n_dropped_ : int
-        Number of dissimilar pairs that were left out.
+    feature_importances_ : ndarray of shape (n_features,), the weights w
+    n_dropped_ : int, the number of dissimilar pairs that were left out
     objective_, objectives_ : float and ndarray
         The smallest t, at the end and after each iteration: the largest squared distance of a similar pair, if the
         smallest of a dissimilar pair is 1.
-    metric_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> mdm = MDM().fit(X, y)
-    >>> mdm.stop_reason_, round(mdm.objective_, 2), round(mdm.score(X, y), 2)
-    ('converged', 111.68, 0.96)
+    metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
     """
 
     _learns_from = Pairs
@@ -81,8 +64,7 @@ class MDM(IterationParams, BatchLearner):
         """Number of dissimilar pairs that are too close together to be separated."""
         return int(self._learned("n_dropped")[0])
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert not isinstance(data, Triplets)
+    def _learn(self, data: Any, run: Run) -> str:
         source = _GivenPairs(data) if isinstance(data, Pairs) else _AllPairs(data.X, data.codes)
         program = _Program(source.features)
         u = np.ones(source.features.shape[1])  # weights of features of range 1

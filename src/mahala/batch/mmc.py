@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import Init, descend, first_variables
 from mahala.batch.pair_costs import drawn, pair_costs
 from mahala.batch.run import IterationParams, Model, Run
@@ -22,9 +22,8 @@ class MMC(IterationParams, BatchLearner):
     """Metric for clustering with side information, also called PGDM: similar pairs near, dissimilar ones apart.
 
     MMC minimises Σ_similar d_M(x, x') subject to Σ_dissimilar √d_M(x, x') ≥ 1 over M ⪰ 0, where d_M is a squared
-    distance. This is equivalent to minimising the ratio of the first sum to the square of the second, which is
-    `objective_`; M is scaled so that the second is 1. L-BFGS replaces the paper's projections. If similar pairs do not
-    differ in a direction in which dissimilar ones do, no M attains the minimum without `regularization`.
+    distance: the ratio of the first sum to the square of the second, which is `objective_`. M is scaled so that the
+    second is 1.
 
     Parameters
     ----------
@@ -37,23 +36,12 @@ class MMC(IterationParams, BatchLearner):
         with features scaled to variance one. 0 is the paper's objective.
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
         The first L, in coordinates in which the scatter of the similar pairs is isotropic; "auto" is "identity".
-    max_iter, tol, warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
-    feature_importances_ : ndarray of shape (n_features,)
-        The feature weights, if diagonal.
-    metric_, components_, objective_, objectives_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> learner = MMC().fit(X, y)
-    >>> learner.stop_reason_, round(learner.score(X, y), 2)
-    ('converged', 0.93)
+    feature_importances_ : ndarray of shape (n_features,), the feature weights, if diagonal
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
     """
 
     _learns_from = Pairs
@@ -66,7 +54,7 @@ class MMC(IterationParams, BatchLearner):
     tol: NonNegative = 1e-7
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
+    def _learn(self, data: Any, run: Run) -> str:
         data = drawn(data, self.n_pairs, self._rng)
         scaled, factors = standardised(data.X)
         costs = pair_costs(data)
@@ -80,26 +68,21 @@ class MMC(IterationParams, BatchLearner):
                 "regularization must be positive, because similar pairs do not differ in some direction, so no metric "
                 "attains the minimum"
             )
-        coordinates = pair_coordinates(
-            scaled, factors, within, self.regularization, costs.engine, diagonal=self.diagonal
-        )
-
-        evaluated: list[tuple[RealArray, float]] = []  # the last variables and their sum over dissimilar pairs
+        floor, diagonal = self.regularization, self.diagonal
+        coordinates = pair_coordinates(scaled, factors, within, floor, costs.engine, diagonal=diagonal)
 
         def objective(variables: RealArray) -> tuple[float, RealArray]:
             # The logarithm of the ratio, because both sums range over many orders of magnitude.
+            nonlocal far
             near = float(np.square(variables, dtype=np.float64).sum())
             far, pull = costs.dissimilar(coordinates.map(variables), (0.0, 1.0, 0.0), np.inf)
-            evaluated[:] = [(variables, far)]
             if not near > 0.0 or not far > 0.0:
                 return np.inf, np.zeros_like(variables)
             gradient = 2.0 * variables / near - 2.0 * coordinates.gradient(pull) / far
             return float(np.log(coordinates.unit * near) - 2.0 * np.log(far)), gradient
 
         def to_model(variables: RealArray) -> Model:
-            if not np.array_equal(evaluated[0][0], variables):
-                objective(variables)
-            return coordinates.to_model(variables / evaluated[0][1])
+            return coordinates.to_model(variables / far)
 
         codes = None if isinstance(data, Pairs) else data.codes
         start, _ = first_variables(coordinates, self.init, None, codes, self._rng, self._warm_model())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Run
 from mahala.engine import current_engine
 from mahala.engine.inputs import computed
-from mahala.learner import LabelledRows
 from mahala.support.arrays import RealArray
 from mahala.support.parameters import Count, NonNegative, Seed
 
@@ -44,14 +44,10 @@ class NCA(IterationParams, BatchLearner):
 
     Attributes
     ----------
-    metric_ : MahalanobisMetric
-        The learned metric.
-    components_ : ndarray of shape (m, n_features)
-        The learned map L.
-    objective_, objectives_ : float and ndarray
-        Objective at the end and after each iteration.
-    n_iter_ : int
-        Number of iterations.
+    metric_ : MahalanobisMetric, the learned metric
+    components_ : ndarray of shape (m, n_features), the learned map L
+    objective_, objectives_ : float and ndarray, the objective at the end and after each iteration
+    n_iter_ : int, the number of iterations
     stop_reason_ : str
         "converged", "max_iter", "precision" (rounding keeps any step from lowering the objective), "callback" or
         "interrupted", or "time" if a time limit ended the fit.
@@ -74,8 +70,7 @@ class NCA(IterationParams, BatchLearner):
     tol: NonNegative = 1e-5
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         X, engine = data.X - computed(data.X.mean(axis=0)), current_engine()
         rows = engine.place(X)
 

@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mahala.batch.batch_learner import TrainingData
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Pairs
 from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.sums.pair_sums import sum_edges, within_factors
 from mahala.engine import current_engine
@@ -81,11 +80,10 @@ class GivenPairs:
         return far / max(1, len(self._dissimilar[0]))
 
 
-def drawn(data: TrainingData, n_pairs: Literal["auto"] | int, rng: np.random.Generator) -> LabelledRows | Pairs:
+def drawn(data: Any, n_pairs: Literal["auto"] | int, rng: np.random.Generator) -> LabelledRows | Pairs:
     """Draw at most n_pairs pairs of labelled rows; return given pairs, and for "auto" the labelled rows, unchanged."""
-    assert not isinstance(data, Triplets)
     if isinstance(data, Pairs) or isinstance(n_pairs, str):
-        return data
+        return data  # type: ignore[no-any-return]
     return pairs_of(data.X, *draw_pairs(data.codes, n_pairs, None, rng, name="n_pairs", at_most=True))
 
 

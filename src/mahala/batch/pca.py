@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import Run
 from mahala.batch.whitening import divided_by_largest
 from mahala.engine.moments import principal_directions
-from mahala.learner import LabelledRows
 from mahala.support.parameters import Count, Fraction, Seed, is_count
 
 
@@ -19,14 +19,13 @@ class PCA(BatchLearner):
     """Principal component analysis as a metric: M = LᵀL, where L maximises tr(L Σ Lᵀ) under L Lᵀ = I.
 
     Σ is the covariance of the rows; labels are not needed. This is a wrapper of :class:`sklearn.decomposition.PCA`.
-    With `whiten`, each direction is divided by its standard deviation, and directions without variance are left out.
 
     Parameters
     ----------
     n_components : int, float or None
         Number of directions; between 0 and 1, the share of the variance that they must explain; None for all of them.
     whiten : bool
-        Whether distances are in units of the standard deviation of each direction.
+        Whether distances are in units of the standard deviation of each direction; those without variance are left out.
     random_state : int, RandomState, Generator or None
         Seed of the randomised solver, which scikit-learn uses for few of many directions.
 
@@ -35,16 +34,6 @@ class PCA(BatchLearner):
     objective_ : float
         The variance that the directions leave unexplained, which PCA minimises: the mean squared distance of the rows
         to their projections, before whitening and with n - 1 as the divisor.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> pca = PCA(n_components=2).fit(X)
-    >>> pca.transform(X).shape, round(pca.objective_), round(pca.score(X, y), 2)
-    ((178, 2), 17, 0.7)
-    >>> round(PCA(n_components=0.999999, whiten=True).fit(X).score(X, y), 2)
-    0.91
     """
 
     _needs_labels = False
@@ -54,8 +43,7 @@ class PCA(BatchLearner):
     whiten: bool = False
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         X, m = data.X, self.n_components
         if is_count(m) and m is not None and m > min(X.shape):
             raise ValueError(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.optimize import linprog
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
@@ -28,14 +28,10 @@ Nu = Annotated[float, Where(lambda nu: is_number(nu) and 0.0 < nu <= 1.0, "a num
 class PSDBoost(IterationParams, BatchLearner):
     """Maximise a soft margin of triplets over matrices of trace one, adding one rank-one matrix per iteration.
 
-    Over M = Σ w_j ξ_j ξ_jᵀ with w_j ≥ 0, Σ w_j = 1 and ‖ξ_j‖ = 1, for n triplets r = (i, j, k) in which x_i is to be
-    nearer to x_j than to x_k, PSDBoost minimises::
-
-        C Σ_r [ρ - ρ_r]₊ - ρ,   ρ_r = (x_i - x_k)ᵀM(x_i - x_k) - (x_i - x_j)ᵀM(x_i - x_j),   C = 1 / (nu·n)
-
-    The minimum over ρ is the negative mean of the smallest share `nu` of the margins ρ_r. A linear program gives the
-    best weights of the matrices so far, and its dual the weights u_r of the triplets; the next ξ is the leading
-    eigenvector of Σ u_r A_r, where ρ_r = ⟨A_r, M⟩. Memory grows with (triplets) × (iterations).
+    Over M ⪰ 0 with tr M = 1, for n triplets r = (i, j, k) in which x_i is to be nearer to x_j than to x_k, PSDBoost
+    minimises C Σ_r [ρ - ρ_r]₊ - ρ, with ρ_r the squared distance of x_i and x_k less that of x_i and x_j, and
+    C = 1 / (nu·n). With the best ρ that is the negative mean of the smallest share `nu` of the margins ρ_r. Memory
+    grows with (triplets) × (iterations).
 
     Parameters
     ----------
@@ -47,27 +43,14 @@ class PSDBoost(IterationParams, BatchLearner):
         Maximum number of iterations and therefore of the rank of M.
     tol : float
         The fit ends when the objective is proved to be above its minimum by less than this share of it.
-    warm_start, callback, verbose
-        See :class:`mahala.NCA`; a warm start begins with the matrices of the previous fit.
+    warm_start, callback, verbose : see :class:`mahala.NCA`; a warm start begins with the matrices of the previous fit
 
     Attributes
     ----------
-    gap_ : float
-        Upper bound of the difference between `objective_` and the minimum.
+    gap_ : float, an upper bound of the difference between `objective_` and the minimum
     stop_reason_ : str
         "converged", "max_iter", "precision" (a linear program found no better weights), "callback" or "interrupted".
-    metric_, components_, objective_, objectives_, n_iter_
-        See :class:`mahala.NCA`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> learner = PSDBoost().fit(X[::2], y[::2])
-    >>> round(learner.score(X[1::2], y[1::2]), 2)
-    0.96
-    >>> learner.stop_reason_
-    'converged'
+    metric_, components_, objective_, objectives_, n_iter_ : see :class:`mahala.NCA`
     """
 
     _learns_from = Triplets
@@ -78,10 +61,9 @@ class PSDBoost(IterationParams, BatchLearner):
     max_iter: Count = 100
     tol: NonNegative = 1e-3
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
+    def _learn(self, data: Any, run: Run) -> str:
         if isinstance(data, LabelledRows):
             data = label_triplets(data.X, data.codes, self.n_neighbors)
-        assert isinstance(data, Triplets)
         edges = TripletEdges(data)
         n_worst = max(1.0, self.nu * len(data))  # a share of one triplet has the margin of that triplet
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.run import Run
 from mahala.batch.whitening import constant, covariances, whiten_within
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Pairs
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.parameters import Count, Share
 
@@ -22,16 +22,13 @@ TIED = 1e-7
 
 
 @dataclass(eq=False, repr=False)
-class RCA(BatchLearner):
+class RCA(WeightedLearner):
     r"""Relevant component analysis: whiten the rows within chunklets, which are groups of rows of one kind.
 
     With C the covariance of rows around the mean of their chunklet and T that around the mean of all rows, RCA
     minimises tr(L C Lᵀ) - log |L T Lᵀ| over linear maps L: M = LᵀL = C⁻¹ or, with fewer components than features, the
-    directions in which T is largest relative to C, scaled to L C Lᵀ = I.
-
-    Chunklets are the classes or, for pairs, the rows connected by similar pairs; dissimilar pairs are ignored. A row on
-    its own counts in T only. M does not depend on the units of the features. Directions in which all rows are equal
-    have weight zero.
+    directions in which T is largest relative to C, scaled to L C Lᵀ = I. Chunklets are the classes or, for pairs, the
+    rows connected by similar pairs.
 
     Parameters
     ----------
@@ -44,18 +41,8 @@ class RCA(BatchLearner):
 
     Attributes
     ----------
-    metric_ : MahalanobisMetric
-        The learned metric.
-    objective_ : float
-        The criterion above, for the C that was inverted.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> rca = RCA().fit(X[::2], y[::2])
-    >>> rca.score(X[1::2], y[1::2]) > 0.95
-    True
+    metric_ : MahalanobisMetric, the learned metric
+    objective_ : float, the criterion above, for the C that was inverted
     """
 
     _learns_from = Pairs
@@ -64,22 +51,10 @@ class RCA(BatchLearner):
     _: KW_ONLY
     regularization: Share = 1e-6
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the metric from rows X with class labels y, or from similar pairs.
-
-        Parameters
-        ----------
-        X : rows, or Pairs, or an array of shape (n_pairs, 2, n_features)
-        y : class labels of rows, +1 / -1 for an array of pairs, else None
-        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1
-        """
-        return self._fit(X, y, sample_weight)
-
-    def _learn(self, data: TrainingData, run: Run) -> str:
+    def _learn(self, data: Any, run: Run) -> str:
         d = data.X.shape[1]
         if self.n_components is not None and self.n_components > d:
             raise ValueError(f"n_components must be at most {d}, the number of features, got {self.n_components}")
-        assert not isinstance(data, Triplets)
         chunklets = _connected(data) if isinstance(data, Pairs) else data.codes
         if np.bincount(chunklets).max() < 2:
             source = "similar pairs connect" if isinstance(data, Pairs) else "y puts into one class"

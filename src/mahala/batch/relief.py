@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import Run
 from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
 from mahala.batch.whitening import to_unit_range
 from mahala.engine.moments import squared_differences
-from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, Seed
 
@@ -20,11 +20,9 @@ from mahala.support.parameters import Count, Seed
 class Relief(BatchLearner):
     """Relief: a feature is relevant if rows differ in it more from their nearest miss than from their nearest hit.
 
-    The relevance of feature j is the mean over rows x of diff_j(x, miss(x))² - diff_j(x, hit(x))², where
-    diff_j(x, z) = (x_j - z_j) / range_j, hit(x) is the nearest other row of the class of x, and miss(x) the nearest row
-    of any other class, both in Euclidean distance of the features divided by their range. Rows alone in their class
-    are not used as x. The metric's weights multiply squared differences of the original features:
-    w_j = max(relevance_j, 0) / range_j², and 0 for a constant feature.
+    The relevance of feature j is the mean over rows x of diff_j(x, miss(x))² - diff_j(x, hit(x))², with
+    diff_j(x, z) = (x_j - z_j) / range_j, the nearest other row hit(x) of the class of x, and the nearest row miss(x) of
+    any other class. The metric's weights are w_j = max(relevance_j, 0) / range_j².
 
     Parameters
     ----------
@@ -35,20 +33,10 @@ class Relief(BatchLearner):
 
     Attributes
     ----------
-    relevance_ : ndarray of shape (n_features,)
-        The paper's weights, from -1 to 1.
-    feature_importances_ : ndarray of shape (n_features,)
-        The metric's weights w.
+    relevance_ : ndarray of shape (n_features,), the paper's weights, from -1 to 1
+    feature_importances_ : ndarray of shape (n_features,), the metric's weights w
     objective_ : float
         Mean over the rows x of the squared distance to the hit minus that to the miss, under the metric.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> relief = Relief().fit(X, y)
-    >>> relief.relevance_.argmax(), round(relief.score(X, y), 2)
-    (np.int64(12), 0.98)
     """
 
     n_samples: Count | None = None
@@ -60,8 +48,7 @@ class Relief(BatchLearner):
         """The paper's weight of each feature: negative if rows differ more from their hits than from their misses."""
         return self._learned("relevance")
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         X, codes = data.X, data.codes
         rows = rows_in_shared_classes(codes)
         if self.n_samples is not None and self.n_samples < len(rows):

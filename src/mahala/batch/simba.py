@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner, TrainingData
+from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Run
 from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
 from mahala.batch.whitening import divided_by_largest
 from mahala.compiled.sums.weighting import simba_pass
-from mahala.learner import LabelledRows
 from mahala.support.arrays import IndexArray, RealArray, check_room, slices
 from mahala.support.parameters import Count, NonNegative, Seed
 
@@ -22,10 +22,7 @@ class Simba(IterationParams, BatchLearner):
 
     The margin of a row x under weights w is ½ (‖x - miss(x)‖_w - ‖x - hit(x)‖_w) with ‖z‖_w² = Σ_j w_j² z_j², where
     hit(x) is the nearest other row of the class of x and miss(x) the nearest row of any other class, both under the
-    current weights. Rows alone in their class are not used as x. Each start begins with all weights 1 and passes over
-    the rows in a new random order in each iteration; the best weights of all starts are kept. The metric's weights
-    w² / ‖w²‖_∞ multiply squared differences. Unlike in the paper, the units of X do not matter: it is divided by the
-    root mean square of the features' standard deviations.
+    current weights. The metric's weights w² / ‖w²‖_∞ multiply squared differences.
 
     Parameters
     ----------
@@ -37,26 +34,14 @@ class Simba(IterationParams, BatchLearner):
         Maximum number of iterations, which are passes over the rows.
     tol : float
         The fit ends when an iteration lowers the objective by less than this share of it.
-    warm_start, callback, verbose, random_state
-        See :class:`mahala.NCA`.
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
-    feature_importances_ : ndarray of shape (n_features,)
-        The metric's weights.
+    feature_importances_ : ndarray of shape (n_features,), the metric's weights
     objective_, objectives_ : float and ndarray
         Minus the sum of the margins of all rows under these weights, at the end and after each iteration.
-    metric_, n_iter_, stop_reason_
-        See :class:`mahala.NCA`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.preprocessing import scale
-    >>> X, y = load_wine(return_X_y=True)
-    >>> simba = Simba(random_state=0).fit(scale(X), y)
-    >>> round(simba.score(scale(X), y), 2)
-    0.98
+    metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
     """
 
     _takes_chunks = False
@@ -68,8 +53,7 @@ class Simba(IterationParams, BatchLearner):
     tol: NonNegative = 1e-3
     random_state: Seed = None
 
-    def _learn(self, data: TrainingData, run: Run) -> str:
-        assert isinstance(data, LabelledRows)
+    def _learn(self, data: Any, run: Run) -> str:
         codes = data.codes
         rows = rows_in_shared_classes(codes)
         X, unit = _scaled(data.X)

@@ -98,9 +98,8 @@ def check_reactions(clicked: Any, n_shown: int, where: str = "") -> FloatArray:
         raise ValueError(f"shown{where} must have at least one item, got none")
     values = as_floats(clicked, f"clicked{where}")
     if values.shape != (n_shown,):
-        raise ValueError(
-            f"clicked{where} must have one entry for each of the {n_shown} items shown, got shape {values.shape}"
-        )
+        wanted = f"one entry for each of the {n_shown} items shown"
+        raise ValueError(f"clicked{where} must have {wanted}, got shape {values.shape}")
     if not np.isfinite(values).all():
         raise ValueError(f"clicked{where} contains NaN or infinity; every reaction must be a finite number")
     return values

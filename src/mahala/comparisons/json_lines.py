@@ -158,9 +158,8 @@ class LineReader:
 
     def _sparse_point(self, value: dict[str, Any], name: str, width: int | None) -> _Point:
         if width is None:
-            raise LineError(
-                f"{name} is an object, so the number of features must be known: give n_features", "n_features"
-            )
+            message = f"{name} is an object, so the number of features must be known: give n_features"
+            raise LineError(message, "n_features")
         columns = np.array([self._column(key, name, width) for key in value], dtype=np.int64)
         values = _numbers(list(value.values()), list(value), name)
         order = np.argsort(columns)
@@ -235,9 +234,8 @@ def _numbers(values: list[Any], keys: Sequence[Any], name: str) -> FloatArray:
 def _check_widths(points: dict[str, _Point]) -> None:
     (name, point), (other_name, other) = points.items()
     if point.width != other.width:
-        raise LineError(
-            f"{name} has {point.width} numbers and {other_name} {other.width}; they must have the same number"
-        )
+        widths = f"{name} has {point.width} numbers and {other_name} {other.width}"
+        raise LineError(f"{widths}; they must have the same number")
 
 
 def _rows(*points: _Point) -> Any:

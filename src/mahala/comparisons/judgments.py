@@ -83,10 +83,8 @@ class Judgments:
         again = np.zeros(len(query), dtype=bool)
         again[1:] = (query[1:] == query[:-1]) & (item[1:] == item[:-1])
         for at in np.flatnonzero(again[1:] & (grade[1:] != grade[:-1])):
-            raise ValueError(
-                f"judgments must have one grade per query and item, got {grade[at]:g} and {grade[at + 1]:g} for "
-                f"{name(query[at], item[at])}"
-            )
+            grades = f"{grade[at]:g} and {grade[at + 1]:g} for {name(query[at], item[at])}"
+            raise ValueError(f"judgments must have one grade per query and item, got {grades}")
         query, item, grade = query[~again], item[~again], grade[~again]
         indptr = np.searchsorted(query, np.arange(n_queries + 1)).astype(np.int64)
         for key, array in (("query", query), ("item", item), ("grade", grade), ("indptr", indptr)):
@@ -109,16 +107,13 @@ class Judgments:
         """
         if isinstance(qrels, Judgments):
             if (qrels.n_queries, qrels.n_items) != (n_queries, n_items):
-                raise ValueError(
-                    f"qrels must be judgments of {n_items} items for {n_queries} queries, got {qrels.n_items} items "
-                    f"and {qrels.n_queries} queries"
-                )
+                given = f"got {qrels.n_items} items and {qrels.n_queries} queries"
+                raise ValueError(f"qrels must be judgments of {n_items} items for {n_queries} queries, {given}")
             return qrels
         if is_sparse(qrels):
             if qrels.shape != (n_queries, n_items):
-                raise ValueError(
-                    f"qrels must have the shape ({n_queries}, {n_items}), queries × items, got {qrels.shape}"
-                )
+                wanted = f"({n_queries}, {n_items}), queries × items"
+                raise ValueError(f"qrels must have the shape {wanted}, got {qrels.shape}")
             entries = sp.coo_array(qrels)
             return cls(entries.row, entries.col, entries.data, n_queries, n_items)
         if isinstance(qrels, Mapping):
@@ -127,15 +122,11 @@ class Judgments:
         if array.size == 0:
             array = np.empty((0, 3))
         if array.ndim != 2 or array.shape[1] != 3:
-            raise ValueError(
-                "qrels must be triples (query row, item row, grade), a sparse matrix, a dict {query: {item: grade}} "
-                f"or Judgments, got an array of shape {array.shape}"
-            )
+            forms = "triples (query row, item row, grade), a sparse matrix, a dict {query: {item: grade}} or Judgments"
+            raise ValueError(f"qrels must be {forms}, got an array of shape {array.shape}")
         if array.dtype.kind not in "biuf":
-            raise ValueError(
-                f"qrels must hold numbers, got dtype {array.dtype}; for other ids than row numbers use "
-                "Judgments.from_ids"
-            )
+            advice = "for other ids than row numbers use Judgments.from_ids"
+            raise ValueError(f"qrels must hold numbers, got dtype {array.dtype}; {advice}")
         return cls(array[:, 0], array[:, 1], array[:, 2], n_queries, n_items)
 
     @classmethod

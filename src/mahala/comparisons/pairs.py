@@ -248,10 +248,8 @@ class Pairs(Comparisons):
             similar = check_signs(y, len(self), "y") == 1
             return self._build(self.X, self.left, self.right, similar, names=self.feature_names)
         if self.similar is None:
-            raise ValueError(
-                "y is needed: these pairs have no labels; give y with +1 for similar and -1 for dissimilar pairs, "
-                "or Pairs(..., similar=...)"
-            )
+            advice = "give y with +1 for similar and -1 for dissimilar pairs, or Pairs(..., similar=...)"
+            raise ValueError(f"y is needed: these pairs have no labels; {advice}")
         return self
 
     def differences(self, *, sparse: bool = False) -> Any:
@@ -310,9 +308,8 @@ def _count_pairs(
 
     auto = isinstance(n, str)
     if n_classes == 1 and (auto or balance not in (None, 1)):
-        raise ValueError(
-            f"y must hold at least two classes, got one; for pairs of one class give {name}, with balance=None or 1"
-        )
+        advice = f"for pairs of one class give {name}, with balance=None or 1"
+        raise ValueError(f"y must hold at least two classes, got one; {advice}")
     target = 40 * n_classes * (n_classes - 1) if isinstance(n, str) else int(n)
     at_most = auto or at_most
     for kind, count in split(target).items():
@@ -329,18 +326,11 @@ def _count_pairs(
 def _draw_positions(first: IndexArray, stop: IndexArray, n: int, rng: np.random.RandomState) -> IndexArray:
     """Draw n distinct pairs (i, j) with first[i] <= j < stop[i], in any order; the shape is (2, n)."""
     ends = np.cumsum(stop - first)
-    number = _draw_distinct(int(ends[-1]), n, rng)
-    i = np.searchsorted(ends, number, side="right")
-    return np.stack([i, stop[i] - (ends[i] - number)])
-
-
-def _draw_distinct(population: int, n: int, rng: np.random.RandomState) -> IndexArray:
-    """Draw n distinct numbers below population, in any order, in memory proportional to n."""
-    if 3 * n >= population:
-        return rng.permutation(population)[:n]
-    # The first n distinct numbers of a uniform stream are a uniform draw without replacement.
-    drawn = np.empty(0, dtype=np.intp)
-    while len(drawn) < n:
-        drawn = np.sort(np.append(drawn, rng.randint(population, size=n - len(drawn), dtype=np.intp)))
-        drawn = drawn[np.append(True, drawn[1:] > drawn[:-1])]  # np.unique hashes, which takes ten times as long
-    return drawn
+    population = int(ends[-1])
+    numbers = rng.permutation(population)[:n] if 3 * n >= population else np.empty(0, dtype=np.intp)
+    # In memory proportional to n: the first n distinct numbers of a uniform stream are a draw without replacement.
+    while len(numbers) < n:
+        numbers = np.sort(np.append(numbers, rng.randint(population, size=n - len(numbers), dtype=np.intp)))
+        numbers = numbers[np.append(True, numbers[1:] > numbers[:-1])]  # np.unique hashes: ten times as long
+    i = np.searchsorted(ends, numbers, side="right")
+    return np.stack([i, stop[i] - (ends[i] - numbers)])

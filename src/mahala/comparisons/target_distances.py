@@ -41,7 +41,10 @@ def check_targets(low: Target, high: Target) -> None:
 def targets_for(distances: FloatArray, similar_target: Target, dissimilar_target: Target) -> tuple[float, float]:
     """Return the targets; "auto" is estimated from the squared distances of the pairs."""
     low, high = (given if isinstance(given, str) else float(given) for given in (similar_target, dissimilar_target))
-    guess = _percentiles(distances)
+    distances = distances[distances > 0.0]
+    guess = np.percentile(distances, PERCENTILES).tolist() if distances.size else [1.0, 1.0]
+    if guess[1] - guess[0] <= 1e-9 * guess[1]:  # moved apart around their common value
+        guess = [2.0 / (1.0 + RATIO) * guess[1], 2.0 * RATIO / (1.0 + RATIO) * guess[1]]
     if isinstance(low, str):
         low = guess[0] if isinstance(high, str) or guess[0] < high else high / RATIO
     if isinstance(high, str):
@@ -56,14 +59,3 @@ def squared_distances(pairs: Pairs) -> FloatArray:
         V = pairs[block].differences()
         result[block] = np.einsum("ij,ij->i", V, V)
     return result
-
-
-def _percentiles(distances: FloatArray) -> tuple[float, float]:
-    """Two percentiles of the squared distances that are not zero, moved apart if they are equal."""
-    distances = distances[distances > 0.0]
-    if not distances.size:
-        return 0.5, 0.5 * RATIO
-    low, high = (float(value) for value in np.percentile(distances, PERCENTILES))
-    if high - low <= 1e-9 * high:
-        return 2.0 / (1.0 + RATIO) * high, 2.0 * RATIO / (1.0 + RATIO) * high
-    return low, high

@@ -64,9 +64,8 @@ def finite_rows(path: str, X: Any) -> Any:
         finite = np.isfinite(np.asarray(X.sum(axis=1, dtype=np.float64)))
     if not finite.all():
         rows = np.flatnonzero(~finite)
-        raise ValueError(
-            f"{path} has missing or infinite values in {places('row', rows)}: fill them in or drop those rows"
-        )
+        where = places("row", rows)
+        raise ValueError(f"{path} has missing or infinite values in {where}: fill them in or drop those rows")
     return X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
 
 
@@ -221,9 +220,8 @@ def _read_svmlight(path: str, n_features: int | None, first_index: int) -> tuple
         if str(error).startswith(path):
             raise
         if str(error).startswith("Invalid index 0 "):
-            raise ParameterError(
-                f"{path}: line {lines.number} has index 0, but indices count from 1 unless first_index=0", "first_index"
-            ) from None
+            message = f"{path}: line {lines.number} has index 0, but indices count from 1 unless first_index=0"
+            raise ParameterError(message, "first_index") from None
         raise ValueError(f"{path} is not a readable svmlight file: line {lines.number}: {error}") from None
     finally:
         lines.file.close()

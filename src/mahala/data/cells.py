@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import product
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,13 +81,6 @@ def number(text: str, decimal: Decimal = ".") -> float | None:
         return None
 
 
-def numbers(texts: Sequence[str | None], decimal: Decimal = ".") -> FloatArray:
-    """Return the numbers in cells, NaN where there is none."""
-    values = np.array([None if text is None else number(text, decimal) for text in texts], dtype=np.float64)
-    values[np.isinf(values)] = np.nan
-    return values
-
-
 def date_format(texts: Iterable[str]) -> str | None:
     """Return the format of dates in text, or None if they are not all dates of one known format.
 
@@ -122,7 +115,45 @@ def day_number(text: str, format: str) -> float | None:
         return None
 
 
-def days(texts: Sequence[str | None], format: str) -> FloatArray:
-    """Return dates in text as numbers of days, NaN where there is none."""
-    day_of = {text: None if text is None else day_number(text, format) for text in set(texts)}
-    return np.array([day_of[text] for text in texts], dtype=np.float64)
+def flag_form(texts: Iterable[str]) -> str | None:
+    """Return "" if all texts are true or false, in any case, else None."""
+    return "" if all(flag(text) is not None for text in set(texts)) else None
+
+
+def flag(text: str, form: str = "") -> float | None:
+    """Return 1 for true, 0 for false, and None for other text."""
+    return {"true": 1.0, "false": 0.0}.get(text.lower())
+
+
+class CellKind(NamedTuple):
+    """A kind of cells that become numbers: its name in messages, and how a cell is read.
+
+    `read` takes a cell and a form, such as a decimal mark or the format of a date, and returns None for what is not of
+    the kind. `form` returns the form of all cells of a column, or None if they are not all of the kind; without it the
+    kind is chosen otherwise.
+    """
+
+    words: str
+    read: Callable[[str, Any], float | None]
+    form: Callable[[Iterable[str]], str | None] | None = None
+
+
+# In the order in which they are tried. A new kind of column is one more entry.
+CELL_KINDS = {
+    "number": CellKind("numbers", number),  # the decimal mark depends on the other columns
+    "flag": CellKind("true or false", flag, flag_form),
+    "date": CellKind("dates", day_number, date_format),
+}
+
+
+def cell_values(texts: Sequence[str | None], kind: str, form: str) -> FloatArray:
+    """Return the numbers that cells of a kind stand for, NaN where there is none.
+
+    >>> cell_values(["1,5", None, "x"], "number", ","), cell_values(["TRUE", "false"], "flag", "")
+    (array([1.5, nan, nan]), array([1., 0.]))
+    """
+    read = CELL_KINDS[kind].read
+    value_of = {text: None if text is None else read(text, form) for text in set(texts)}
+    values = np.array([value_of[text] for text in texts], dtype=np.float64)
+    values[np.isinf(values)] = np.nan
+    return values

@@ -6,12 +6,12 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mahala.data.array_files import places
-from mahala.data.cells import Decimal, date_format, days, decimal_marks, number, numbers
+from mahala.data.cells import CELL_KINDS, Decimal, cell_values, decimal_marks, flag_form, number
 from mahala.data.columns import Column
 from mahala.support.arrays import FloatArray
 
@@ -25,8 +25,8 @@ _ID_NAME = re.compile(r"(?i:(?:^|[\W_])(?:id|ids|uuid|guid|index|idx|key|pk|rowi
 # Text of at least so many words per cell is not a name.
 _WORDS = 3.0
 
-Kind = Literal["number", "flag", "date", "category", "hashed", "words", "out"]
-NUMERIC = ("number", "flag", "date")
+# Kinds of columns beside those of `CELL_KINDS`: text that becomes features, and what is left out.
+_OTHER_KINDS = ("category", "hashed", "words", "out")
 
 
 class PlanSettings(NamedTuple):
@@ -45,17 +45,26 @@ class ColumnPlan:
     """What is done to one column."""
 
     name: str
-    kind: Kind
+    kind: str  # of CELL_KINDS, or another one
     done: str
     median: float | None = None  # for missing numbers; None if none may be missing
     gaps: bool = False  # whether a feature marks what is missing
     decimal: Decimal = "."
-    format: str | None = None  # of dates in text
+    format: str | None = None  # of text, other than a decimal mark
     levels: tuple[str, ...] = ()
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.kind in CELL_KINDS
+
+    @property
+    def words(self) -> str:
+        """What the column held in fit, for messages."""
+        return CELL_KINDS[self.kind].words if self.is_numeric else "text"
 
     def features(self, n_hashed: int) -> list[str]:
         """Return the names of the features that the column becomes."""
-        if self.kind in NUMERIC:
+        if self.is_numeric:
             return [self.name, f"{self.name} missing"] if self.gaps else [self.name]
         if self.kind == "category":
             return [f"{self.name}={level}" for level in self.levels]
@@ -76,7 +85,7 @@ def choose_plans(columns: Mapping[str, Column], settings: PlanSettings) -> list[
     for name, column in columns.items():
         if name in marks:
             mark = next(iter(marks[name])) if len(marks[name]) == 1 else default
-            values = Column(numbers(column.values.tolist(), mark), "number")
+            values = Column(cell_values(column.values.tolist(), "number", mark), "number")
             plans.append(_plan_of_numbers(name, values, _as_written(column, written[name], mark), settings, mark))
         else:
             # Whole numbers do not show the mark of later ones.
@@ -90,7 +99,7 @@ def checked_plan(given: Any) -> ColumnPlan:
     texts = (plan.name, plan.done, plan.decimal, plan.format or "", *plan.levels)
     if not all(isinstance(text, str) for text in texts) or not isinstance(plan.gaps, bool):
         raise TypeError("a column must have text for its name and values")
-    if plan.kind not in (*NUMERIC, "category", "hashed", "words", "out") or plan.decimal not in (".", ","):
+    if plan.kind not in (*CELL_KINDS, *_OTHER_KINDS) or plan.decimal not in (".", ","):
         raise ValueError(f"unknown kind {plan.kind!r} of column")
     if plan.median is not None and not (isinstance(plan.median, int | float) and np.isfinite(plan.median)):
         raise ValueError("a median must be a finite number")
@@ -101,90 +110,59 @@ def checked_plan(given: Any) -> ColumnPlan:
 
 def encoded(plan: ColumnPlan, column: Column, n_hashed: int) -> FloatArray:
     """Return the features that a column becomes; raise ValueError if it holds something else than in fit."""
-    values = _values_of(plan, column)
-    if plan.kind in NUMERIC:
+    cells = column.values
+    if len(cells) == 0:
+        raise ValueError(f"column {plan.name!r} holds {column.kind}, but in fit it held {plan.words}")
+    if plan.is_numeric:
+        values = _as_numbers(plan, column) if cells.dtype == object else cells
         gaps = np.isnan(values)
+        if plan.median is None and gaps.any():
+            where = f"{int(gaps.sum())} missing or infinite values ({places('row', np.flatnonzero(gaps))})"
+            advice = "the model has no median to set them to: fill them in or drop those rows"
+            raise ValueError(f"column {plan.name!r} has {where}, and {advice}")
         filled = np.where(gaps, plan.median or 0.0, values)
         return np.column_stack([filled, gaps]) if plan.gaps else filled[:, np.newaxis]
     if plan.kind == "category":
+        if GAP in plan.levels:
+            cells = np.where(column.missing, GAP, cells)
         codes = {level: j for j, level in enumerate(plan.levels)}
-        chosen = np.array([codes.get(cell, -1) for cell in values])
-        rows, result = np.flatnonzero(chosen >= 0), np.zeros((len(values), len(codes)))
+        unseen = sorted({cell for cell in cells if cell is not None} - set(codes))
+        if unseen:
+            values_unseen = f"{_counted(len(unseen), 'value')} not seen in fit, such as {unseen[0]!r}"
+            warnings.warn(f"column {plan.name!r} has {values_unseen}: its features are 0 there", stacklevel=5)
+        chosen = np.array([codes.get(cell, -1) for cell in cells])
+        rows, result = np.flatnonzero(chosen >= 0), np.zeros((len(cells), len(codes)))
         result[rows, chosen[rows]] = 1.0
         return result
     from sklearn.feature_extraction import FeatureHasher
 
-    words = ([] if cell is None else cell.lower().split() if plan.kind == "words" else [cell] for cell in values)
+    words = ([] if cell is None else cell.lower().split() if plan.kind == "words" else [cell] for cell in cells)
     hashed: FloatArray = FeatureHasher(n_hashed, input_type="string").transform(words).toarray()
     return hashed
 
 
-def _values_of(plan: ColumnPlan, column: Column) -> Any:
-    """Return the values of a column as its plan needs them: numbers with NaN, or text without gaps."""
-    if len(column.values) == 0:
-        raise ValueError(f"column {plan.name!r} holds {column.kind}, but in fit it held {_spoken(plan)}")
-    if plan.kind in NUMERIC:
-        values = _as_numbers(plan, column) if column.values.dtype == object else column.values
-        if plan.median is None and np.isnan(values).any():
-            gaps = np.flatnonzero(np.isnan(values))
-            raise ValueError(
-                f"column {plan.name!r} has {len(gaps)} missing or infinite values ({places('row', gaps)}), and the "
-                "model has no median to set them to: fill them in or drop those rows"
-            )
-        return values
-    cells = column.values.copy()
-    if plan.kind == "category":
-        if GAP in plan.levels:
-            cells[column.missing] = GAP
-        unseen = sorted({cell for cell in cells if cell is not None} - set(plan.levels))
-        if unseen:
-            warnings.warn(
-                f"column {plan.name!r} has {_counted(len(unseen), 'value')} not seen in fit, such as {unseen[0]!r}: "
-                "its features are 0 there",
-                stacklevel=6,
-            )
-    return cells
-
-
 def _as_numbers(plan: ColumnPlan, column: Column) -> FloatArray:
-    texts = column.values.tolist()
-    if plan.kind == "date":
-        values = days(texts, plan.format or "")
-        if np.isnan(values).all():  # in another format than in fit
-            values = days(texts, date_format(text for text in texts if text is not None) or "")
-    elif _are_flags([text for text in texts if text is not None]):
-        values = _flags(texts)
+    texts, present = column.values.tolist(), [text for text in column.values if text is not None]
+    if CELL_KINDS[plan.kind].form is None or plan.kind == "flag":  # 0 and 1 may stand for false and true
+        kind, form = ("number", plan.decimal) if flag_form(present) is None else ("flag", "")
     else:
-        values = numbers(texts, plan.decimal)
+        kind, form = plan.kind, plan.format or ""
+    values = cell_values(texts, kind, form)
+    if np.isnan(values).all() and kind == plan.kind and (recognise := CELL_KINDS[kind].form) is not None:
+        values = cell_values(texts, kind, recognise(present) or "")  # in another form than in fit
     odd = np.flatnonzero(np.isnan(values) & ~column.missing)
-    if len(odd) and len(odd) == len(texts) - column.missing.sum():
-        raise ValueError(f"column {plan.name!r} is text, such as {texts[odd[0]]!r}, but in fit it held {_spoken(plan)}")
+    if len(odd) and len(odd) == len(present):
+        raise ValueError(f"column {plan.name!r} is text, such as {texts[odd[0]]!r}, but in fit it held {plan.words}")
     if len(odd):
-        warnings.warn(
-            f"column {plan.name!r} has {_counted(len(odd), 'cell')} other than {_spoken(plan)}, such as "
-            f"{texts[odd[0]]!r}; {'it counts' if len(odd) == 1 else 'they count'} as missing",
-            stacklevel=7,
-        )
+        cells = f"{_counted(len(odd), 'cell')} other than {plan.words}, such as {texts[odd[0]]!r}"
+        count = "it counts" if len(odd) == 1 else "they count"
+        warnings.warn(f"column {plan.name!r} has {cells}; {count} as missing", stacklevel=6)
     return values
-
-
-def _spoken(plan: ColumnPlan) -> str:
-    return {"date": "dates", "number": "numbers", "flag": "true or false"}.get(plan.kind, "text")
 
 
 def _counted(n: int, word: str) -> str:
     """Return a number with its noun: "1 cell", "1,200 cells"."""
     return f"{n:,} {word}{'s' if n != 1 else ''}"
-
-
-def _are_flags(texts: list[str]) -> bool:
-    """Return whether cells are true or false, in any case."""
-    return {text.lower() for text in set(texts)} <= {"true", "false"}
-
-
-def _flags(cells: Any) -> FloatArray:
-    """Return 1 for true, 0 for false and NaN for what is missing."""
-    return np.array([None if cell is None else cell.lower() == "true" for cell in cells], dtype=np.float64)
 
 
 def _plan(name: str, column: Column, settings: PlanSettings) -> ColumnPlan:
@@ -195,13 +173,13 @@ def _plan(name: str, column: Column, settings: PlanSettings) -> ColumnPlan:
     if column.values.dtype != object:
         return _plan_of_numbers(name, column, column.kind if column.kind != "flag" else "0 or 1", settings)
     texts = [text for text in column.values if text is not None]
-    if column.kind == "text" and _are_flags(texts):
-        return _plan_of_numbers(name, Column(_flags(column.values), "flag"), "true or false → 1 or 0", settings)
-    format = date_format(texts) if column.kind == "text" else None
-    if format is not None:
-        dates = Column(days(column.values.tolist(), format), "date")
-        reading = f"date as {format}" if format.startswith("%") else "date"
-        return replace(_plan_of_numbers(name, dates, reading, settings), format=format)
+    for kind, cells in CELL_KINDS.items() if column.kind == "text" else ():
+        form = None if cells.form is None else cells.form(texts)
+        if form is not None:
+            reading = "true or false → 1 or 0" if kind == "flag" else kind
+            reading += f" as {form}" if form.startswith("%") else ""
+            values = Column(cell_values(column.values.tolist(), kind, form), kind)
+            return replace(_plan_of_numbers(name, values, reading, settings), format=form or None)
     return _plan_of_text(name, column, texts, settings)
 
 
@@ -220,10 +198,9 @@ def _plan_of_numbers(
     if why:
         return ColumnPlan(name, "out", f"left out: looks like an identifier ({why})")
     median = float(np.median(present))
-    kind: Any = column.kind
     shown = _day(median) if column.kind == "date" else f"{median:g}"
     done = f"{reading}; {n_gaps:,} missing, set to the median {shown} and marked" if n_gaps else reading
-    return ColumnPlan(name, kind, done, median, n_gaps > 0, mark)
+    return ColumnPlan(name, column.kind, done, median, n_gaps > 0, mark)
 
 
 def _plan_of_text(name: str, column: Column, texts: list[str], settings: PlanSettings) -> ColumnPlan:

@@ -56,10 +56,8 @@ def checked_table(X: Any) -> Any:
     if is_frame(X):
         X = X.collect() if hasattr(X, "collect") else X
         if X.shape[0] == 0 or X.shape[1] == 0:
-            raise ValueError(
-                f"X has {X.shape[0]} sample(s) and {X.shape[1]} feature(s) (shape={X.shape}) while a minimum of 1 is "
-                "required of each"
-            )
+            size = f"{X.shape[0]} sample(s) and {X.shape[1]} feature(s) (shape={X.shape})"
+            raise ValueError(f"X has {size} while a minimum of 1 is required of each")
         return X
     X = sklearn_checks.check_array(X, dtype=None, ensure_all_finite=False)
     if X.dtype.kind == "c":

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mahala.data.array_files import listed
 from mahala.data.cells import Decimal
-from mahala.data.column_plans import NUMERIC, ColumnPlan, PlanSettings, checked_plan, choose_plans, encoded
+from mahala.data.column_plans import ColumnPlan, PlanSettings, checked_plan, choose_plans, encoded
 from mahala.data.columns import Column, checked_table, column, is_frame, names_of
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, header_value
@@ -103,10 +103,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = names_of(X)
         if not is_frame(X):
             if len(names) != self.n_features_in_:
-                raise ValueError(
-                    f"X has {len(names)} features, but TablePreprocessor is expecting {self.n_features_in_} features "
-                    "as input"
-                )
+                expected = f"TablePreprocessor is expecting {self.n_features_in_} features as input"
+                raise ValueError(f"X has {len(names)} features, but {expected}")
             names = [plan.name for plan in self._plans]
         at = {name: j for j, name in enumerate(names)}
         used = [plan for plan in self._plans if plan.kind != "out"]
@@ -115,7 +113,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             word = "columns" if len(lacking) > 1 else "column"
             raise ValueError(f"the table lacks the {word} {listed(lacking)}; its columns are {listed(names)}")
         return self._features(
-            (plan, column(X, at[plan.name], as_text=plan.kind not in NUMERIC, text_stays=plan.decimal == ","))
+            (plan, column(X, at[plan.name], as_text=not plan.is_numeric, text_stays=plan.decimal == ","))
             for plan in used
         )
 
@@ -145,7 +143,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         train, test = train.copy(), test.copy()
         groups = self.feature_groups()
-        marks = [groups[plan.name] for plan in self._plans if plan.kind in NUMERIC and plan.gaps]
+        marks = [groups[plan.name] for plan in self._plans if plan.is_numeric and plan.gaps]
         for value, mark in marks:
             present = train[:, mark] == 0.0
             if present.any():
@@ -201,9 +199,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 lacking.append(feature)
         if lacking:
-            raise ValueError(
-                f"the table lacks {listed(lacking)}, which the model needs; its columns are {listed(columns)}"
-            )
+            names = listed(lacking)
+            raise ValueError(f"the table lacks {names}, which the model needs; its columns are {listed(columns)}")
         plans = [ColumnPlan(name, "number", "number") for name in homes]
         plans += [ColumnPlan(name, "category", "category", levels=tuple(levels)) for name, levels in values.items()]
         made = cls()._set_plans(plans)

@@ -38,7 +38,9 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
     if scaling == "none":
         return np.ones(X.shape[1])
     if scaling == "minmax":
-        scales = _range(X)
+        ends = computed(X.max(axis=0), X.min(axis=0))
+        high, low = (np.asarray(end.todense() if is_sparse(X) else end, dtype=np.float64).ravel() for end in ends)
+        scales = high - low
     else:
         scales = _deviation(X)
         if scaling == "robust":
@@ -72,8 +74,7 @@ def in_one_unit(X: Any, scales: FloatArray) -> FloatArray:
     if not varies.any():
         return scales
     largest = deviations.max()
-    unit: FloatArray = scales * (largest * np.sqrt(np.mean((deviations[varies] / largest) ** 2)))
-    return unit
+    return np.asarray(scales * (largest * np.sqrt(np.mean((deviations[varies] / largest) ** 2))))
 
 
 def _deviation(X: Any) -> FloatArray:
@@ -90,14 +91,6 @@ def _deviation(X: Any) -> FloatArray:
         deviations, low, high = computed(X.std(axis=0, dtype=np.float64), X.min(axis=0), X.max(axis=0))
         deviations[low == high] = 0.0
     return deviations
-
-
-def _range(X: Any) -> FloatArray:
-    """Return the largest value of each feature minus the smallest."""
-    ends = computed(X.max(axis=0), X.min(axis=0))
-    high, low = (np.asarray(end.todense() if is_sparse(X) else end, dtype=np.float64).ravel() for end in ends)
-    spread: FloatArray = high - low
-    return spread
 
 
 def _between_quartiles(X: Any) -> FloatArray:

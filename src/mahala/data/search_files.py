@@ -56,10 +56,8 @@ def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
             if grade is None:
                 raise ValueError(f"{where} must end with a grade, a finite number, got {_shown(text)}")
             if qrels.setdefault(query, {}).setdefault(item, grade) != grade:
-                raise ValueError(
-                    f"{where} gives query {query!r} and item {item!r} the grade {grade:g}, but an earlier line gives "
-                    f"{qrels[query][item]:g}"
-                )
+                earlier = f"but an earlier line gives {qrels[query][item]:g}"
+                raise ValueError(f"{where} gives query {query!r} and item {item!r} the grade {grade:g}, {earlier}")
     if not qrels:
         raise ValueError(f"{path} has no judgments: it must have lines of a query id, an item id and a grade")
     return qrels
@@ -153,9 +151,7 @@ def _stacked(path: str, name: str, values: NDArray[Any]) -> Any:
         lengths = np.array([0 if value is None else len(value) for value in values])
         odd = np.flatnonzero(lengths != np.bincount(lengths).argmax())
         if len(odd):
-            raise ValueError(
-                f"{path}: column {name!r} must hold lists of one length, but {places('row', odd)} "
-                f"{'differ' if len(odd) > 1 else 'differs'} from the others"
-            )
+            rows = f"{places('row', odd)} {'differ' if len(odd) > 1 else 'differs'} from the others"
+            raise ValueError(f"{path}: column {name!r} must hold lists of one length, but {rows}")
         values = np.stack(values.tolist())
     return finite_rows(path, values)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import listed, read_arrays
-from mahala.data.cells import MISSING, Decimal, decimal_marks, numbers
+from mahala.data.cells import MISSING, Decimal, cell_values, decimal_marks, flag_form
 from mahala.data.columns import distinct
 from mahala.data.frames import CSV, FRAMES, Frame, read_frame
 from mahala.data.preprocessing import TablePreprocessor
@@ -232,10 +232,10 @@ def _labels(series: Any, decimal: Decimal) -> NDArray[Any]:
 
 def _typed(texts: list[str], decimal: Decimal) -> NDArray[Any]:
     """Return text as booleans, integers or other numbers if all of it is such."""
-    if {text.lower() for text in texts} <= {"true", "false"}:
+    if flag_form(texts) is not None:
         return np.array([text.lower() == "true" for text in texts])
     marks = decimal_marks(texts)
-    values = numbers(texts, next(iter(marks)) if len(marks) == 1 else decimal)
+    values = cell_values(texts, "number", next(iter(marks)) if len(marks) == 1 else decimal)
     if not np.isnan(values).any():
         try:
             integers = [int(text) for text in texts]

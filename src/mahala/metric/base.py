@@ -55,14 +55,17 @@ class Metric(ABC):
 
     def __post_init__(self) -> None:
         if self.preprocessor is not None:
-            names = self.preprocessor.get_feature_names_out().tolist()
+            n_made = len(self.preprocessor.get_feature_names_out())
+            if n_made != self.n_features_in:
+                raise ValueError(f"preprocessor must give {self.n_features_in} features, it gives {n_made}")
+            self._set("feature_names", self.preprocessor.get_feature_names_out().tolist())
+        names = self.feature_names
+        if names is not None:
+            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+                raise TypeError("feature_names must be a sequence of strings")
             if len(names) != self.n_features_in:
-                raise ValueError(
-                    f"preprocessor must give the {self.n_features_in} features that are compared, it gives {len(names)}"
-                )
-            self._set("feature_names", names)
-        if self.feature_names is not None:
-            self._set("feature_names", _check_names(self.feature_names, self.n_features_in))
+                raise ValueError(f"feature_names must have {self.n_features_in} names, one each, got {len(names)}")
+            self._set("feature_names", tuple(str(name) for name in names))
 
     def _set(self, name: str, value: object) -> None:
         """Store a checked field while the frozen object is being built."""
@@ -197,15 +200,14 @@ class Metric(ABC):
             raise ModelFileError(
                 f"it holds a {kind.__name__}, not a {cls.__name__}: use {kind.__name__}.load or Metric.load"
             )
-        names = header_value(header, "feature_names", list, type(None))
-        origin = header_value(header, "origin", dict, type(None))
         fields = kind._fields_from_parts(header, arrays)
-        preprocessor = None
+        fields["feature_names"] = header_value(header, "feature_names", list, type(None))
+        fields["origin"] = header_value(header, "origin", dict, type(None))
         if "preprocessor" in header:
             from mahala.data.preprocessing import TablePreprocessor  # with scikit-learn, which other metrics do without
 
-            preprocessor = TablePreprocessor.in_header(header)
-        return kind(**fields, feature_names=names, origin=origin, preprocessor=preprocessor)
+            fields["preprocessor"] = TablePreprocessor.in_header(header)
+        return kind(**fields)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to a model file, replacing an earlier file."""
@@ -309,10 +311,8 @@ class Metric(ABC):
         if items is not None:
             return self._rows(items, name, item=True)
         if self.n_item_features != self.n_features_in:
-            raise ValueError(
-                f"{name} must be given, because queries have {self.n_features_in} features and items "
-                f"{self.n_item_features}"
-            )
+            sizes = f"queries have {self.n_features_in} features and items {self.n_item_features}"
+            raise ValueError(f"{name} must be given, because {sizes}")
         return rows
 
     def _points(self, points: Any, name: str, item: bool = False) -> tuple[Any, bool]:
@@ -362,11 +362,3 @@ def scores_in_blocks(metric: Metric | None, X: Any, X_items: Any = None) -> Iter
         raise TypeError(f"metric must be a Metric or None, got {type(metric).__name__}; of a learner give its metric_")
     rows = metric._rows(X, "X")
     return score_blocks(rows, metric._items(X_items, "X_items", rows), metric.matrix, metric._is_distance)
-
-
-def _check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise TypeError("feature_names must be a sequence of strings")
-    if len(names) != n_features:
-        raise ValueError(f"feature_names must have {n_features} names, one per feature, got {len(names)}")
-    return tuple(str(name) for name in names)

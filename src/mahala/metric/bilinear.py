@@ -13,7 +13,8 @@ from mahala.metric import matrices
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition
-from mahala.support.arrays import Arrays, FloatArray
+from mahala.support.arrays import Arrays, FloatArray, row_blocks
+from mahala.support.lazily import sp
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import is_count
 from mahala.support.validation import is_sparse
@@ -66,20 +67,19 @@ class BilinearMetric(Metric):
     def explain(self, x: Any, x2: Any) -> Explanation:
         """Return the contributions to the similarity of a query and an item."""
         x, x2 = self._single_pair(x, x2)
-        directions = None
+        total = float(matrices.similarities(x, self.matrix, x2))
         if not is_sparse(self.matrix):
             left, values, right = self._decomposition
-            directions = values * (x @ left) * (x2 @ right)
-        total = float(matrices.similarities(x, self.matrix, x2))
-        return Explanation(total, matrices.entry_products(x, self.matrix, x2), directions, self._names())
+            return Explanation(total, x * (self.matrix @ x2), values * (x @ left) * (x2 @ right), self._names())
+        rows, features = np.flatnonzero(x), np.zeros(len(x))  # SciPy would copy the whole of a float32 matrix
+        features[rows] = x[rows] * (self.matrix[rows] @ x2)
+        return Explanation(total, features, None, self._names())
 
     def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
         """Return for each of the Triplets how much more similar the anchor is to the positive than to the negative."""
         if not isinstance(comparisons, Triplets):
-            raise TypeError(
-                f"comparisons must be Triplets, got {type(comparisons).__name__}; a bilinear metric has no threshold "
-                "for pairs: compare the result of similarity with a threshold of your own"
-            )
+            advice = "for pairs compare the result of similarity with a threshold of your own"
+            raise TypeError(f"comparisons must be Triplets, got {type(comparisons).__name__}; {advice}")
         return self._in_blocks(comparisons, self._margins)
 
     @classmethod
@@ -107,8 +107,13 @@ class BilinearMetric(Metric):
         return matrices.decompose(self.matrix, symmetric=False)
 
     def _embed(self, X: Any, item: bool) -> Any:
-        rows = self._rows(X, "X", item)
-        return rows if item else matrices.map_queries(rows, self.matrix)
+        rows, matrix = self._rows(X, "X", item), self.matrix
+        if item:
+            return rows
+        if not (is_sparse(matrix) and is_sparse(rows)):
+            return matrices.times_matrix(rows, matrix)
+        blocks = row_blocks(rows.shape[0], max(matrix.shape), matrices.BLOCK_BYTES)
+        return sp.vstack([sp.csr_array(matrices.times_matrix(rows[block], matrix)) for block in blocks], format="csr")
 
     def _margins(self, comparisons: Triplets, block: slice | int) -> Any:
         anchor, positive, negative = self._prepared_triplets(comparisons, block)

@@ -81,7 +81,10 @@ class KernelMap:
         numbers = np.arange(X.shape[0]) if rows is None else check_indices(rows, X.shape[0], "rows")
         with all_or_nothing(self):
             if self._anchors is None and len(numbers):
-                self._set_origin(self._points(check_rows(X[numbers[:1]])), numbers[:1])
+                origin = self._points(check_rows(X[numbers[:1]]))
+                self._anchors = numbers[:1].copy() if self.kernel == "precomputed" else origin
+                self._set(self._anchors, self._values(origin, self._anchors).astype(np.float64)[0], self._factor)
+                self.n_features_in = origin.shape[1]
             for grade in _GRADES:
                 blocks = [numbers[block] for block in slices(len(numbers), _BLOCK)]
                 left = [self._grow_block(self._points(check_rows(X[block])), block, grade) for block in blocks]
@@ -113,14 +116,8 @@ class KernelMap:
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         """Return the map as a header and arrays for a model file."""
         if not isinstance(self.kernel, str):
-            raise ValueError(
-                f"kernel is a function, which a model file cannot hold: use one of the named {list(KERNELS)}"
-            )
-        header: dict[str, object] = {
-            "kernel": self.kernel,
-            "params": dict(self.params),
-            "n_features_in": self.n_features_in,
-        }
+            raise ValueError(f"kernel is a function, which a file cannot hold: use one of the named {list(KERNELS)}")
+        header = {"kernel": self.kernel, "params": dict(self.params), "n_features_in": self.n_features_in}
         arrays: Arrays = {"kernel_factor": self._factor}
         if self._anchors is not None:
             arrays |= {"kernel_with_origin": self._with_origin, **to_arrays(self._anchors, "kernel_anchors")}
@@ -136,9 +133,7 @@ class KernelMap:
         factor = finite(array_value(arrays, "kernel_factor", np.float64, (None, None)), "kernel_factor")
         m = len(factor)
         if factor.shape != (m, m) or np.triu(factor, 1).any() or not (factor.diagonal() > 0).all():
-            raise ModelFileError(
-                "array 'kernel_factor' should be square and lower triangular, with a positive diagonal"
-            )
+            raise ModelFileError("array 'kernel_factor' should be square, lower triangular, with a positive diagonal")
         n_features = header_value(header, "n_features_in", int, type(None))
         if n_features is not None:
             anchors: Any
@@ -178,12 +173,6 @@ class KernelMap:
         z: FloatArray = linalg.solve_triangular(self._factor, relative.T, lower=True, check_finite=False)
         return z.T
 
-    def _set_origin(self, point: Any, number: IndexArray) -> None:
-        self._anchors = number.copy() if self.kernel == "precomputed" else point
-        value = self._values(point, self._anchors).astype(np.float64)
-        self._set(self._anchors, value[0], self._factor)
-        self.n_features_in = point.shape[1]
-
     def _grow_block(self, points: Any, numbers: IndexArray, grade: float) -> IndexArray:
         """Take the points farther outside than `grade`, and return the numbers of those less far outside."""
         candidates: Any = numbers if self.kernel == "precomputed" else points
@@ -207,7 +196,11 @@ class KernelMap:
         sizes = np.abs(values.diagonal()) + 2 * np.abs(with_origin) + abs(self._with_origin[0])
         if self.kernel == "cosine":
             sizes = np.sqrt(norms)  # x0 was subtracted from x, which has length 1 and is rounded relative to that
-        enough = np.maximum(_landmark_distance(norms, eps * sizes), _TINY)
+        # The squared distance from the span above which a point becomes a landmark. In units of its squared norm: a
+        # point at distance T that is left out has coordinates wrong by up to √T. If it is taken, other points are
+        # expressed in landmarks that close together, which turns the rounding error ε of kernel values into ε / T.
+        # T = ε^⅔ balances the two: 3.7e-11 for float64. Distances of a few rounding errors count as zero.
+        enough = np.maximum(np.cbrt(eps * sizes) ** 2 * np.cbrt(norms), np.maximum(64 * eps * sizes, _TINY))
 
         z = self._project(anchored)
         rest = gram - z @ z.T  # the Schur complement: inner products outside the span so far
@@ -237,23 +230,10 @@ class KernelMap:
             anchors = stack([self._anchors, candidates[chosen]])
             self._set(anchors, np.concatenate([self._with_origin, with_origin[chosen]]), factor)
         residual[chosen] = 0.0
-        left: IndexArray = numbers[residual > enough]
-        return left
+        return np.asarray(numbers[residual > enough])
 
     def _set(self, anchors: Any, with_origin: FloatArray, factor: FloatArray) -> None:
         self._anchors = sp.csr_array(anchors) if is_sparse(anchors) else anchors
         self._with_origin, self._factor = read_only(with_origin), read_only(factor)
         for array in to_arrays(self._anchors, "").values():
             read_only(array)
-
-
-def _landmark_distance(norms: FloatArray, rounding: FloatArray) -> FloatArray:
-    """The squared distance from the span above which a point becomes a landmark.
-
-    In units of its squared norm: a point at distance T that is left out has coordinates wrong by up to √T. If it is
-    taken, other points are expressed in landmarks that close together, which turns the rounding error ε of kernel
-    values into an error of ε / T. T = ε^⅔ balances the two: 3.7e-11 for float64. Distances of a few rounding errors
-    count as zero.
-    """
-    result: FloatArray = np.maximum(np.cbrt(rounding) ** 2 * np.cbrt(norms), 64 * rounding)
-    return result

@@ -50,10 +50,8 @@ def kernel_values(kernel: Kernel, params: dict[str, Any], points: Any, others: A
             values = _minus(points, origin) @ _minus(others, origin).T
     values = np.asarray(values.toarray() if is_sparse(values) else values)
     if values.shape != (points.shape[0], others.shape[0]):
-        raise ValueError(
-            f"kernel must return a value for each pair, a {points.shape[0]}×{others.shape[0]} matrix, "
-            f"got shape {values.shape}"
-        )
+        wanted = f"a {points.shape[0]}×{others.shape[0]} matrix"
+        raise ValueError(f"kernel must return a value for each pair, {wanted}, got shape {values.shape}")
     if values.dtype.kind not in "fiub":
         raise ValueError(f"kernel must return real numbers, got dtype {values.dtype}")
     if not np.isfinite(values).all():
@@ -95,11 +93,10 @@ def _relative_rbf(points: Any, others: Any, origin: Any, gamma: float | None) ->
     products = u @ v.T
     p = 2 * gamma * (products.toarray() if is_sparse(products) else products)
     a, b = gamma * row_dots(u, u)[:, None], gamma * row_dots(v, v)[None, :]
-    c = (
-        np.maximum(a + b - p, 0.0)
-        if is_sparse(points)
-        else gamma * spatial_distance.cdist(points, others, "sqeuclidean")
-    )
+    if is_sparse(points):
+        c = np.maximum(a + b - p, 0.0)
+    else:
+        c = gamma * spatial_distance.cdist(points, others, "sqeuclidean")
     close = a * b < 1.0
     both = np.expm1(np.where(close, p, -c))
     a, b = np.expm1(-a), np.expm1(-b)

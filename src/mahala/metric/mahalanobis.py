@@ -75,7 +75,12 @@ class MahalanobisMetric(Metric):
             self._set("kernel_map", kernel_map.freeze())
         self._set("matrix", check_symmetric(self.matrix, None if kernel_map is None else kernel_map.dimension))
         if self.scales is not None:
-            self._set("scales", _check_scales(self.scales, self.n_features_in))
+            scales = read_only(as_floats(self.scales, "scales").copy())
+            if scales.shape != (self.n_features_in,):
+                raise ValueError(f"scales must be {self.n_features_in} numbers, got an array of shape {scales.shape}")
+            if not (np.isfinite(scales) & (scales > 0.0)).all():
+                raise ValueError("scales must be positive and finite")
+            self._set("scales", scales)
         if self.threshold is not None:
             if not math.isfinite(float(self.threshold)):
                 raise ValueError(f"threshold must be finite or None, got {self.threshold!r}")
@@ -297,12 +302,3 @@ def _cross_distances(rows: FloatArray, others: FloatArray, squared: bool) -> Flo
         return np.zeros((len(rows), len(others)))
     # cdist subtracts before it squares; the faster matrix product would lose the digits of close points.
     return spatial_distance.cdist(rows, others, "sqeuclidean" if squared else "euclidean")
-
-
-def _check_scales(scales: Any, n_features: int) -> FloatArray:
-    result = as_floats(scales, "scales").copy()
-    if result.shape != (n_features,):
-        raise ValueError(f"scales must be {n_features} numbers, one per feature, got an array of shape {result.shape}")
-    if not (np.isfinite(result) & (result > 0.0)).all():
-        raise ValueError("scales must be positive and finite")
-    return read_only(result)

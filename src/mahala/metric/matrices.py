@@ -38,18 +38,14 @@ def check_symmetric(matrix: Any, n_coordinates: int | None) -> FloatArray:
     if raw.shape[0] != raw.shape[1]:
         raise ValueError(f"matrix must be square, got shape {raw.shape}")
     if n_coordinates not in (None, raw.shape[0]):
-        raise ValueError(
-            f"matrix must have a row for each of the {n_coordinates} coordinates of kernel_map, got shape {raw.shape}"
-        )
+        raise ValueError(f"matrix must have {n_coordinates} rows, the coordinates of kernel_map, got shape {raw.shape}")
     array = np.array(raw.toarray() if is_sparse(raw) else raw, dtype=np.float64, order="C")
     largest = _check_entries(array)
     if not np.array_equal(array, array.T):
         asymmetry = np.abs(array - array.T).max()
         if asymmetry > 1e-8 * largest:
-            raise ValueError(
-                f"matrix must be symmetric, but M - Mᵀ is as large as {asymmetry:.3g}; pass (M + M.T) / 2, "
-                "or use BilinearMetric"
-            )
+            advice = "pass (M + M.T) / 2, or use BilinearMetric"
+            raise ValueError(f"matrix must be symmetric, but M - Mᵀ is as large as {asymmetry:.3g}; {advice}")
         array = (array + array.T) / 2
     return read_only(array)
 
@@ -57,14 +53,22 @@ def check_symmetric(matrix: Any, n_coordinates: int | None) -> FloatArray:
 def check_matrix(matrix: Any) -> Matrix:
     """Return a read-only M: a dense float64 array, or canonical CSR if it is sparse."""
     raw = _real(matrix)
-    if is_sparse(raw):
-        csr = _canonical(raw)
-        _check_entries(csr.data)
-        _freeze(csr, raw)
-        return csr
-    array = np.array(raw, dtype=np.float64, order="C")
-    _check_entries(array)
-    return read_only(array)
+    if not is_sparse(raw):
+        array = np.array(raw, dtype=np.float64, order="C")
+        _check_entries(array)
+        return read_only(array)
+    csr: Any = sp.csr_array(raw, dtype=np.float32 if raw.dtype == np.float32 else np.float64)
+    csr.check_format()  # gives all indices one type
+    if not csr.has_canonical_format or np.count_nonzero(csr.data) < csr.nnz:
+        csr = csr.copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+    _check_entries(csr.data)
+    for part in _CSR_PARTS:  # also those given that share memory: a metric never changes
+        array, given = read_only(getattr(csr, part)), getattr(raw, part, None)
+        if isinstance(given, np.ndarray) and np.may_share_memory(array, given):
+            read_only(given)
+    return csr
 
 
 def _real(matrix: Any, may_be_empty: bool = False) -> Any:
@@ -88,25 +92,6 @@ def _check_entries(values: RealArray) -> float:
     if largest > LARGEST_ENTRY:
         raise ValueError(f"matrix must have entries up to {LARGEST_ENTRY:g}, got {largest:.3g}: distances overflow")
     return largest
-
-
-def _canonical(matrix: Any) -> Any:
-    """CSR with sorted indices, no duplicates and no zeros, in float32 or float64; shares memory if possible."""
-    csr: Any = sp.csr_array(matrix, dtype=np.float32 if matrix.dtype == np.float32 else np.float64)
-    csr.check_format()  # gives all indices one type
-    if not csr.has_canonical_format or np.count_nonzero(csr.data) < csr.nnz:
-        csr = csr.copy()
-        csr.sum_duplicates()
-        csr.eliminate_zeros()
-    return csr
-
-
-def _freeze(csr: Any, given: Any) -> None:
-    """Make the arrays read-only, including the given ones that share their memory: a metric never changes."""
-    for part in _CSR_PARTS:
-        array, other = read_only(getattr(csr, part)), getattr(given, part, None)
-        if isinstance(other, np.ndarray) and np.may_share_memory(array, other):
-            read_only(other)
 
 
 def to_arrays(matrix: Any, name: str) -> Arrays:
@@ -184,14 +169,6 @@ def in_dtype(mapped: Any, dtype: Any) -> Any:
     return result
 
 
-def map_queries(rows: Any, matrix: Matrix) -> Any:
-    """Return `rows @ matrix`: CSR if both are, otherwise dense."""
-    if not (is_sparse(matrix) and is_sparse(rows)):
-        return times_matrix(rows, matrix)
-    blocks = row_blocks(rows.shape[0], max(matrix.shape), BLOCK_BYTES)
-    return sp.vstack([sp.csr_array(times_matrix(rows[block], matrix)) for block in blocks], format="csr")
-
-
 def similarities(x: Any, matrix: Matrix, x2: Any) -> Any:
     """Return `xᵀ M x2` of two points, or row by row; either may be a single point."""
     if x.ndim == 1:
@@ -202,16 +179,6 @@ def similarities(x: Any, matrix: Matrix, x2: Any) -> Any:
     for block in row_blocks(x.shape[0], max(matrix.shape), BLOCK_BYTES):
         product = times_matrix(x[block], matrix)
         result[block] = product @ x2 if x2.ndim == 1 else row_dots(product, x2[block])
-    return result
-
-
-def entry_products(x: FloatArray, matrix: Matrix, x2: FloatArray) -> FloatArray:
-    """Return `x_i (M x2)_i` for each i."""
-    if not is_sparse(matrix):
-        return x * (matrix @ x2)
-    rows = np.flatnonzero(x)  # SciPy would copy the whole of a float32 matrix
-    result = np.zeros(len(x))
-    result[rows] = x[rows] * (matrix[rows] @ x2)
     return result
 
 
@@ -254,7 +221,10 @@ def score_blocks(rows: Any, items: Any, matrix: Matrix | None, distances: bool) 
             centred = items - items.mean(axis=0)
             origin = items[row_dots(centred, centred).argmin()]
             items = items - origin
-    norms = _quadratic_forms(items, matrix) if distances else None
+    norms = None
+    if distances:
+        blocks = row_blocks(items.shape[0], items.shape[1], BLOCK_BYTES)
+        norms = np.concatenate([row_dots(times_matrix(items[block], matrix), items[block]) for block in blocks])
     for block in row_blocks(rows.shape[0], width, BLOCK_BYTES):
         product = times_matrix(rows[block] if origin is None else _dense(rows[block]) - origin, matrix)
         scores = product @ items.T if isinstance(items, np.ndarray) else _times_sparse(product, items_T)
@@ -288,13 +258,6 @@ def _distinct(items: FloatArray) -> tuple[IndexArray | None, IndexArray]:
     numbers = np.array([seen.setdefault(row.tobytes(), len(seen)) for row in items], dtype=np.intp)
     first = np.unique(numbers, return_index=True)[1]
     return (None if len(first) == len(items) else numbers), first
-
-
-def _quadratic_forms(items: Any, matrix: Matrix | None) -> FloatArray:
-    result = np.empty(items.shape[0])
-    for block in row_blocks(items.shape[0], items.shape[1], BLOCK_BYTES):
-        result[block] = row_dots(times_matrix(items[block], matrix), items[block])
-    return result
 
 
 def _times_sparse(rows: FloatArray, matrix: Any) -> FloatArray:

@@ -45,18 +45,7 @@ class AROMA(SimilarityLearner):
         they are for some thousand features at most; with diagonal ones a step costs O(nnz(x) · nnz(q)).
     margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
 
-    The attributes are those of `OASIS`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.preprocessing import StandardScaler, normalize
-    >>> import mahala
-    >>> X, y = load_wine(return_X_y=True)
-    >>> X = normalize(StandardScaler().fit_transform(X))
-    >>> learner = mahala.AROMA(r=1.0, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
-    0.99
+    The attributes are those of `OASIS`, and so is the example.
     """
 
     r: Literal["auto"] | Annotated[float, Where(between(SMALLEST_R), f"a number of at least {SMALLEST_R:g}")] = 1.0

@@ -21,14 +21,9 @@ from mahala.support.states import Group, Number
 class LEGO(PairLearner):
     r"""Online learning of a Mahalanobis metric from pairs that are to be at given distances.
 
-    A pair, v = x - x', is to be at the squared distance y: one target for similar pairs, a larger one for dissimilar
-    pairs. From M = I on, each pair at distance ŷ = vᵀMv moves M to the minimum of
-
-        D_LogDet(M', M) + η/2 (vᵀM'v - y)²,
-
-    which is M' = M - τ M v vᵀ M with τ = η(ȳ - y) / (1 + η(ȳ - y)ŷ), where ȳ = vᵀM'v is known in closed form. That
-    keeps M positive definite without a projection. In floating point that needs two limits: a step shortens no distance
-    to less than a ten-thousandth, and none takes the condition number of M above 1e8 times the number of features.
+    From M = I on, each pair at distance ŷ = vᵀMv, v = x - x', moves M to the minimum of
+    D_LogDet(M', M) + η/2 (vᵀM'v - y)², where y is one target for similar pairs and a larger one for dissimilar pairs.
+    That keeps M positive definite without a projection.
 
     Parameters
     ----------
@@ -42,8 +37,7 @@ class LEGO(PairLearner):
         times it; give numbers if you know the scale.
     n_steps : int or "auto"
         Steps that `fit` takes, through the pairs in cycles; "auto" is one pass.
-    n_pairs, balance, record, random_state
-        See :class:`mahala.PA`.
+    n_pairs, balance, record, random_state : see :class:`mahala.PA`
 
     Attributes
     ----------
@@ -53,17 +47,6 @@ class LEGO(PairLearner):
     history_ : History, what happened at each step; its p is |ŷ - y|
     components_, n_steps_, n_updates_, n_mistakes_, n_skipped_ : see :class:`mahala.PA`
     loss_, squared_loss_ : float, |ŷ - y| and its square summed over all steps
-
-    Examples
-    --------
-    >>> import numpy as np, mahala
-    >>> rng = np.random.default_rng(0)
-    >>> y = np.repeat([0, 1], 50)
-    >>> X = np.column_stack([y + 0.1 * rng.normal(size=100), rng.normal(size=(100, 3))])  # the rest is noise
-    >>> learner = mahala.LEGO(eta=1.0, random_state=0).fit(X, y)
-    >>> M = learner.metric_.matrix
-    >>> bool(M[0, 0] > 10 * M[1, 1])
-    True
     """
 
     eta: Positive = 0.1

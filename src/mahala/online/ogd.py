@@ -21,18 +21,7 @@ class OGD(SimilarityLearner):
         Step length; "auto" as for the C of `OASIS`.
     margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`
 
-    The attributes are those of `OASIS`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.preprocessing import StandardScaler, normalize
-    >>> import mahala
-    >>> X, y = load_wine(return_X_y=True)
-    >>> X = normalize(StandardScaler().fit_transform(X))
-    >>> learner = mahala.OGD(eta=0.1, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
-    0.99
+    The attributes are those of `OASIS`, and so is the example.
     """
 
     eta: Literal["auto"] | StepLength = 0.1

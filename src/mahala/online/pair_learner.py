@@ -64,11 +64,3 @@ class PairLearner(DistanceMixin, OnlineLearner):
     def components_(self) -> FloatArray:
         """The linear map of `transform`, a row for each direction: M = components_ᵀ components_."""
         return self.metric_.components
-
-    def _check_open(self, method: str) -> None:
-        kernel = getattr(self, "kernel", None)
-        if isinstance(kernel, str) and kernel == "precomputed":
-            raise ValueError(
-                f"kernel='precomputed' holds the points that were there from the start: {method} cannot bring new "
-                "ones; use fit, or a kernel that can be evaluated"
-            )

@@ -21,9 +21,7 @@ def partitions_of(X: Any, y: Any) -> list[Partition]:
     if is_chunked(X):
         return labelled_parts(X, y)
     if not isinstance(X, list | tuple) or not X or y is not None:
-        raise ValueError(
-            "partitions must be rows of Dask with labels y, or a list of comparisons or of pairs (rows, labels)"
-        )
+        raise ValueError("partitions must be rows of Dask with labels y, or a list of comparisons or of (rows, labels)")
     return [part if isinstance(part, tuple) else (part, None) for part in X]
 
 

@@ -26,21 +26,46 @@ Aggressiveness = Annotated[float, Where(between(1.0 / MOST_SLACK), f"a number of
 MOST_NEIGHBORS = 25
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelParams:
+    """What PA and POLA share: a kernel, the record of ranks, and a model that is not projected."""
+
+    kernel: Any = None
+    kernel_params: dict[str, Any] | None = None
+    rank_every: Count | None = None
+
+    _fixed: ClassVar[tuple[str, ...]] = ("kernel", "kernel_params")
+
+    def _check_params(self) -> None:
+        if self.kernel_params is not None and self.kernel is None:
+            raise ValueError(f"kernel_params={self.kernel_params!r} need a kernel, but kernel is None")
+
+    def _check_open(self, method: str) -> None:
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            advice = f"{method} cannot bring new ones; use fit, or a kernel that can be evaluated"
+            raise ValueError(f"kernel='precomputed' holds the points that were there from the start: {advice}")
+
+    @property
+    @one_at_a_time
+    def raw_metric_(self: Any) -> MahalanobisMetric:
+        """The stream's own model as it stands: it may be indefinite under psd="end", and b below 1."""
+        self._check_fitted()
+        return self._model.raw_metric()  # type: ignore[no-any-return]
+
+    @property
+    def radius_(self: Any) -> float:
+        """The largest ‖v‖⁴ + 1 of the pairs seen."""
+        self._check_fitted()
+        return float(self._model.radius)
+
+
 @dataclass(eq=False, repr=False)
-class PA(PairLearner):
+class PA(KernelParams, PairLearner):
     r"""Passive-aggressive online learning of a Mahalanobis metric M and a threshold b.
 
-    A pair at distance d = vᵀMv, v = x - x', is predicted to be similar iff d <= b. With y = ±1 and
-    p = 1 - y (b - d), each step is M ← M - τ y v vᵀ, b ← b + τ y, where
-
-    ========  ==========================================
-    variant   step length τ (l = max(0, p))
-    ========  ==========================================
-    "hard"    l / (1 + ‖v‖⁴)
-    "I"       min(C, l / (1 + ‖v‖⁴))
-    "II"      l / (1 + 1/(2C) + ‖v‖⁴)
-    "LS"      p / (1 + 1/(2C) + ‖v‖⁴): it may be negative
-    ========  ==========================================
+    A pair at distance d = vᵀMv, v = x - x', is predicted to be similar iff d <= b. With y = ±1, p = 1 - y (b - d) and
+    l = max(0, p), each step is M ← M - τ y v vᵀ, b ← b + τ y, where τ is l / (1 + ‖v‖⁴) for "hard", at most C for "I",
+    l / (1 + 1/(2C) + ‖v‖⁴) for "II", and the same with p, which may be negative, for "LS".
 
     Parameters
     ----------
@@ -106,18 +131,14 @@ class PA(PairLearner):
     min_step: NonNegative = 0.0
     init: Literal["zero", "identity", "random"] | MahalanobisMetric = "zero"
     n_steps: Literal["auto"] | Count = "auto"
-    kernel: Any = None
-    kernel_params: dict[str, Any] | None = None
     tune_by: Literal["knn", "loss"] = "knn"
-    rank_every: Count | None = None
 
     _fixed: ClassVar = ("kernel", "kernel_params", "psd")
     FIELDS: ClassVar = (Number("_tuned_C", optional=True),)
     _tuned_C = None  # type: float | None
 
     def _check_params(self) -> None:
-        if self.kernel_params is not None and self.kernel is None:
-            raise ValueError(f"kernel_params={self.kernel_params!r} need a kernel, but kernel is None")
+        super()._check_params()
         if self.kernel is not None and not (isinstance(self.init, str) and self.init == "zero"):
             raise ValueError("init must be 'zero' with a kernel: no other model lies in the span of the pairs")
 
@@ -166,10 +187,9 @@ class PA(PairLearner):
         return self._first_state(None, known=False)
 
     def _n_steps(self, comparisons: Any, codes: IndexArray | None) -> int:
-        n_pairs = len(comparisons)
         if codes is None or not isinstance(self.n_steps, str):
             return super()._n_steps(comparisons, codes)
-        n = 2 * len(codes)
+        n_pairs, n = len(comparisons), 2 * len(codes)
         return max(2 * n_pairs, min(n * (n - 2) // 40, 50 * n_pairs))
 
     def _learn(self, pairs: Pairs, codes: IndexArray | None) -> None:
@@ -196,17 +216,3 @@ class PA(PairLearner):
                 loss = float(leave_one_out_errors(embedded, codes, MOST_NEIGHBORS).min())
             costs.append(loss)
         return C_GRID[int(np.argmin(costs))]
-
-    @property
-    @one_at_a_time
-    def raw_metric_(self) -> MahalanobisMetric:
-        """The stream's own model as it stands: under psd="end" it may be indefinite, and b below 1."""
-        self._check_fitted()
-        metric: MahalanobisMetric = self._model.raw_metric()
-        return metric
-
-    @property
-    def radius_(self) -> float:
-        """The largest ‖v‖⁴ + 1 of the pairs seen."""
-        self._check_fitted()
-        return float(self._model.radius)

@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from mahala.comparisons import Pairs
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
+from mahala.online.passive_aggressive import KernelParams
 from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, first_state
 from mahala.support.arrays import IndexArray
-from mahala.support.contexts import one_at_a_time
 from mahala.support.parameters import Count, Positive, Where, between
 from mahala.support.states import Flag, Integer
 
@@ -22,7 +22,7 @@ Gamma = Annotated[float, Where(between(0.0, MOST_SLACK), f"a number from 0 to {M
 
 
 @dataclass(eq=False, repr=False)
-class POLA(PairLearner):
+class POLA(KernelParams, PairLearner):
     """Online learning of a pseudo-metric M ⪰ 0 and a threshold b ≥ 1 by successive projections.
 
     Each pair with hinge loss l = max(0, 1 - y (b - vᵀMv)) > 0 moves the model by τ = l / (1 + γ + ‖v‖⁴) towards
@@ -37,8 +37,7 @@ class POLA(PairLearner):
         Batch conversion: `fit` cycles through the pairs until none has a hinge loss above it (`converged_`), at most
         `max_passes` times. None is a single pass.
     max_passes : int
-    kernel, kernel_params, n_pairs, balance, record, rank_every, random_state
-        See :class:`mahala.PA`.
+    kernel, kernel_params, n_pairs, balance, record, rank_every, random_state : see :class:`mahala.PA`
 
     Attributes
     ----------
@@ -62,18 +61,10 @@ class POLA(PairLearner):
 
     gamma: Gamma = 0.0
     _: KW_ONLY
-    kernel: Any = None
-    kernel_params: dict[str, Any] | None = None
     max_loss: Positive | None = None
     max_passes: Count = 100
-    rank_every: Count | None = None
 
-    _fixed: ClassVar = ("kernel", "kernel_params")
     FIELDS: ClassVar = (Integer("n_passes_", optional=True), Flag("converged_", optional=True))
-
-    def _check_params(self) -> None:
-        if self.kernel_params is not None and self.kernel is None:
-            raise ValueError(f"kernel_params={self.kernel_params!r} need a kernel, but kernel is None")
 
     def _rule(self) -> MarginRule:
         return MarginRule(float(self.gamma), 0.0, np.inf)
@@ -88,7 +79,10 @@ class POLA(PairLearner):
         while self.n_passes_ < (1 if self.max_loss is None else self.max_passes) and not self.converged_:
             self._feed(prepared, len(prepared), self._rule())
             self.n_passes_ += 1
-            self.converged_ = self.max_loss is not None and bool(self._largest_loss(prepared) <= self.max_loss)
+            if self.max_loss is not None:
+                chunks = self._model.chunks(prepared, len(prepared), self._rule(), None)
+                largest = max(float(self._model.losses(V, y).max()) for V, y in chunks)
+                self.converged_ = bool(largest <= self.max_loss)
         if self.max_loss is not None and not self.converged_:
             warnings.warn(
                 f"POLA left pairs with a loss above max_loss={self.max_loss} after max_passes={self.max_passes}; raise "
@@ -96,24 +90,6 @@ class POLA(PairLearner):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-    def _largest_loss(self, prepared: Pairs) -> float:
-        chunks = self._model.chunks(prepared, len(prepared), self._rule(), None)
-        return max(float(self._model.losses(V, y).max()) for V, y in chunks)
-
-    @property
-    @one_at_a_time
-    def raw_metric_(self) -> MahalanobisMetric:
-        """The stream's own model as it stands; b may be below 1."""
-        self._check_fitted()
-        metric: MahalanobisMetric = self._model.raw_metric()
-        return metric
-
-    @property
-    def radius_(self) -> float:
-        """The largest ‖v‖⁴ + 1 of the pairs seen."""
-        self._check_fitted()
-        return float(self._model.radius)
 
     def loss_bound(self, metric: MahalanobisMetric, threshold: float | None = None, squared_loss: float = 0.0) -> float:
         """Return the most that `squared_loss_` can be, given any model to compare with.
@@ -135,8 +111,6 @@ class POLA(PairLearner):
         if not isinstance(metric, MahalanobisMetric) or metric.n_features_in != self.n_features_in_:
             raise ValueError(f"metric must be a Mahalanobis metric of {self.n_features_in_} features, got {metric!r}")
         if not 0.0 <= squared_loss < np.inf or (squared_loss > 0.0 and self.gamma == 0.0):
-            raise ValueError(
-                f"squared_loss={squared_loss} must be 0 with gamma=0 (the bound of the separable case), else from 0 up"
-            )
+            raise ValueError(f"squared_loss must be 0 with gamma=0, else a number from 0 up, got {squared_loss}")
         excess = squared_loss / self.gamma if squared_loss else 0.0
         return (self.radius_ + self.gamma) * float(np.sum(metric.matrix**2) + b**2 + excess)

@@ -24,18 +24,9 @@ class RDML(PairLearner):
     r"""Online learning of a Mahalanobis metric that tells similar pairs, nearer than 1, from dissimilar ones.
 
     From M = I on, a pair with label y = ±1, v = x - x', at distance d = vᵀMv, leaves M as it is if y (1 - d) > 0. Else
-    M ← M - λ_t y v vᵀ, with λ_t = λ for dissimilar pairs and
-
-        λ_t = min(λ, (1 - f/ρ) / (2 vᵀM⁻¹v))
-
-    for similar pairs, which keeps M positive definite without a projection. The paper has 1 / vᵀM⁻¹v there: such a step
-    makes M singular, and hardly any after it could move M. Here a step takes at most half of what M has along v above
-    the floor f, a thousandth of its mean eigenvalue; ρ is the Rayleigh quotient of M at M⁻¹v, where M is least of all.
-    Steps of dissimilar pairs are shortened where the condition number of M would exceed 1e8 times the number of
-    features.
-
-    The border is at the squared distance 1, so the features should be scaled such that distances are about as large,
-    for instance to [0, 1].
+    M ← M - λ_t y v vᵀ, with λ_t = λ for dissimilar pairs, and at most λ for similar ones, such that M stays positive
+    definite without a projection. The border is at the squared distance 1: scale the features such that distances are
+    about as large, for instance to [0, 1].
 
     Parameters
     ----------
@@ -43,8 +34,7 @@ class RDML(PairLearner):
         Learning rate λ.
     n_steps : int or "auto"
         Steps that `fit` takes, through the pairs in cycles; "auto" is one pass.
-    n_pairs, balance, record, random_state
-        See :class:`mahala.PA`.
+    n_pairs, balance, record, random_state : see :class:`mahala.PA`
 
     Attributes
     ----------
@@ -53,19 +43,6 @@ class RDML(PairLearner):
     history_ : History, what happened at each step; its p is y (d - 1), and its τ is λ_t
     components_, n_steps_, n_updates_, n_mistakes_, n_skipped_ : see :class:`mahala.PA`
     loss_, squared_loss_ : float, the loss max(0, y (d - 1)) and its square summed over all steps
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.preprocessing import MinMaxScaler
-    >>> import mahala
-    >>> X, y = load_wine(return_X_y=True)
-    >>> X = MinMaxScaler().fit_transform(X)
-    >>> pairs = mahala.Pairs.from_labels(X, y, 1000, random_state=1)
-    >>> before = mahala.MahalanobisMetric.euclidean(13).distance(X[pairs.left], X[pairs.right], squared=True)
-    >>> learner = mahala.RDML(n_pairs=2000, random_state=0).fit(X, y)
-    >>> bool(learner.score(pairs) > 0.1 + ((before <= 1) == pairs.similar).mean())
-    True
     """
 
     eta: Positive = 0.1

@@ -62,12 +62,14 @@ class SimilarityLearner(OnlineLearner):
         check = _one_row if sparse else check_row
         x, positive, negative = check(x, "x"), check(positive, "positive"), check(negative, "negative")
         if positive.shape != negative.shape:
-            raise ValueError(
-                f"positive has {positive.shape[-1]} features and negative {negative.shape[-1]}; they must have the same"
-            )
+            sizes = f"got {positive.shape[-1]} and {negative.shape[-1]}"
+            raise ValueError(f"positive and negative must have the same number of features, {sizes}")
         sizes = x.size, positive.size
         if sparse or "_model" not in vars(self) or sizes != (self.n_features_in_, self.n_item_features_):
-            self.partial_fit(_one_triplet(*(row if sparse else row[np.newaxis] for row in (x, positive, negative))))
+            rows, *items = (row if sparse else row[np.newaxis] for row in (x, positive, negative))
+            stacked = sp.vstack(items, format="csr") if any(map(is_sparse, items)) else np.vstack(items)
+            numbers = np.array([0]), np.array([0]), np.array([1])
+            self.partial_fit(Triplets._build(rows, *numbers, items=stacked))
             return self._last_step[2] == 1
         self._check_stream("learn_one")
         with uninterrupted():
@@ -119,17 +121,13 @@ class SimilarityLearner(OnlineLearner):
 
     def _check_items(self, n_features: int) -> None:
         if n_features != self.n_item_features_:
-            raise ValueError(
-                f"items have {n_features} features, but {type(self).__name__} was fitted with items of "
-                f"{self.n_item_features_} features"
-            )
+            fitted = f"{type(self).__name__} was fitted with items of {self.n_item_features_} features"
+            raise ValueError(f"items have {n_features} features, but {fitted}")
 
     def _check_open(self, method: str) -> None:
         if self.storage == "gram":
-            raise ValueError(
-                f"storage='gram' holds the rows that were there from the start: {method} cannot bring new ones; "
-                "use fit, or another storage"
-            )
+            advice = f"{method} cannot bring new ones; use fit, or another storage"
+            raise ValueError(f"storage='gram' holds the rows that were there from the start: {advice}")
 
     def _can_be_gram(self) -> bool:
         return self._rule().plain and isinstance(self.init, str) and self.dtype == "float64"
@@ -222,14 +220,11 @@ class SimilarityLearner(OnlineLearner):
 
     def _check_shape(self, rule: SimilarityRule) -> None:
         d, e = self.n_features_in_, self.n_item_features_
+        features = f"needs queries and items of the same features, got {d} and {e}"
         if d != e and isinstance(self.init, str) and self.init == "identity":
-            raise ValueError(
-                f"init='identity' needs queries and items of the same features, got {d} and {e}; use init='zero'"
-            )
+            raise ValueError(f"init='identity' {features}; use init='zero'")
         if d != e and rule.exempt_diagonal:
-            raise ValueError(
-                f"penalty='offdiagonal' needs queries and items of the same features, got {d} and {e}; use penalty='l1'"
-            )
+            raise ValueError(f"penalty='offdiagonal' {features}; use penalty='l1'")
 
 
 def _dots(rows: Any, others: Any) -> Any:
@@ -244,10 +239,3 @@ def _one_row(row: Any, name: str) -> Any:
     if row.shape[0] != 1:
         raise ValueError(f"{name} must be one vector of features, got a matrix of shape {row.shape}")
     return check_rows(row, name)
-
-
-def _one_triplet(x: Any, positive: Any, negative: Any) -> Triplets:
-    """Return a triplet of matrices of one row."""
-    sparse = is_sparse(positive) or is_sparse(negative)
-    items = sp.vstack([positive, negative], format="csr") if sparse else np.vstack([positive, negative])
-    return Triplets._build(x, np.array([0]), np.array([0]), np.array([1]), items=items)

@@ -17,8 +17,7 @@ class SORS(SimilarityLearner):
     r"""Sparse online relative similarity: a bilinear similarity xᵀ M x' whose matrix is sparse.
 
     With q = x⁺ - x⁻ and the hinge loss l = max(0, margin - xᵀMq), each step is M ← soft(M + η x qᵀ, ηλ) where
-    l > 0, else M ← soft(M, ηλ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0). A step costs
-    O(nnz(x) · nnz(q)) and is exact: what it does to all other entries is done when they are next read.
+    l > 0, else M ← soft(M, ηλ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0).
 
     Parameters
     ----------
@@ -30,18 +29,7 @@ class SORS(SimilarityLearner):
         Which entries are thresholded: all (the paper's I), or all but the diagonal (its II).
     margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
 
-    The attributes are those of `OASIS`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.preprocessing import StandardScaler, normalize
-    >>> import mahala
-    >>> X, y = load_wine(return_X_y=True)
-    >>> X = normalize(StandardScaler().fit_transform(X))
-    >>> learner = mahala.SORS(eta=0.1, lam=1e-3, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
-    0.99
+    The attributes are those of `OASIS`, and so is the example.
     """
 
     eta: Literal["auto"] | StepLength = 0.1
@@ -63,8 +51,8 @@ class SORS(SimilarityLearner):
 class AdaSORS(SORS):
     r"""Sparse online relative similarity with step lengths that adapt to each entry (AdaGrad).
 
-    As `SORS`, but with G = -x qᵀ where l > 0, else 0: H ← sqrt(H² + G²), Σ = δ + H, and
-    M ← soft(M - ηG / Σ, ηλ / Σ), elementwise.
+    With q = x⁺ - x⁻ and the hinge loss l = max(0, margin - xᵀMq), each step is M ← soft(M + η x qᵀ, ηλ) where
+    l > 0, else M ← soft(M, ηλ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0).
 
     Parameters
     ----------
@@ -72,18 +60,7 @@ class AdaSORS(SORS):
         The least Σ: keeps first steps short.
     eta, lam, penalty and the rest : as for `SORS`
 
-    The attributes are those of `OASIS`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.preprocessing import StandardScaler, normalize
-    >>> import mahala
-    >>> X, y = load_wine(return_X_y=True)
-    >>> X = normalize(StandardScaler().fit_transform(X))
-    >>> learner = mahala.AdaSORS(eta=0.1, lam=1e-3, n_triplets=5000, random_state=0).fit(X, y)
-    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
-    0.99
+    The attributes are those of `OASIS`, and so is the example.
     """
 
     _: KW_ONLY

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,16 +66,12 @@ def memory_limit(max_memory: float | None) -> float:
     except ImportError:  # Windows
         return limit
     address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return limit if address_space == resource.RLIM_INFINITY else min(limit, float(address_space) - _in_use())
-
-
-def _in_use() -> float:
-    """The address space of this process, in bytes, where the system tells."""
-    try:
-        pages = Path("/proc/self/statm").read_text().split()[0]
-    except OSError:
-        return 0.0
-    return float(pages) * os.sysconf("SC_PAGE_SIZE")
+    if address_space == resource.RLIM_INFINITY:
+        return limit
+    in_use = 0.0
+    with suppress(OSError):  # where the system does not tell
+        in_use = float(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    return min(limit, float(address_space) - in_use)
 
 
 def check_room(needed: float, max_memory: float | None, what: str, advice: str) -> None:
@@ -82,8 +79,4 @@ def check_room(needed: float, max_memory: float | None, what: str, advice: str) 
     limit = memory_limit(max_memory)
     if needed > limit:
         have = "this machine's" if max_memory is None else "max_memory ="
-        raise MemoryError(f"{what} takes {_gigabytes(needed)}, more than {have} {_gigabytes(limit)}; {advice}")
-
-
-def _gigabytes(n: float) -> str:
-    return f"{n / 2**30:.3g} GiB"
+        raise MemoryError(f"{what} takes {needed / 2**30:.3g} GiB, more than {have} {limit / 2**30:.3g} GiB; {advice}")

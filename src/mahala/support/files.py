@@ -54,7 +54,12 @@ def whole_file(path: str | os.PathLike[str], previous: bool = False) -> Iterator
                 _link(target, link)
                 os.replace(link, previous_of(target))
         os.replace(temporary, target)
-        _flush_folder(target.parent)
+        with suppress(OSError):  # the new name is made durable, where the system can
+            descriptor = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
     except OSError as error:
         if error.filename is None and error.strerror:  # such as a full disk
             raise OSError(error.errno, error.strerror, str(target)) from error
@@ -128,6 +133,14 @@ def _link(file: Path, name: Path) -> None:
             os.fsync(copy.fileno())
 
 
+def _open_lock(place: str) -> IO[str]:
+    """Open a lock file, which may be another user's, left by a killed run."""
+    try:
+        return open(place, "a+", encoding="ascii", errors="replace")
+    except PermissionError:
+        return open(place, encoding="ascii", errors="replace")
+
+
 @contextmanager
 def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
     """Raise BlockingIOError if another process holds the file for writing; hold it until the block ends.
@@ -180,21 +193,3 @@ def only_writer(path: str | os.PathLike[str]) -> Iterator[None]:
         finally:
             with suppress(OSError):  # one that another user's killed run left in a folder of many users
                 os.unlink(place)
-
-
-def _open_lock(place: str) -> IO[str]:
-    """Open a lock file, which may be another user's, left by a killed run."""
-    try:
-        return open(place, "a+", encoding="ascii", errors="replace")
-    except PermissionError:
-        return open(place, encoding="ascii", errors="replace")
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make a new name in a folder durable, where the system can."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -74,7 +74,12 @@ def _parts(
         raise ValueError(f"content must be one of {sorted(_CONTENTS)}, got {content!r}")
     document = {"version": FORMAT_VERSION, "content": content, "header": _encode(header, "header")}
     text = json.dumps(document, allow_nan=False)
-    stored = {name: _storable(array, name) for name, array in arrays.items()}
+    stored: Arrays = {}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+            raise TypeError(f"array {name!r} must hold booleans or numbers of up to 64 bits, got dtype {array.dtype}")
+        # Its memory is written as it is.
+        stored[name] = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
     layout: dict[str, object] = {
         "__metadata__": {_METADATA_KEY: text, _CHECKSUMS_KEY: json.dumps(_checksums(text, stored), sort_keys=True)}
     }
@@ -97,9 +102,9 @@ def read_model(
 ) -> tuple[dict[str, object], Arrays]:
     """Return the header and the arrays of a model file, which must hold `content` unless that is None.
 
-    Raise ModelFileError if the file cannot be used, or if a bit of it is not as it was written; files without checksums
-    are older. A missing file is a FileNotFoundError. The arrays are the caller's own or, with `mapped`, read-only views
-    of the file, which must be one of `write_model`.
+    Raise ModelFileError if the file cannot be used, or if a bit of it is not as it was written. A missing file is a
+    FileNotFoundError. The arrays are the caller's own or, with `mapped`, read-only views of the file, which must be one
+    of `write_model`.
     """
     path = os.fspath(path)
     with open(path, "rb"):  # a missing, forbidden or non-regular file raises Python's own OSError
@@ -133,9 +138,8 @@ def _errors_of_damage(name: str) -> Iterator[None]:
     except ModelFileError:
         raise
     except Exception as error:
-        raise ModelFileError(
-            f"{name} is not a readable model file; it is damaged, truncated or in another format ({error})"
-        ) from error
+        problem = f"it is damaged, truncated or in another format ({error})"
+        raise ModelFileError(f"{name} is not a readable model file; {problem}") from error
 
 
 def is_model_file(path: str | os.PathLike[str]) -> bool:
@@ -167,10 +171,8 @@ def array_value(arrays: Arrays, key: str, dtype: DTypeLike, shape: tuple[int | N
     fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
     if array.dtype != dtype or not fits:
         wanted = "×".join("any" if length is None else str(length) for length in shape)
-        raise ModelFileError(
-            f"array {key!r} should be {np.dtype(dtype)} of shape {wanted}, "
-            f"found {array.dtype} of shape {'×'.join(map(str, array.shape))}"
-        )
+        found = f"{array.dtype} of shape {'×'.join(map(str, array.shape))}"
+        raise ModelFileError(f"array {key!r} should be {np.dtype(dtype)} of shape {wanted}, found {found}")
     return array
 
 
@@ -222,9 +224,7 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
     try:
         version = header_value(document, "version", int)
         if version > FORMAT_VERSION:
-            raise ModelFileError(
-                f"its format version {version} is newer than the known {FORMAT_VERSION}: upgrade mahala"
-            )
+            raise ModelFileError(f"its format version {version} is newer than {FORMAT_VERSION}: upgrade mahala")
         found = header_value(document, "content", str)
         header: dict[str, object] = header_value(document, "header", dict)
     except ModelFileError as error:
@@ -234,12 +234,6 @@ def _read_header(path: str, metadata: dict[str, str] | None, content: str | None
     if content not in (None, found):
         raise ModelFileError(f"{path} holds a {found}, not a {content}: read it with mahala.load")
     return header
-
-
-def _storable(array: NDArray[Any], name: str) -> NDArray[Any]:
-    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-        raise TypeError(f"array {name!r} must hold booleans or numbers of up to 64 bits, got dtype {array.dtype}")
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")  # whose memory is written as it is
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:

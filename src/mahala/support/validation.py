@@ -47,10 +47,8 @@ def check_rows(X: Any, name: str = "X") -> Any:
     if _is_valid(X, 2):
         return X
     if is_chunked(X):
-        raise TypeError(
-            f"{name} is of Dask, whose rows are not gathered here: give NumPy rows, for instance of a sample "
-            f"({name}[:10_000].compute()); docs/scale.md says what runs on rows in chunks"
-        )
+        advice = f"give NumPy rows, such as {name}[:10_000].compute(); docs/scale.md says what runs on rows in chunks"
+        raise TypeError(f"{name} is of Dask, whose rows are not gathered here: {advice}")
     X = to_numpy(X)
     with _naming(X, name):
         X = _floats(sklearn_checks.check_array(X, accept_sparse="csr", dtype="numeric", input_name=name), name)
@@ -109,9 +107,7 @@ def csr_from_arrays(
     If it must be canonical, the indices within each row must be sorted and different.
     """
     if not data.ndim == indices.ndim == indptr.ndim == 1 or len(shape) != 2 or len(indptr) != int(shape[0]) + 1:
-        raise ValueError(
-            "data, indices and indptr should be vectors, the last with one number more than shape has rows"
-        )
+        raise ValueError("data, indices and indptr should be vectors, and indptr one longer than shape has rows")
     if indptr[-1] != len(data):  # SciPy would cut off what is beyond the end
         raise ValueError(f"indptr should end with the {len(data)} entries, found {indptr[-1]}")
     matrix: Any = sp.csr_array((data, indices, indptr), shape=tuple(shape))
@@ -179,10 +175,8 @@ def check_scale(X: Any, name: str = "X") -> Any:
     if values.size and values.dtype.kind == "f":
         largest = max(abs(float(values.max())), abs(float(values.min())))
         if largest > LARGEST_VALUE:
-            raise ValueError(
-                f"{name} has values as large as {largest:.3g}, whose sixth power overflows; "
-                f"scale the features below {LARGEST_VALUE:g}, for instance with StandardScaler"
-            )
+            advice = f"scale the features below {LARGEST_VALUE:g}, for instance with StandardScaler"
+            raise ValueError(f"{name} has values as large as {largest:.3g}, whose sixth power overflows; {advice}")
     return X
 
 
@@ -214,9 +208,7 @@ def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> SignArray:
     """Return the labels of n pairs, given as booleans or as +1 and -1, as +1 and -1."""
     array = np.asarray(similar)
     if array.ndim != 1 or len(array) != n:
-        raise ValueError(
-            f"{name} must be a 1-D array with one label for each of the {n} pairs, got shape {array.shape}"
-        )
+        raise ValueError(f"{name} must be 1-D with one label for each of the {n} pairs, got shape {array.shape}")
     if array.dtype == bool:
         return np.where(array, np.int8(1), np.int8(-1))
     if array.dtype.kind not in "iuf" or not np.isin(array, (-1, 1)).all():
