@@ -80,7 +80,7 @@ def simba_pass(X: RealArray, codes: IndexArray, order: IndexArray, w: FloatArray
         for excluded, sign in ((same, 0.5), (~same, -0.5)):
             limits = np.where(excluded, np.inf, distances)
             neighbour = limits.argmin()
-            if 0.0 < limits[neighbour]:
+            if limits[neighbour] > 0.0:
                 change += sign / np.sqrt(limits[neighbour]) * squares[neighbour]
         w += change * w
 
