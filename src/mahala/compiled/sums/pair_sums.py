@@ -211,7 +211,8 @@ def _edges(
         i, j = left[t], right[t]
         q = 0.0
         for k in range(Z.shape[1]):
-            q += (Z[i, k] - Z[j, k]) ** 2
+            difference = Z[i, k] - Z[j, k]
+            q += difference * difference
         if q >= cutoff * cutoff:
             continue
         total += a + b * np.sqrt(q) + c * q
