@@ -13,7 +13,7 @@ from mahala.compiled.triplets.rows import late
 CALL = """
 from mahala.compiled.triplets.rows import late
 assert late(2.0, 0.5) == 1.5
-hits = late.stats.cache_hits
+hits = late.dispatcher.stats.cache_hits
 print(sum(hits.values()) if hits else 0)
 """
 

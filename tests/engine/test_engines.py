@@ -81,6 +81,7 @@ def test_sums_over_pairs_are_their_definitions(engine, share, case, scale, cutof
     with pytest.MonkeyPatch.context() as patch:
         for module in filter(None, (pair_sums, torch and device)):
             patch.setattr(module, "SPARSE_SHARE", share)
+        patch.setattr(pair_sums, "FEW_PRODUCTS", 0)
         total, pull = own.between(rows, codes, (1.0, -2.0, 1.0), cutoff, w)
     # Products leave a distance of √eps of their size between rows that coincide.
     rounding = 1e-7 * (1.0 + np.abs(Z).max()) * len(Z) ** 2
@@ -90,6 +91,31 @@ def test_sums_over_pairs_are_their_definitions(engine, share, case, scale, cutof
     total, pull = own.within(rows, codes, w)
     near(total, (both * np.square(d))[~other].sum() / 2.0, Z)
     near(own.fetch(pull), ((both * ~other)[:, :, None] * all_differences(Z)).sum(axis=1), Z)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", ["softmax", "between", "hinges"])
+@pytest.mark.parametrize("scale", [0.01, 0.1, 0.5])
+def test_shares_of_a_sum_are_the_whole(engine, dtype, name, scale):
+    X, codes = load_digits(return_X_y=True)
+    codes = codes[:300]
+    own, Z = placed(engine, ((X - X.mean(axis=0))[:300, 2:20] * scale).astype(dtype))
+    if name == "hinges" and engine != "cpu":
+        pytest.skip("the workers of a cluster compute hinges on their cores")
+    compute = {
+        "softmax": own.softmax,
+        "between": lambda Z, codes, rows=None: own.between(Z, codes, (1.0, -2.0, 1.0), 2.0, rows=rows),
+        "hinges": lambda Z, codes, rows=None: own.hinges(codes, *target_neighbors(Z, codes, 2), 0.7)(Z, 0.01, rows),
+    }[name]
+    *values, pull = compute(Z, codes)
+    shares = [compute(Z, codes, rows=rows) for rows in (slice(0, 1), slice(1, 90), slice(90, 300))]
+    # What the rounding of squared distances, which are differences of squared norms, may add to a sum of them.
+    tol = 300 * float(np.finfo(dtype).eps) * max(1.0, float((own.fetch(Z) ** 2).sum(axis=1).max()))
+    for value, *parts in zip(values, *(share[:-1] for share in shares), strict=True):
+        assert sum(parts) == pytest.approx(value, rel=tol)
+    pull, found = own.fetch(pull), sum(own.fetch(share[-1]) for share in shares)
+    np.testing.assert_allclose(found, pull, rtol=0.0, atol=tol * max(np.abs(pull).max(), 1.0))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

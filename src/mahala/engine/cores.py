@@ -9,7 +9,6 @@ import numpy as np
 
 from mahala.compiled.search.neighbors import nearest, nearest_by_class
 from mahala.compiled.sums.pair_sums import sum_between, sum_within
-from mahala.compiled.sums.row_sums import between_of_rows, softmax_of_rows, softmax_pull_of_rows
 from mahala.compiled.sums.softmax_sums import sum_softmax
 from mahala.compiled.threads import product, transposed_product
 from mahala.engine.edges import EdgeGraph
@@ -39,9 +38,6 @@ class Cores:
     softmax = staticmethod(sum_softmax)
     within = staticmethod(sum_within)
     between = staticmethod(sum_between)
-    softmax_of_rows = staticmethod(softmax_of_rows)
-    softmax_pull_of_rows = staticmethod(softmax_pull_of_rows)
-    between_of_rows = staticmethod(between_of_rows)
     hinges = RowHinges
     edge_graph = EdgeGraph
     nearest = staticmethod(nearest)

@@ -44,16 +44,28 @@ class Engine(Protocol):
     def gradient(self, pull: Any, X: Any, *, diagonal: bool = False) -> RealArray:
         """Return pullᵀ X, or its diagonal."""
 
-    def softmax(self, Z: Any, codes: IndexArray) -> tuple[float, Any]:
-        """Σ_i Σ_{j of the class of i} p_ij with p_ij ∝ exp(-‖z_i - z_j‖²), j ≠ i, and its pull."""
+    def softmax(self, Z: Any, codes: IndexArray, rows: slice | None = None) -> tuple[float, Any]:
+        """Σ_i Σ_{j of the class of i} p_ij with p_ij ∝ exp(-‖z_i - z_j‖²), j ≠ i, and its pull.
+
+        With `rows` it is the share of these rows i; the shares of a cluster's machines add up to the whole.
+        """
 
     def within(self, Z: Any, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Any]:
         """Σ w_i w_j ‖z_i - z_j‖² over the pairs of one class, and its pull."""
 
     def between(
-        self, Z: Any, codes: IndexArray, coefficients: Coefficients, cutoff: float, weights: FloatArray | None = None
+        self,
+        Z: Any,
+        codes: IndexArray,
+        coefficients: Coefficients,
+        cutoff: float,
+        weights: FloatArray | None = None,
+        rows: slice | None = None,
     ) -> tuple[float, Any]:
-        """Σ w_i w_j (a + b d_ij + c d_ij²) over the pairs of different classes with d_ij < cutoff, and its pull."""
+        """Σ w_i w_j (a + b d_ij + c d_ij²) over the pairs of different classes with d_ij < cutoff, and its pull.
+
+        With `rows` it is the share of these rows.
+        """
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> Hinges:
         """LMNN's objective as a function of Z, given the edges and ends of `target_neighbors`."""
@@ -73,18 +85,3 @@ class Engine(Protocol):
 
         Where there are not so many, the last numbers are len(X).
         """
-
-
-class Machine(Engine, Protocol):
-    """An engine of one machine, which has a machine's share of a cluster's sums, too."""
-
-    def softmax_of_rows(self, Z: Any, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray]:
-        """For some rows i: l_i with p_ij = exp(l_i - ‖z_i - z_j‖²), and Σ p_ij over the class of i; both NumPy's."""
-
-    def softmax_pull_of_rows(self, Z: Any, codes: IndexArray, rows: slice, logs: RealArray, hits: RealArray) -> Any:
-        """The pull of `softmax` on some rows, given what `softmax_of_rows` returns for all."""
-
-    def between_of_rows(
-        self, Z: Any, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
-    ) -> tuple[float, Any]:
-        """Half of the terms of `between` with one of the rows, and its pull on these."""

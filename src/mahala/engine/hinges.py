@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.compiled.sums.lmnn import add_laplacian, find_near, hinges_of_rows, squared_edges
+from mahala.compiled.sums.pair_sums import slices_of
 from mahala.compiled.threads import (
     PER_NUMBER,
     in_pairs_of_blocks,
@@ -20,7 +21,7 @@ from mahala.compiled.threads import (
     squared_norms,
     transposed_product,
 )
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
 T = TypeVar("T")
 
@@ -48,11 +49,16 @@ class RowHinges:
         self._codes, self._edges, self._ends, self._mu = codes, edges, ends, mu
         self._near = NearPairs(codes)
 
-    def __call__(self, Z: RealArray, smoothing: float) -> tuple[float, float, RealArray]:
-        """Return the objective with smoothed hinges, with plain hinges, and half the gradient of the first one."""
+    def __call__(self, Z: RealArray, smoothing: float, rows: slice | None = None) -> tuple[float, float, RealArray]:
+        """Return the objective with smoothed hinges, with plain hinges, and half the gradient of the first one.
+
+        With `rows` it is a share: the edges of these rows, and their pairs with later rows.
+        """
         anchors, targets = self._edges
         squared = squared_distances(Z, anchors, targets)
-        weights = np.full(len(anchors), 1.0 - self._mu)
+        own = slice(None) if rows is None else slice(self._ends[rows.start], self._ends[rows.stop])
+        weights = np.zeros(len(anchors))
+        weights[own] = 1.0 - self._mu
         out = np.zeros_like(Z)
 
         def hinges(first: int, ends: IndexArray, rows: NDArray[np.int32]) -> tuple[float, float]:
@@ -61,9 +67,9 @@ class RowHinges:
         # Squared distance below which rows of other classes affect each row; -inf for rows without targets.
         radius = np.full(len(self._codes), -np.inf)
         np.maximum.at(radius, anchors, squared + (1.0 + smoothing))
-        smooth, plain = np.sum(self._near(Z, radius, hinges), axis=0).tolist()
+        smooth, plain = np.sum(self._near(Z, radius, hinges, rows), axis=0).tolist()
         add_pull(Z, anchors, targets, weights, out)
-        pull = (1.0 - self._mu) * float(squared.sum())
+        pull = (1.0 - self._mu) * float(squared[own].sum())
         return pull + self._mu * smooth, pull + self._mu * plain, out
 
     def best_scale(self, Z: RealArray) -> float:
@@ -96,10 +102,11 @@ class NearPairs:
         self._last: RealArray = np.empty((0, 0))  # the rows of the last call
         self._axes: RealArray | None = None
 
-    def __call__(self, Z: RealArray, radius: FloatArray, use: Callable[..., T]) -> list[T]:
+    def __call__(self, Z: RealArray, radius: FloatArray, use: Callable[..., T], rows: slice | None = None) -> list[T]:
         """Return what use(first, ends, rows) returns for pairs of row first + a with rows[ends[a] : ends[a + 1]].
 
-        Calls that run at the same time have no row in common. `radius` is squared, and -inf for a row without one.
+        Calls that run at the same time have no row in common. `radius` is squared, and -inf for a row without one. With
+        `rows` these are the first rows of the pairs, for one call of the object.
         """
         radii = np.sqrt(np.maximum(radius, 0.0))
         step = float(_moves(Z, self._last).max()) if self._last.shape == Z.shape else np.inf
@@ -107,16 +114,22 @@ class NearPairs:
         if self._found:
             moves = _moves(Z, self._at) if self._at.shape == Z.shape else np.full(len(Z), np.inf)
             if np.all(radii + moves + moves.max() <= self._radii):
-                return self._in_blocks(Z, lambda left, right: use(*self._found[left.start, right.start]))
+                return self._in_blocks(Z, lambda left, right: use(*self._found[left.start, right.start]), rows)
         # Longer by a few moves, if that is not much.
         longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
         self._found, self._at, self._radii = {}, Z, radii + longer
-        return self._search(Z, np.where(radius >= 0.0, np.square(self._radii), -np.inf), longer > 0.0, use)
+        return self._search(Z, np.where(radius >= 0.0, np.square(self._radii), -np.inf), longer > 0.0, use, rows)
 
-    def _in_blocks(self, Z: RealArray, function: Callable[[slice, slice], T]) -> list[T]:
-        return in_pairs_of_blocks(function, len(Z), math.isqrt(BLOCK_BYTES // Z.itemsize), self._threads)
+    def _in_blocks(self, Z: RealArray, function: Callable[[slice, slice], T], rows: slice | None) -> list[T]:
+        n, side = len(Z), math.isqrt(BLOCK_BYTES // Z.itemsize)
+        if rows is None:
+            return in_pairs_of_blocks(function, n, side, self._threads)
+        blocks = slices_of(rows, side)
+        return [function(left, right) for left in blocks for right in slices(n, side) if right.stop > left.start]
 
-    def _search(self, Z: RealArray, radius: FloatArray, keep: bool, use: Callable[..., T]) -> list[T]:
+    def _search(
+        self, Z: RealArray, radius: FloatArray, keep: bool, use: Callable[..., T], rows: slice | None
+    ) -> list[T]:
         n, m = Z.shape
         heads = self._heads(Z)
         # The reduction of the norms is more than the rounding error of squared distances between heads.
@@ -137,7 +150,7 @@ class NearPairs:
                 self._found[left.start, right.start] = own
             return use(*own)
 
-        results = self._in_blocks(Z, near)
+        results = self._in_blocks(Z, near, rows)
         if len(self._found) < len(results):
             self._found = {}
         return results

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from mahala.engine.engine import Machine
+from mahala.engine.engine import Engine
 from mahala.support.parameters import get_config
 
 
-def machine(name: str) -> Machine:
+def machine(name: str) -> Engine:
     """Return the engine "cpu", or that of a device of PyTorch."""
     if name == "cpu":
         return _cores()
@@ -18,7 +18,7 @@ def machine(name: str) -> Machine:
 
 
 @cache
-def _cores() -> Machine:
+def _cores() -> Engine:
     from mahala.engine.cores import Cores
 
     return Cores()

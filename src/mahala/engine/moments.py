@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.decomposition import PCA
 
 from mahala.compiled.threads import PER_NUMBER, class_sums, in_threads, n_threads, product, transposed_product
 from mahala.engine.dask.rows import sum_over_chunks
@@ -78,6 +77,8 @@ def principal_directions(X: Any, n_components: float | None, seed: int) -> tuple
     Those of rows in chunks are found from their covariance, in O(d²) memory.
     """
     if not is_chunked(X):
+        from sklearn.decomposition import PCA  # which takes a tenth of the time of a first fit to import
+
         pca = PCA(n_components, random_state=seed).fit(X)
         return pca.components_, pca.explained_variance_, float(X.var(axis=0, ddof=1, dtype=np.float64).sum())
     n = len(X)

@@ -46,6 +46,7 @@ def test_pairs_of_different_classes(share, function, case, rows):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair_sums, "BLOCK_BYTES", 8 * rows * rows)
         patch.setattr(pair_sums, "SPARSE_SHARE", share)
+        patch.setattr(pair_sums, "FEW_PRODUCTS", 0)
         value, got = sum_between(Z, codes, *function)
     # Distances that are rounding of the product count as zero; the largest error of a root is that of its square's.
     scale = np.abs(Z).max() + 1.0

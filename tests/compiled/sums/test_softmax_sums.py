@@ -1,4 +1,4 @@
-"""The softmax over neighbours, by lists and row by row, against its definition."""
+"""The softmax over neighbours against its definition."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.compiled.sums import softmax_sums
+from mahala.compiled.sums import pair_sums, softmax_sums
 from mahala.compiled.sums.softmax_sums import sum_softmax
 from reference.pair_objectives import nca
 from strategies import labelled_rows
@@ -42,32 +42,25 @@ def check(Z, codes):
     np.testing.assert_allclose(pull, softmax_pull(Z, codes), rtol=1e-6, atol=1e-7 * (1.0 + np.abs(Z).max()))
 
 
-@pytest.mark.parametrize("listed", [True, False], ids=["lists", "whole rows"])
-@given(case=labelled_rows(), rows=st.integers(1, 40), most=st.integers(1, 30), scale=st.sampled_from([1e-3, 1.0, 30.0]))
-def test_it_is_the_definition(listed, case, rows, most, scale):
+# Small blocks and both ways to take the pull.
+@pytest.mark.parametrize("share", [1, 10**9], ids=["few", "many"])
+@given(case=labelled_rows(), rows=st.integers(1, 40), scale=st.sampled_from([1e-3, 1.0, 30.0]))
+def test_it_is_the_definition(share, case, rows, scale):
     Z, codes = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(softmax_sums, "BLOCK_BYTES", 8 * rows * rows)
-        patch.setattr(softmax_sums, "LIST_FROM", 2 if listed else 10**9)
-        patch.setattr(softmax_sums, "WIDE", 1)
-        patch.setattr(softmax_sums, "MOST_LISTED", most)
-        patch.setattr(softmax_sums, "SHARE", 1)
-        patch.setattr(softmax_sums, "N_SAMPLES", 3)
+        patch.setattr(pair_sums, "SPARSE_SHARE", share)
+        patch.setattr(pair_sums, "FEW_PRODUCTS", 0)
         check(Z * scale, codes)
 
 
-@pytest.mark.parametrize("wide", [1, 10])
 @pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
-def test_larger_sets_by_both_ways_at_once(scale, wide, monkeypatch):
-    """Clusters in which some rows have many near neighbours and others few."""
+def test_rows_with_many_and_with_few_near_neighbours(scale, monkeypatch):
     rng = np.random.default_rng(0)
     Z = scale * np.concatenate([0.2 * rng.normal(size=(60, 5)), 3.0 * rng.normal(size=(90, 5))])
-    codes = rng.integers(0, 3, size=150)
-    monkeypatch.setattr(softmax_sums, "LIST_FROM", 2)
-    monkeypatch.setattr(softmax_sums, "WIDE", wide)
-    monkeypatch.setattr(softmax_sums, "MOST_LISTED", 80)
-    monkeypatch.setattr(softmax_sums, "SHARE", 3)
-    check(Z, codes)
+    monkeypatch.setattr(softmax_sums, "BLOCK_BYTES", 8 * 150 * 20)
+    monkeypatch.setattr(pair_sums, "FEW_PRODUCTS", 0)
+    check(Z, rng.integers(0, 3, size=150))
 
 
 @pytest.mark.parametrize("scale", [0.3, 3.0])

@@ -5,12 +5,15 @@ import pytest
 
 from mahala.batch.triplets import hits_and_misses, rows_in_shared_classes
 from mahala.batch.whitening import to_unit_range
+from mahala.compiled.sums import weighting
 from mahala.compiled.sums.weighting import extreme_pairs, simba_pass
 from reference import weighting as reference
 
 
-@pytest.fixture
-def rows():
+@pytest.fixture(params=["NumPy", "compiled"])
+def rows(request, monkeypatch):
+    if request.param == "compiled":  # as for many rows
+        monkeypatch.setattr(weighting, "FEW_PAIRS", 0)
     rng = np.random.default_rng(0)
     return rng.normal(size=(30, 4)), np.append(rng.integers(0, 2, size=29), 2)
 

@@ -231,7 +231,8 @@ def stream_psd(
             v = V[t]
             norm2, dist = dot(v, v), dot(product[t - start], v)
             for l in range(n_terms):
-                dist -= weights[l] * dot(terms[l], v) ** 2
+                inner = dot(terms[l], v)
+                dist -= weights[l] * inner * inner
             s = step(t, y[t], b - dist, norm2 * norm2, rule, tolerance, p, tau, predicted)
             t += 1
             if s == 0.0:
@@ -245,7 +246,8 @@ def stream_psd(
             # underflowing.
             sigma = state[SIGMA]
             unit = max(state[NORM], abs(s) * norm2)
-            squared = (state[NORM] / unit) ** 2 - 2.0 * (s / unit) * (dist / unit) + (s * norm2 / unit) ** 2
+            norm, change = state[NORM] / unit, s * norm2 / unit
+            squared = norm * norm - 2.0 * (s / unit) * (dist / unit) + change * change
             scale = unit * np.sqrt(max(squared, 1e-6))
             # w = R v also brings R up to date with the step before.
             multiply(R, correction, v, w)
@@ -285,7 +287,7 @@ def stream_psd(
                 state[WEIGHT] = min(state[WEIGHT] + weight, MEMORY)
                 state[LOG_MU] += (np.log(mu) - state[LOG_MU]) * weight / state[WEIGHT]
             state[CORRECTIONS] += 1.0
-            state[NORM] = unit * np.sqrt(max(squared - (mu / unit) ** 2, 0.0))
+            state[NORM] = unit * np.sqrt(max(squared - (mu / unit) * (mu / unit), 0.0))
             best = np.exp(state[LOG_MU])
             tuned = 0.5 * sigma < best < 2.0 * sigma
             # A correction with μ far above σ cancels most of R and leaves its rounding errors.

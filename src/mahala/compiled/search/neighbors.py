@@ -156,7 +156,16 @@ def vote(labels: NDArray[Any], n_classes: int) -> IndexArray:
     if labels.size and not (labels.min() >= 0 and labels.max() < n_classes):
         raise ValueError(f"labels must be class codes from 0 to {n_classes - 1}, got {labels.min()} to {labels.max()}")
     winners = np.empty_like(labels)
-    _vote(labels, np.zeros(n_classes, dtype=np.intp), winners)
+    for rows in slices(len(labels), block_size(n_classes)):
+        winner, most = np.zeros((2, rows.stop - rows.start), dtype=np.intp)
+        counts, here = np.zeros((len(winner), n_classes), dtype=np.intp), np.arange(len(winner))
+        for j, label in enumerate(labels[rows].T):
+            counts[here, label] += 1
+            # Only the class that gained a vote can take the lead.
+            gained = counts[here, label]
+            leads = (gained > most) | ((gained == most) & (label < winner))
+            winner, most = np.where(leads, label, winner), np.maximum(most, gained)
+            winners[rows, j] = winner
     return winners
 
 
@@ -243,18 +252,3 @@ def _update(
                 distances[hole], rows[hole] = distances[child], rows[child]
                 hole = child
             distances[hole], rows[hole] = distance, row
-
-
-@kernel_with(EXACT)
-def _vote(labels: IndexArray, counts: IndexArray, winners: IndexArray) -> None:
-    for i in range(labels.shape[0]):
-        winner, most = 0, 0
-        for j in range(labels.shape[1]):
-            label = labels[i, j]
-            counts[label] += 1
-            # Only the class that gained a vote can take the lead.
-            if counts[label] > most or (counts[label] == most and label < winner):
-                winner, most = label, counts[label]
-            winners[i, j] = winner
-        for j in range(labels.shape[1]):
-            counts[labels[i, j]] = 0

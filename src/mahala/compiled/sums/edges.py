@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 
-from mahala.compiled.jit import kernel
-from mahala.compiled.threads import in_rows, n_threads
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
-
-Side = tuple[float, float, float]
+from mahala.compiled.threads import in_rows, in_threads, n_threads
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
+from mahala.support.lazily import sp
 
 # Multiplications that take as long as an exponential function.
 EXP_COST = 64
+# Triplets whose numbers stay near the processor.
+CHUNK = 2**15
 
 
 def weights(margins: FloatArray) -> FloatArray:
@@ -38,45 +37,35 @@ def log_loss(margins: FloatArray) -> float:
     return float(np.log(np.exp(lowest - margins).sum()) - lowest)
 
 
-def _balance(margins: FloatArray, gains: FloatArray, v: float, w: float, threads: int) -> tuple[float, float]:
-    """Return log P - log N and its derivative in w, where P - N = Σ (gains - v) exp(-margins - w·gains), P, N ≥ 0."""
-    parts = in_rows(lambda part: _sides(margins[part], gains[part], v, w), len(margins), threads)
-    (lowest_p, p, slope_p), (lowest_n, n, slope_n) = (_added(side) for side in zip(*parts, strict=True))
+def _balance(sides: list[tuple[FloatArray, ...]], w: float, threads: int) -> tuple[float, float]:
+    """Return log P - log N and its derivative in w, where P - N = Σ (gains - v) exp(-margins - w·gains), P, N ≥ 0.
+
+    The sides are the margins and gains of P and of N, and |gains - v|.
+    """
+    (lowest_p, p, slope_p), (lowest_n, n, slope_n) = (_sum_of_side(*side, w, threads) for side in sides)
     if n == 0.0:
         return np.inf, np.nan
     return math.log(p / n) - lowest_p + lowest_n, slope_n / n - slope_p / p
 
 
-def _added(parts: Iterable[Side]) -> Side:
-    """Add up what `_sides` returned of one side."""
-    lowest, sums, slopes = (np.array(column) for column in zip(*parts, strict=True))
-    least = float(lowest.min())
-    factors = np.exp(least - lowest) if np.isfinite(least) else np.zeros(len(lowest))
-    return least, float(factors @ sums), float(factors @ slopes)
+def _sum_of_side(
+    margins: FloatArray, gains: FloatArray, factors: FloatArray, w: float, threads: int
+) -> tuple[float, float, float]:
+    """Return the lowest exponent z of a side, its sum times exp(z), and the same of its slope in w."""
 
+    def of_part(part: slice) -> tuple[float, float, float]:
+        z = w * gains[part]
+        z += margins[part]
+        lowest = float(z.min())
+        terms = np.exp(np.subtract(lowest, z, out=z), out=z)
+        terms *= factors[part]
+        return lowest, float(terms.sum()), float(terms @ gains[part])
 
-@kernel
-def _sides(margins: FloatArray, gains: FloatArray, v: float, w: float) -> tuple[Side, Side]:
-    """Return P and N, each as its lowest exponent z, the sum times exp(z), and the same of its slope in w."""
-    lowest_p = lowest_n = np.inf
-    for r in range(len(margins)):
-        z = margins[r] + w * gains[r]
-        if gains[r] > v:
-            lowest_p = min(lowest_p, z)
-        elif gains[r] < v:
-            lowest_n = min(lowest_n, z)
-    p = n = slope_p = slope_n = 0.0
-    for r in range(len(margins)):
-        z = margins[r] + w * gains[r]
-        if gains[r] > v:
-            term = (gains[r] - v) * math.exp(lowest_p - z)
-            p += term
-            slope_p += term * gains[r]
-        elif gains[r] < v:
-            term = (v - gains[r]) * math.exp(lowest_n - z)
-            n += term
-            slope_n += term * gains[r]
-    return (lowest_p, p, slope_p), (lowest_n, n, slope_n)
+    if len(margins) == 0:
+        return np.inf, 0.0, 0.0
+    lowest, sums, slopes = np.transpose(in_threads(of_part, slices(len(margins), CHUNK), threads=threads))
+    parts = np.exp(lowest.min() - lowest)
+    return float(lowest.min()), float(parts @ sums), float(parts @ slopes)
 
 
 def best_step(margins: FloatArray, gains: FloatArray, v: float, longest: float) -> float:
@@ -92,8 +81,9 @@ def best_step(margins: FloatArray, gains: FloatArray, v: float, longest: float) 
     """
     low, high, w = 0.0, np.inf, 0.0
     threads = n_threads(EXP_COST * len(margins))
+    sides = [(margins[side], gains[side], np.abs(gains[side] - v)) for side in (gains > v, gains < v)]
     for _ in range(200):
-        value, slope = _balance(margins, gains, v, w, threads)
+        value, slope = _balance(sides, w, threads)
         if value > 0.0:
             low = w
         else:
@@ -115,31 +105,12 @@ def laplacian_product(
 ) -> RealArray:
     """Return (diag(degrees) - A) @ values, where A is the CSR matrix of the arrays; values is a matrix or a vector."""
     columns = values.reshape(len(values), -1)
-    result = np.empty_like(columns)
-    threads = n_threads(len(data) * columns.shape[1] * 4)
-    in_rows(
-        lambda rows: _laplacian_rows(indptr, indices, data, degrees, columns, rows.start, rows.stop, result),
-        len(values),
-        threads,
-    )
-    return result.reshape(values.shape)
 
+    def product(rows: slice) -> RealArray:
+        start, stop = indptr[rows.start], indptr[rows.stop]
+        entries = data[start:stop], indices[start:stop], indptr[rows.start : rows.stop + 1] - start
+        A = sp.csr_array(entries, shape=(rows.stop - rows.start, len(values)))
+        return degrees[rows, np.newaxis] * columns[rows] - A @ columns
 
-@kernel
-def _laplacian_rows(
-    indptr: IndexArray,
-    indices: IndexArray,
-    data: RealArray,
-    degrees: RealArray,
-    values: RealArray,
-    first: int,
-    stop: int,
-    out: RealArray,
-) -> None:
-    for i in range(first, stop):
-        for c in range(values.shape[1]):
-            out[i, c] = degrees[i] * values[i, c]
-        for e in range(indptr[i], indptr[i + 1]):
-            j, weight = indices[e], data[e]
-            for c in range(values.shape[1]):
-                out[i, c] -= weight * values[j, c]
+    parts = in_rows(product, len(values), n_threads(len(data) * columns.shape[1] * 4))
+    return np.concatenate(parts).reshape(values.shape)

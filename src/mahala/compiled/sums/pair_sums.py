@@ -13,14 +13,24 @@ import math
 import numpy as np
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.threads import PER_NUMBER, in_pairs_of_blocks, in_rows, n_threads, scratch, squared_norms
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.compiled.threads import (
+    PER_NUMBER,
+    class_sums,
+    in_pairs_of_blocks,
+    in_rows,
+    n_threads,
+    scratch,
+    squared_norms,
+)
+from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
 # The largest size of a block of products.
 BLOCK_BYTES = 8 * 2**20
 # If fewer than one weight in this many is non-zero, a loop is faster than a matrix product (measured from 32 to 784
 # columns, 10,000 rows).
 SPARSE_SHARE = 32
+# Multiplications of about a millisecond: to compile the loop for fewer would not pay.
+FEW_PRODUCTS = 2**22
 
 
 def sum_between(
@@ -29,10 +39,12 @@ def sum_between(
     coefficients: tuple[float, float, float],
     cutoff: float,
     weights: FloatArray | None = None,
+    rows: slice | None = None,
 ) -> tuple[float, RealArray]:
     """Σ w_i w_j (a + b d_ij + c d_ij²) over unordered pairs of different classes with d_ij < cutoff, and its pull on Z.
 
-    `coefficients` are (a, b, c) and the d_ij are distances, not squared. Coinciding rows have no pull.
+    `coefficients` are (a, b, c) and the d_ij are distances, not squared. Coinciding rows have no pull. With `rows` it
+    is half of the terms of each of these rows, so that shares of the rows add up to the whole.
     """
     n = len(Z)
     w = None if weights is None else weights.astype(Z.dtype)
@@ -40,62 +52,71 @@ def sum_between(
     codes = codes.astype(np.int32)  # as wide as the numbers, so that a loop over both is vectorised
     pull = np.zeros_like(Z)
     sums = np.zeros(n, dtype=Z.dtype)
-    threads = n_threads(n * n * Z.shape[1] / 2)
 
     def add(left: slice, right: slice) -> float:
         x, y = Z[left], Z[right]
         products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
-        rows, columns = ((norms[part], codes[part], None if w is None else w[part]) for part in (left, right))
-        value, count = _between(products, *rows, *columns, left == right, coefficients, cutoff)
-        if count * SPARSE_SHARE < products.size:
-            if count:
-                _pull_few(products, x, y, pull[left], pull[right])
-        else:
-            sums[left] += products.sum(axis=1)
-            sums[right] += products.sum(axis=0)
-            pull[left] -= np.matmul(products, y, out=scratch(x.shape, Z.dtype, 1))
-            pull[right] -= np.matmul(products.T, x, out=scratch(y.shape, Z.dtype, 1))
+        given = ((norms[part], codes[part], None if w is None else w[part]) for part in (left, right))
+        diagonal = rows is None and left == right
+        value, count = _between(products, *next(given), *next(given), diagonal, coefficients, cutoff)
+        add_pull(products, count, Z, left, right, pull, sums)
         return value
 
-    total = sum(in_pairs_of_blocks(add, n, max(1, math.isqrt(BLOCK_BYTES // Z.itemsize)), threads))
+    side = max(1, math.isqrt(BLOCK_BYTES // Z.itemsize))
+    if rows is None:
+        total = sum(in_pairs_of_blocks(add, n, side, n_threads(n * n * Z.shape[1] / 2)))
+        add_multiples(Z, sums, pull)
+        return total, pull
+    total = sum(add(left, right) for left in slices_of(rows, side) for right in slices(n, side))
     add_multiples(Z, sums, pull)
-    return total, pull
+    return total / 2.0, pull / 2
+
+
+def add_pull(
+    weights: RealArray, count: int, Z: RealArray, left: slice, right: slice, pull: RealArray, sums: RealArray
+) -> None:
+    """Add the pull of the weights between two blocks of rows, of which `count` are not zero.
+
+    They are added one by one if they are few. Otherwise the sums of weights are left to `add_multiples`.
+    """
+    x, y = Z[left], Z[right]
+    if count * SPARSE_SHARE < weights.size and weights.size * Z.shape[1] > FEW_PRODUCTS:
+        _pull_few(weights, x, y, pull[left], pull[right])
+        return
+    sums[left] += weights.sum(axis=1)
+    sums[right] += weights.sum(axis=0)
+    pull[left] -= np.matmul(weights, y, out=scratch(x.shape, Z.dtype, 1))
+    pull[right] -= np.matmul(weights.T, x, out=scratch(y.shape, Z.dtype, 1))
 
 
 def sum_within(Z: RealArray, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, RealArray]:
     """Σ w_i w_j ‖z_i - z_j‖² over the unordered pairs of one class, and its pull on Z."""
     # The squared distances of all pairs of n points with mean μ sum to n Σ ‖z - μ‖².
-    left, sizes = residuals(Z, codes, weights), within_factors(codes, weights).astype(Z.dtype)
-    pull = np.empty_like(Z)
+    sizes, threads = np.bincount(codes, weights), n_threads(PER_NUMBER * Z.size)
+
+    def sums(rows: slice) -> FloatArray:
+        return class_sums(len(sizes), Z[rows], codes[rows], None if weights is None else weights[rows])
+
+    means = (np.sum(in_rows(sums, len(Z), threads), axis=0) / sizes[:, None]).astype(Z.dtype)
+    factors, pull = within_factors(codes, weights).astype(Z.dtype), np.empty_like(Z)
 
     def weigh(rows: slice) -> float:
-        np.multiply(left[rows], sizes[rows, None], out=pull[rows])
-        return float(np.einsum("ij,ij->", pull[rows], left[rows], dtype=np.float64))
+        residuals = Z[rows] - means[codes[rows]]
+        np.multiply(residuals, factors[rows, None], out=pull[rows])
+        return float(np.einsum("ij,ij->", pull[rows], residuals, dtype=np.float64))
 
-    return sum(in_rows(weigh, len(Z), n_threads(PER_NUMBER * Z.size))), pull
+    return sum(in_rows(weigh, len(Z), threads)), pull
+
+
+def slices_of(rows: slice, size: int) -> list[slice]:
+    """Return slices of up to `size` of some rows."""
+    return [slice(start, min(start + size, rows.stop)) for start in range(rows.start, rows.stop, size)]
 
 
 def within_factors(codes: IndexArray, weights: FloatArray | None) -> FloatArray:
     """Return for each row its weight times the weight of its class: its factor in the scatter of pairs of one class."""
     sizes: FloatArray = np.bincount(codes, weights)[codes].astype(np.float64)
     return sizes if weights is None else sizes * weights
-
-
-def residuals(Z: RealArray, codes: IndexArray, weights: FloatArray | None = None) -> RealArray:
-    """Return the rows minus the means of their classes."""
-    threads, shape = n_threads(PER_NUMBER * Z.size), (int(codes.max()) + 1, Z.shape[1])
-    w = np.ones(len(Z)) if weights is None else weights
-    parts = in_rows(lambda rows: _class_sums(Z[rows], codes[rows], w[rows], np.zeros(shape)), len(Z), threads)
-    means = (np.sum(parts, axis=0) / np.bincount(codes, weights)[:, None]).astype(Z.dtype)
-    return np.concatenate(in_rows(lambda rows: Z[rows] - means[codes[rows]], len(Z), threads))
-
-
-@kernel
-def _class_sums(Z: RealArray, codes: IndexArray, weights: FloatArray, sums: FloatArray) -> FloatArray:
-    for i in range(len(Z)):
-        for c in range(Z.shape[1]):
-            sums[codes[i], c] += weights[i] * Z[i, c]
-    return sums
 
 
 def add_multiples(Z: RealArray, factors: RealArray, pull: RealArray) -> None:
@@ -190,7 +211,8 @@ def _edges(
         i, j = left[t], right[t]
         q = 0.0
         for k in range(Z.shape[1]):
-            q += (Z[i, k] - Z[j, k]) ** 2
+            difference = Z[i, k] - Z[j, k]
+            q += difference * difference
         if q >= cutoff * cutoff:
             continue
         total += a + b * np.sqrt(q) + c * q

@@ -8,7 +8,9 @@ import numpy as np
 
 from mahala.compiled.jit import helper, kernel
 from mahala.compiled.search.neighbors import square_block
+from mahala.compiled.threads import FEW_PAIRS
 from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, RealArray, slices
+from mahala.support.lazily import spatial_distance
 
 # Features that are summed before a distance is compared with the smallest one so far.
 CHUNK = 32
@@ -27,6 +29,8 @@ def extreme_pairs(
     number if all weights are 1, and at most that otherwise.
     """
     n = len(X)
+    if n * n <= FEW_PAIRS:
+        return _extremes_of_few(X, codes, weights, closest)
     far, near = np.full(n, -1.0), np.full(n, np.inf)
     far_rows, near_rows = np.zeros(n, dtype=np.intp), np.zeros(n, dtype=np.intp)
     used = weights > 0.0
@@ -49,12 +53,36 @@ def extreme_pairs(
     return far, far_rows, near, near_rows, n_close
 
 
+def _extremes_of_few(
+    X: FloatArray, codes: IndexArray, weights: FloatArray, closest: float
+) -> tuple[FloatArray, IndexArray, FloatArray, IndexArray, int]:
+    """Return what `extreme_pairs` returns, from all distances."""
+    squared = spatial_distance.cdist(X, X, "sqeuclidean", w=weights)
+    later, same = np.triu(np.ones(squared.shape, dtype=bool), 1), codes[:, np.newaxis] == codes
+    close = later & ~same & (spatial_distance.cdist(X, X, "sqeuclidean") <= closest)
+    far, near = np.where(later & same, squared, -1.0), np.where(later & ~same & ~close, squared, np.inf)
+    return far.max(axis=1), far.argmax(axis=1), near.min(axis=1), near.argmin(axis=1), int(close.sum())
+
+
 def simba_pass(X: RealArray, codes: IndexArray, order: IndexArray, w: FloatArray) -> None:
     """Take one step of Simba for each row in `order`, with neighbours under the weights w, which change in place.
 
     A neighbour at distance 0 adds nothing, because 0 is a subgradient of the norm there.
     """
-    _simba_steps(X, codes, order, w, np.empty(X.shape[1], dtype=X.dtype))
+    if len(X) * len(order) > FEW_PAIRS:
+        _simba_steps(X, codes, order, w, np.empty(X.shape[1], dtype=X.dtype))
+        return
+    for row in order:
+        squares = np.square(X - X[row], dtype=np.float64)
+        distances, same = np.einsum("ij,j->i", squares, np.square(w)), codes == codes[row]
+        distances[row] = np.inf
+        change = np.zeros(len(w))
+        for excluded, sign in ((same, 0.5), (~same, -0.5)):
+            limits = np.where(excluded, np.inf, distances)
+            neighbour = limits.argmin()
+            if limits[neighbour] > 0.0:
+                change += sign / np.sqrt(limits[neighbour]) * squares[neighbour]
+        w += change * w
 
 
 @kernel

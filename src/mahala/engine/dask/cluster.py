@@ -1,22 +1,23 @@
 """Sums on the workers of a Dask cluster, or by Dask's threads on one machine.
 
 Rows X and their images Z are Dask arrays in chunks of rows. The rows stay where they are. A worker gets the images of
-all rows for a sum over pairs, computes the pull on those of its chunk with the engine that it has, and its share of the
-gradient. A worker that is lost takes with it what Dask computes again from the rows' source.
+all rows for a sum over pairs, computes the share of its chunk with the engine that it has, and the pulls of all shares
+are added up. A worker that is lost takes with it what Dask computes again from the rows' source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
+from operator import getitem
 from typing import Any
 
 import numpy as np
 
 from mahala.compiled.search.neighbors import _nearest
 from mahala.compiled.threads import class_sums
-from mahala.engine.dask.edges import DaskEdges, DaskHinges
+from mahala.engine.dask.edges import DaskEdges
 from mahala.engine.dask.rows import (
     array_of,
     compute,
@@ -28,7 +29,8 @@ from mahala.engine.dask.rows import (
     summed,
     task,
 )
-from mahala.engine.engine import Coefficients, Machine
+from mahala.engine.engine import Coefficients, Engine, Hinges
+from mahala.engine.hinges import RowHinges
 from mahala.engine.machine import machine
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.parameters import WORKERS, config_context, get_config
@@ -70,9 +72,8 @@ class DaskCluster:
         both = zip(parts(pull), parts(X), strict=True)
         return self.fetch(summed([call(own, rows, diagonal) for (_, own), (_, rows) in both]))
 
-    def softmax(self, Z: Any, codes: IndexArray) -> tuple[float, Any]:
-        shares = self._of_chunks(_softmax, Z, codes)
-        return _sum_and_pull([share[2] for share in shares], self._of_chunks(_softmax_pull, Z, codes, shares), Z)
+    def softmax(self, Z: Any, codes: IndexArray, rows: slice | None = None) -> tuple[float, Any]:
+        return self._sum_of_shares(_softmax, Z, codes)
 
     def within(self, Z: Any, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Any]:
         _check_unweighted(weights)
@@ -83,14 +84,25 @@ class DaskCluster:
         return _sum_and_pull([share[0] for share in shares], [share[1] for share in shares], Z)
 
     def between(
-        self, Z: Any, codes: IndexArray, coefficients: Coefficients, cutoff: float, weights: FloatArray | None = None
+        self,
+        Z: Any,
+        codes: IndexArray,
+        coefficients: Coefficients,
+        cutoff: float,
+        weights: FloatArray | None = None,
+        rows: slice | None = None,
     ) -> tuple[float, Any]:
         _check_unweighted(weights)
-        shares = self._of_chunks(_between, Z, codes, coefficients, cutoff)
-        return _sum_and_pull([share[0] for share in shares], [share[1] for share in shares], Z)
+        return self._sum_of_shares(_between, Z, codes, coefficients, cutoff)
 
-    def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> DaskHinges:
-        return DaskHinges((codes, edges, ends, mu))
+    def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> Hinges:
+        given = persist_value((edges, ends, mu))
+
+        def objective(Z: Any, smoothing: float) -> tuple[float, float, Any]:
+            (smooth, plain), pull = self._sum_of_shares(_hinges, Z, codes, given, smoothing)
+            return float(smooth), float(plain), pull
+
+        return objective
 
     def of_images(self, function: Callable[[RealArray], Any], Z: Any) -> Any:
         return self.fetch(task(_of_images)(function, [part for _, part in parts(Z)]))
@@ -129,11 +141,13 @@ class DaskCluster:
         by_kind = zip(*compute(blocks), strict=True)
         return [tuple(map(np.concatenate, zip(*kind, strict=True))) for kind in by_kind]  # type: ignore[misc]
 
-    def _of_chunks(self, function: Callable[..., Any], Z: Any, codes: IndexArray, *arguments: Any) -> list[Any]:
-        """Return function(engine, Z, codes, rows, *arguments) for the rows of each chunk, Z the images of all rows."""
-        call = self.call(partial(_with_images, function))
+    def _sum_of_shares(self, share: Callable[..., Any], Z: Any, codes: IndexArray, *arguments: Any) -> tuple[Any, Any]:
+        """Return the sums of share(engine, Z, codes, rows, *arguments) over chunks: of values and of pulls on Z."""
+        call, take = self.call(partial(_with_images, share), 2), task(getitem)
         images, placed = [part for _, part in parts(Z)], self._placed(codes)
-        return [call(images, placed, rows, *arguments) for rows, _ in parts(Z)]
+        values, pulls = zip(*(call(images, placed, rows, *arguments) for rows, _ in parts(Z)), strict=True)
+        whole = summed(pulls)
+        return _sum_and_pull(values, [take(whole, rows) for rows, _ in parts(Z)], Z)
 
     def _placed(self, codes: IndexArray) -> Any:
         """Return the codes as a value that the cluster keeps, the same one in each evaluation of a fit."""
@@ -141,9 +155,9 @@ class DaskCluster:
             self._codes = codes, persist_value(codes.astype(np.int32))
         return self._codes[1]
 
-    def call(self, function: Callable[..., Any]) -> Any:
+    def call(self, function: Callable[..., Any], n_results: int | None = None) -> Any:
         """Return a function that Dask calls on a worker, with the worker's engine as its first argument."""
-        return task(partial(_on_worker, self._name, function))
+        return task(partial(_on_worker, self._name, function), n_results)
 
 
 def _on_worker(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -159,33 +173,35 @@ def _check_unweighted(weights: FloatArray | None) -> None:
         raise ValueError("sample_weight must be None with an engine of Dask: use engine='cpu' or a GPU")
 
 
-def _map(engine: Machine, rows: RealArray, L: RealArray) -> RealArray:
+def _map(engine: Engine, rows: RealArray, L: RealArray) -> RealArray:
     return engine.fetch(engine.map(engine.place(np.ascontiguousarray(rows)), L))
 
 
-def _gradient(engine: Machine, pull: RealArray, rows: RealArray, diagonal: bool) -> RealArray:
+def _gradient(engine: Engine, pull: RealArray, rows: RealArray, diagonal: bool) -> RealArray:
     return engine.gradient(engine.place(pull), engine.place(rows), diagonal=diagonal)
 
 
-def _with_images(function: Callable[..., Any], engine: Machine, images: list[RealArray], *arguments: Any) -> Any:
+def _with_images(function: Callable[..., Any], engine: Engine, images: list[RealArray], *arguments: Any) -> Any:
     return function(engine, engine.place(np.concatenate(images)), *arguments)
 
 
-def _softmax(engine: Machine, Z: Any, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray, float]:
-    logs, hits = engine.softmax_of_rows(Z, codes, rows)
-    return logs, hits, float(hits.sum(dtype=np.float64))
-
-
-def _softmax_pull(engine: Machine, Z: Any, codes: IndexArray, rows: slice, shares: list[Any]) -> RealArray:
-    logs, hits, _ = zip(*shares, strict=True)
-    return engine.fetch(engine.softmax_pull_of_rows(Z, codes, rows, np.concatenate(logs), np.concatenate(hits)))
+def _softmax(engine: Engine, Z: Any, codes: IndexArray, rows: slice) -> tuple[float, RealArray]:
+    value, pull = engine.softmax(Z, codes, rows)
+    return value, engine.fetch(pull)
 
 
 def _between(
-    engine: Machine, Z: Any, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
+    engine: Engine, Z: Any, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
 ) -> tuple[float, RealArray]:
-    value, pull = engine.between_of_rows(Z, codes, rows, coefficients, cutoff)
+    value, pull = engine.between(Z, codes, coefficients, cutoff, rows=rows)
     return value, engine.fetch(pull)
+
+
+def _hinges(
+    engine: Engine, Z: Any, codes: IndexArray, rows: slice, given: Any, smoothing: float
+) -> tuple[FloatArray, RealArray]:
+    smooth, plain, pull = RowHinges(codes, *given)(engine.fetch(Z), smoothing, rows)
+    return np.array([smooth, plain]), pull
 
 
 def _within(
@@ -217,10 +233,10 @@ def _merge(found: list[list[Neighbors]], n: int) -> list[Neighbors]:
     return result
 
 
-def _sum_and_pull(values: list[Any], pulls: list[Any], Z: Any) -> tuple[float, Any]:
+def _sum_and_pull(values: Sequence[Any], pulls: list[Any], Z: Any) -> tuple[Any, Any]:
     """Return the sum of values, and the pulls on the chunks of Z as an array that is kept."""
     total, pull = persist([summed(values), array_of(pulls, Z, Z.shape[1])])
-    return float(*compute([total])), pull
+    return compute([total])[0], pull
 
 
 def _of_images(function: Callable[[RealArray], Any], images: list[RealArray]) -> Any:

@@ -6,12 +6,13 @@ block matter, they are listed and added as a sparse matrix; otherwise the block 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import combinations_with_replacement
+from collections.abc import Callable
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
 
+from mahala.compiled.sums.pair_sums import slices_of
 from mahala.engine.engine import Coefficients
 from mahala.engine.torch.edges import Edges, TorchEdgeGraph, TorchHinges, added, pull_of_edges
 from mahala.engine.torch.memory import DeviceMemory, Tensor, in_blocks
@@ -42,7 +43,7 @@ class TorchDevice(DeviceMemory):
             return self.fetch((pull * X).sum(0) if diagonal else pull.T @ X)
 
     @in_blocks
-    def softmax(self, Z: Tensor, codes: IndexArray) -> tuple[float, Tensor]:
+    def softmax(self, Z: Tensor, codes: IndexArray, rows: slice | None = None) -> tuple[float, Tensor]:
         n, classes = len(Z), self.place(codes)
         norms = Z.square().sum(1)
         rounding = (self.rounding(Z) * (1.0 + norms)).clamp(max=1.0)
@@ -50,7 +51,7 @@ class TorchDevice(DeviceMemory):
         pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         listed: list[Edges] = []
-        for block in slices(n, self.rows_per_block(n, Z)):
+        for block in slices_of(rows or slice(0, n), self.rows_per_block(n, Z)):
             z = Z[block]
             distances = torch.addmm(norms, z, Z.T, alpha=-2.0)  # up to the norm of the row
             distances[:, block].fill_diagonal_(torch.inf)
@@ -88,7 +89,13 @@ class TorchDevice(DeviceMemory):
 
     @in_blocks
     def between(
-        self, Z: Tensor, codes: IndexArray, coefficients: Coefficients, cutoff: float, weights: FloatArray | None = None
+        self,
+        Z: Tensor,
+        codes: IndexArray,
+        coefficients: Coefficients,
+        cutoff: float,
+        weights: FloatArray | None = None,
+        rows: slice | None = None,
     ) -> tuple[float, Tensor]:
         a, b, c = coefficients
         n, classes = len(Z), self.place(codes)
@@ -97,12 +104,14 @@ class TorchDevice(DeviceMemory):
         pull, sums = torch.zeros_like(Z), torch.zeros_like(norms)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         listed: list[Edges] = []
-        for left, right in combinations_with_replacement(slices(n, self.block_side(Z)), 2):
+        blocks = list(slices(n, self.block_side(Z)))
+        pairs = combinations_with_replacement(blocks, 2)
+        for left, right in pairs if rows is None else product(slices_of(rows, self.block_side(Z)), blocks):
             x, y = Z[left], Z[right]
             both = norms[left, None] + norms[right]
             squared = torch.addmm(both, x, y.T, alpha=-2.0).clamp_(min=0.0)
             counted = (classes[left, None] != classes[right]) & (squared < cutoff * cutoff)
-            if left == right:
+            if rows is None and left == right:
                 counted.triu_(1)
             squared.masked_fill_(~counted, 0.0)
             n_counted = int(torch.count_nonzero(counted))
@@ -125,53 +134,8 @@ class TorchDevice(DeviceMemory):
             pull[left] -= slopes @ y
             pull[right] -= slopes.T @ x
         pull += sums[:, None] * Z
-        return float(total), pull.add_(pull_of_edges(Z, listed))
-
-    @in_blocks
-    def softmax_of_rows(self, Z: Tensor, codes: IndexArray, rows: slice) -> tuple[RealArray, RealArray]:
-        logs, hits = [], []
-        for block, squared, same in self._blocks_of_rows(Z, codes, rows):
-            squared[:, block].fill_diagonal_(torch.inf)
-            logs.append(-torch.logsumexp(-squared, 1))
-            hits.append((torch.exp(logs[-1][:, None] - squared) * same).sum(1))
-        return self.fetch(torch.cat(logs)), self.fetch(torch.cat(hits))
-
-    @in_blocks
-    def softmax_pull_of_rows(
-        self, Z: Tensor, codes: IndexArray, rows: slice, logs: RealArray, hits: RealArray
-    ) -> Tensor:
-        l, p, pulls = self.place(logs), self.place(hits), []
-        for block, squared, same in self._blocks_of_rows(Z, codes, rows):
-            squared[:, block].fill_diagonal_(torch.inf)
-            weights = torch.exp(l[block, None] - squared) * (p[block, None] - same)
-            weights += torch.exp(l - squared) * (p - same)
-            pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
-        return torch.cat(pulls)
-
-    @in_blocks
-    def between_of_rows(
-        self, Z: Tensor, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
-    ) -> tuple[float, Tensor]:
-        a, b, c = coefficients
-        norms, total, pulls = Z.square().sum(1), 0.0, []
-        for block, squared, same in self._blocks_of_rows(Z, codes, rows):
-            counted = (same == 0.0) & (squared < cutoff * cutoff)
-            squared = squared.masked_fill_(~counted, 0.0)
-            roots = squared.sqrt()
-            total += a * int(counted.sum()) + b * float(roots.sum(dtype=torch.float64))
-            total += c * float(squared.sum(dtype=torch.float64))
-            slack = 4.0 * self.rounding(Z) * (norms[block, None] + norms) + torch.finfo(Z.dtype).tiny
-            weights = roots.reciprocal_().mul_(0.5 * b).add_(c).masked_fill_(~(counted & (squared > slack)), 0.0)
-            pulls.append(weights.sum(1, keepdim=True) * Z[block] - weights @ Z)
-        return total / 2.0, torch.cat(pulls)
-
-    def _blocks_of_rows(self, Z: Tensor, codes: IndexArray, rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield blocks of some rows, their squared distances to all rows, and where these are of their class."""
-        norms, classes = Z.square().sum(1), self.place(codes)
-        for part in slices(rows.stop - rows.start, self.rows_per_block(len(Z), Z)):
-            block = slice(rows.start + part.start, rows.start + part.stop)
-            squared = torch.addmm(norms[block, None] + norms, Z[block], Z.T, alpha=-2.0).clamp_(min=0.0)
-            yield block, squared, (classes[block, None] == classes).to(Z.dtype)
+        pull += pull_of_edges(Z, listed)
+        return (float(total), pull) if rows is None else (float(total) / 2.0, pull.div_(2.0))
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> TorchHinges:
         return TorchHinges(self, codes, edges, ends, mu)
