@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
+from processes import COMMAND, Program
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -96,12 +97,8 @@ def run_blocks(text, services, namespace):
 @contextlib.contextmanager
 def started(command):
     """Start a service in the background; yield its address."""
-    command = [sys.executable, "-m", *command, "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
+    with Program(COMMAND, *command[1:], "--port", "0") as process:
+        yield process.stdout.readline().strip()
 
 
 def run_command(line):
