@@ -57,7 +57,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Measure the CPU time of a test, and of the processes that it started and that have ended."""
+    """Measure the CPU time of a test, and of the processes that it started and that have ended.
+
+    Those of `processes.py` are children of a server, and not counted.
+    """
     item.user_properties.append(("cpu", -sum(os.times()[:4])))
     return (yield)
 
