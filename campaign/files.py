@@ -38,7 +38,7 @@ from mahala.support.model_files import read_model, write_model
 from .runner import Failed
 from .values import Rng, chance, pick
 
-AMOUNT, SHORT = 100_000, 100
+AMOUNT, SHORT = 100_000, 50
 CPU_SECONDS = 1.0
 MEMORY = 2**26  # beside sixteen times the file
 D = 4

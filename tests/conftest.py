@@ -22,7 +22,7 @@ DATA = Path(os.environ["MAHALA_DATA"]) if os.environ.get("MAHALA_DATA") else Non
 # The first example of a test may compile. Each run has the same examples; MAHALA_EXAMPLES=1000 draws so many new ones.
 # Tests that draw another number say so with `strategies.examples`.
 EXAMPLES = os.environ.get("MAHALA_EXAMPLES")
-settings.register_profile("mahala", deadline=None, max_examples=int(EXAMPLES or 20), derandomize=not EXAMPLES)
+settings.register_profile("mahala", deadline=None, max_examples=int(EXAMPLES or 12), derandomize=not EXAMPLES)
 settings.load_profile("mahala")
 
 # A process that a shell starts in the background ignores Ctrl-C, and one of nohup the end of the terminal, and so do
@@ -57,7 +57,10 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Measure the CPU time of a test, and of the processes that it started and that have ended."""
+    """Measure the CPU time of a test, and of the processes that it started and that have ended.
+
+    Those of `processes.py` are children of a server, and not counted.
+    """
     item.user_properties.append(("cpu", -sum(os.times()[:4])))
     return (yield)
 

@@ -7,8 +7,6 @@ import gzip
 import json
 import os
 import pty
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
+from processes import COMMAND, Program
 
 QUICK = ("--set", "n_passes=3")
 
@@ -282,9 +281,7 @@ def test_what_is_wrong_is_said(given, log):
 def test_a_terminal_shows_progress(source, given, log):
     folder, options = given if source == "judgments" else log
     theirs, ours = pty.openpty()
-    code = "from mahala.cli.main import app; app()"
-    command = [sys.executable, "-c", code, "adapt", *map(str, options), "--output", str(folder / "a"), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=ours) as process:
+    with Program(COMMAND, "adapt", *options, "--output", folder / "a", "--json", stderr=ours) as process:
         os.close(ours)
         shown = b""
         with contextlib.suppress(OSError):  # the end, on Linux

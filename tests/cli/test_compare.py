@@ -6,8 +6,6 @@ import csv
 import json
 import re
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from typer.testing import CliRunner
 from mahala import PCA, Metric, knn_error
 from mahala.cli.main import app
 from mahala.data.tables import read_table
+from processes import Program
 
 QUICK = ["--folds", "2", "--repeats", "1", "--learners", "LDA,RCA", "--no-baselines"]
 
@@ -209,16 +208,11 @@ def test_ctrl_c_writes_what_is_finished(tmp_path):
         "m.measure_cell = lambda *given: (print('ready', flush=True), time.sleep(0.05), cell(*given))[-1]\n"
         "app(['compare', 'iris', '--output', 'out', '--learners', 'LDA', '--no-report', '--folds', '20'])"
     )
-    command, pipe = [sys.executable, "-c", script], subprocess.PIPE
-    with subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            for _ in range(8):
-                assert process.stdout.readline() == "ready\n"
-            process.send_signal(signal.SIGINT)
-            output, errors = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    code = process.returncode
+    with Program(script, folder=tmp_path) as process:
+        for _ in range(8):
+            assert process.stdout.readline() == "ready\n"
+        process.send(signal.SIGINT)
+        output, errors, code = process.stdout.read(), process.stderr.read(), process.wait()
     assert code == 130, errors
     assert errors.strip().endswith("interrupted")
     assert "Partial: Ctrl-C ended the comparison after" in words(output)

@@ -30,8 +30,11 @@ EXAMPLES = [
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the files that the examples name."""
+    """A folder with the files that the examples name, and a panel of two learners that are quick."""
     monkeypatch.chdir(tmp_path)
+    panel = {"LDA": mahala.LDA(), "RCA": mahala.RCA()}
+    for module in ("compare", "plan"):
+        monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_: panel)
     rng = np.random.default_rng(0)
     table = files("mahala").joinpath("data/wine.csv").read_text().replace("cultivar", "maker")
     (tmp_path / "wine.csv").write_text(table)
@@ -97,6 +100,8 @@ def test_example_runs_as_printed(example, folder):
         with COMMANDS["serve"].commands["start"].make_context("start", words[2:]) as context:
             assert context.params["demo"] or context.params["items"]
         return
+    if words[1:2] == ["simulate"] and "--impressions" not in words:
+        words += ["--impressions", "50"]
     result = CliRunner().invoke(app, words[1:], input=given)
     assert result.exit_code == 0, result.output
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,23 +14,23 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
+from processes import COMMAND, Program
 
 pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'mahala[serve]'")
 
 
-class Process:
+class Process(Program):
     """A service that was started by the command line."""
 
     def __init__(self, folder, *arguments):
-        command = [sys.executable, "-m", "mahala", "serve", *map(str, arguments), "--port", "0"]
-        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.address = self.process.stdout.readline().strip()
-        assert self.address.startswith("http://127.0.0.1:"), self.process.communicate()[1]
+        super().__init__(COMMAND, "serve", *arguments, "--port", "0", folder=folder)
+        self.address = self.stdout.readline().strip()
+        assert self.address.startswith("http://127.0.0.1:"), self.stderr.read()
 
     def end(self, number):
-        self.process.send_signal(number)
-        self.process.communicate()
-        return self.process.returncode
+        self.send(number)
+        self.stdout.read(), self.stderr.read()
+        return self.wait()
 
 
 def mahala_serve(*arguments, code=0):
@@ -42,8 +40,7 @@ def mahala_serve(*arguments, code=0):
 
 
 def test_the_demo_learns(tmp_path):
-    service = Process(tmp_path, "--demo")
-    with mahala.serve.Client(service.address) as client:
+    with Process(tmp_path, "--demo") as service, mahala.serve.Client(service.address) as client:
         query = {"text": "inverse of a matrix"}
         found = client.search(k=10, **query)
         assert "numpy.linalg.inv" in found.ids
@@ -55,7 +52,7 @@ def test_the_demo_learns(tmp_path):
         after = client.search(k=10, plain=True, **query)
         assert after.ids.index(wanted) < found.ids.index(wanted)
         assert [result.id for result in after.plain] == found.ids
-    assert service.end(signal.SIGTERM) in (0, -signal.SIGTERM)
+        assert service.end(signal.SIGTERM) in (0, -signal.SIGTERM)
 
 
 def test_items_from_files(tmp_path, monkeypatch):

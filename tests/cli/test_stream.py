@@ -6,8 +6,6 @@ import gzip
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -16,8 +14,8 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
+from processes import COMMAND, Program
 
-COMMAND = [sys.executable, "-c", "from mahala.cli.main import app; app()", "stream"]
 PA = ["--learner", "PA", "--set", "variant=I", "--set", "C=0.1"]
 
 
@@ -228,10 +226,8 @@ def test_two_runs_write_the_same_bytes_and_the_seed_counts(run, tmp_path):
     assert contents[0] == contents[1] != contents[2]
 
 
-def start(tmp_path, *arguments):
-    command = [*COMMAND, "--model", str(tmp_path / "m"), *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+def start(tmp_path, *arguments, **ends):
+    return Program(COMMAND, "stream", "--model", tmp_path / "m", *arguments, **ends)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -256,8 +252,8 @@ def test_a_live_producer_gets_each_answer_at_once_and_a_signal_keeps_the_model(n
                 time.sleep(0.01)
         else:
             assert not (tmp_path / "m").exists()
-        process.send_signal(number)
-        assert process.wait(timeout=100) == code  # while its input is still open
+        process.send(number)
+        assert process.wait() == code  # while its input is still open
         assert "3 learned" in process.stderr.read()
     assert mahala.load(tmp_path / "m").n_steps_ == 3
 
@@ -267,7 +263,7 @@ def test_a_reader_that_has_gone_leaves_the_last_checkpoint(tmp_path):
     with start(tmp_path, *PA, "--input", str(tmp_path / "in"), "--checkpoint-every", "1000") as process:
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=60) == 1
+        assert process.wait() == 1
         assert process.stderr.read() == ""
 
 
@@ -279,19 +275,16 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(tmp_path, run):
     answers: dict[int, str] = {}
     # Killed after some checkpoints, unless it has ended before; the second run is left alone.
     for checkpoints in (int(rng.integers(1, 9)), 0):
-        with open(tmp_path / "out", "w+b") as out:
-            process = subprocess.Popen(
-                [*COMMAND, "--model", str(tmp_path / "m"), *arguments], stdout=out, stderr=subprocess.DEVNULL
-            )
+        with open(tmp_path / "out", "w+b") as out, start(tmp_path, *arguments, stdout=out.fileno()) as process:
             before = os.stat(tmp_path / "m").st_mtime_ns if (tmp_path / "m").exists() else 0
-            while checkpoints and process.poll() is None:
+            while checkpoints and process.running:
                 now = os.stat(tmp_path / "m").st_mtime_ns if (tmp_path / "m").exists() else 0
                 checkpoints, before = checkpoints - (now != before), now
                 time.sleep(0.005)
                 if not checkpoints:
                     time.sleep(float(rng.uniform(0, 0.02)))
                     process.kill()
-            code = process.wait(timeout=100)
+            code = process.wait()
             out.seek(0)
             own = [line for line in out.read().decode().splitlines(keepends=True) if line.endswith("\n")]
             for line in own:

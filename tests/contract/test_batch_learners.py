@@ -287,7 +287,7 @@ def test_verbose_shows_a_bar_and_nothing_else_is_printed(learner, labelled, caps
 
 
 @every_batch_learner
-@examples(25)
+@examples(12)
 @given(case=labelled_rows())
 def test_degenerate_rows_never_break_it(learner, case):
     X, codes = case

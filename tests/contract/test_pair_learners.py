@@ -253,8 +253,7 @@ def test_correlated_features_are_a_stream_too():
 
 @pytest.mark.parametrize("psd", ["every", "end"])
 @pytest.mark.parametrize(
-    ("kernel", "params"),
-    [("rbf", {"gamma": 0.1}), ("rbf", {"gamma": 1.0}), ("rbf", {"gamma": 10.0}), ("poly", {"degree": 6, "gamma": 1.0})],
+    ("kernel", "params"), [("rbf", {"gamma": 0.1}), ("rbf", {"gamma": 10.0}), ("poly", {"degree": 6, "gamma": 1.0})]
 )
 def test_a_smooth_curve_in_order_is_a_stream_too(kernel, params, psd):
     """Each point lies nearly in the span of those before: squared distances are good to 1e-10 of the largest, and what

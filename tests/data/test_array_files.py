@@ -211,11 +211,11 @@ def test_sparse_files_with_more_features_than_memory_are_refused(tmp_path, monke
 def test_small_files_of_large_arrays_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", X=np.zeros((1000, 1000)))
     assert read_table(tmp_path / "bomb.npz").X.shape == (1000, 1000)
-    with gzip.open(tmp_path / "bomb.csv.gz", "wt") as file:
+    with gzip.open(tmp_path / "bomb.csv.gz", "wt", compresslevel=1) as file:
         file.write("a,b\n" + "0,0\n" * 1_000_000)
-    with gzip.open(tmp_path / "bomb.svm.gz", "wt") as file:
+    with gzip.open(tmp_path / "bomb.svm.gz", "wt", compresslevel=1) as file:
         file.write("1 1:0" + "0" * 4_000_000 + "\n")
-    with gzip.open(tmp_path / "qrels.tsv.gz", "wt") as file:
+    with gzip.open(tmp_path / "qrels.tsv.gz", "wt", compresslevel=1) as file:
         file.write("0\t0\t1\n" * 700_000)
     monkeypatch.setattr("mahala.support.arrays.memory_limit", lambda _: 2.0**22)
     readers = {"bomb.npz": read_table, "bomb.csv.gz": read_table, "bomb.svm.gz": read_table, "qrels.tsv.gz": read_qrels}

@@ -27,7 +27,7 @@ def test_scaled_features_have_variance_one_or_are_constant(n, d, seed, sparse):
     assert (scales[~varies] == 1.0).all()
 
 
-@examples(30)
+@examples(15)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_a_metric_with_scales_is_the_metric_of_scaled_points(seed, sparse):
     rng = np.random.default_rng(seed)

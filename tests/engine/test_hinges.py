@@ -21,7 +21,7 @@ from strategies import examples, labelled_rows
 MUS = st.sampled_from([0.1, 0.5, 0.9])
 
 
-@examples(30)
+@examples(15)
 @given(case=labelled_rows(max_n=20, max_d=4), k=st.integers(1, 4), mu=MUS, seed=st.integers(0, 10**6))
 def test_the_objective_is_the_papers(case, k, mu, seed):
     """Also of rows of so many coordinates that pairs are looked for by some of them."""

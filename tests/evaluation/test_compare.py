@@ -82,9 +82,9 @@ SCALES = {
 def test_errors_are_those_of_a_plain_loop(scaling):
     X, y = table()
     X = X * [1.0, 10.0, 0.1, 3.0]
-    board = compare(X, y, PANEL, folds=4, repeats=2, scaling=scaling, n_neighbors=3, random_state=5)
+    board = compare(X, y, PANEL, folds=2, repeats=2, scaling=scaling, n_neighbors=3, random_state=5)
     expected = {name: [] for name in ("Euclidean", "Euclidean, scaled", *PANEL)}
-    for train, test in RepeatedStratifiedKFold(n_splits=4, n_repeats=2, random_state=5).split(X, y):
+    for train, test in RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=5).split(X, y):
         scales = SCALES[scaling](X[train])
         rows = {"Euclidean": X, "Euclidean, scaled": X / scales}
         for name, learner in PANEL.items():

@@ -128,7 +128,7 @@ def test_rbf_inner_products_near_and_far_from_the_origin(gamma, form):
 
 @pytest.mark.parametrize(("kernel", "params"), NAMED)
 @given(X=point_sets().filter(lambda X: np.abs(X).max() < 100))
-@examples(20)
+@examples(12)
 def test_coordinates_reproduce_the_kernel_on_the_points_grown_over(kernel, params, X):
     points = grown(kernel, params, X)
     Z = points.coordinates(X)

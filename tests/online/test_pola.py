@@ -43,7 +43,7 @@ def separable(seed, n=150, d=4):
     return Pairs(X, np.arange(n), np.full(n, n), similar), MahalanobisMetric(M, 2.0)
 
 
-@examples(30)
+@examples(15)
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.0, 0.3, 5.0]), passes=st.integers(1, 4))
 def test_loss_stays_below_its_bound(seed, gamma, passes):
     pairs, comparator = separable(seed)
@@ -59,7 +59,7 @@ def test_loss_stays_below_its_bound(seed, gamma, passes):
         learner.loss_bound(MahalanobisMetric(comparator.matrix))
 
 
-@examples(30)
+@examples(15)
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([0.1, 1.0, 20.0]))
 def test_loss_stays_below_its_bound_where_nothing_separates(seed, gamma):
     rng = np.random.default_rng(seed)

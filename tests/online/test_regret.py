@@ -17,6 +17,8 @@ from mahala import BilinearMetric, Metric, Pairs, Triplets
 
 ROUNDING = 1.0 + 1e-9
 each_seed = pytest.mark.parametrize("seed", [0, 1])
+# The storages follow the seeds.
+each_stream = pytest.mark.parametrize(("seed", "init"), [(0, "identity"), (1, "zero")])
 each_start = pytest.mark.parametrize("init", ["identity", "zero"])
 
 
@@ -104,8 +106,7 @@ def sors_regrets(learner, rows, comparators, eta, lam, off_diagonal):
         yield regret, bound
 
 
-@each_seed
-@each_start
+@each_stream
 @pytest.mark.parametrize("eta", [0.003, 0.05])
 def test_ogd(seed, init, eta):
     rows, U = separable_triplets(seed)
@@ -113,8 +114,7 @@ def test_ogd(seed, init, eta):
         assert regret <= bound * ROUNDING
 
 
-@each_seed
-@each_start
+@each_stream
 @pytest.mark.parametrize("penalty", ["l1", "offdiagonal"])
 @pytest.mark.parametrize(("eta", "lam"), [(0.003, 0.1), (0.05, 0.02), (0.05, 1.0)])
 def test_sors(seed, init, penalty, eta, lam):
@@ -158,8 +158,7 @@ def adasors_regrets(learner, rows, comparators, eta, lam, delta, off_diagonal):
         yield regret, (D**2 / (2 * eta) + eta) * sums + delta * square(M[0] - U) / (2 * eta) + lam * (r[0] - r[-1])
 
 
-@each_seed
-@each_start
+@each_stream
 @pytest.mark.parametrize("penalty", ["l1", "offdiagonal"])
 @pytest.mark.parametrize(("eta", "lam", "delta"), [(0.1, 0.01, 0.1), (1.0, 0.1, 1e-6), (0.1, 0.3, 10.0)])
 def test_adasors(seed, init, penalty, eta, lam, delta):
@@ -211,8 +210,7 @@ def pa_sums(learner, rows, U):
     return np.sum(tau * (2 * losses - tau * N)), square(M[0] - U), N.max()
 
 
-@each_seed
-@each_start
+@each_stream
 def test_oasis_without_a_limit(seed, init):
     """τ = l/N: Σ l²/N ≤ ‖M_1 - U‖², so the squared losses are bounded for ever."""
     rows, U = separable_triplets(seed)
@@ -223,8 +221,7 @@ def test_oasis_without_a_limit(seed, init):
     assert learner.squared_loss_ > 0.0
 
 
-@each_seed
-@each_start
+@each_stream
 @pytest.mark.parametrize("C", [1e-4, 0.01, 0.1])
 def test_oasis(seed, init, C):
     """A mistake has l ≥ 1 and so gains at least min(C, 1/N): there are at most max(N, 1/C) ‖M_1 - U‖² of them."""
@@ -300,8 +297,7 @@ def aroma_sums(learner, rows, U):
     return gained, square(M[0] - U), growth, largest * traces
 
 
-@each_seed
-@each_start
+@each_stream
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("r", [0.1, 1.0, 100.0])
 def test_aroma(seed, init, covariance, r):

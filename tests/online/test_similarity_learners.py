@@ -95,7 +95,7 @@ def agree(learner, expected, average):
 
 
 @every_case
-@examples(15)
+@examples(10)
 @given(triplets=triplet_streams(), average=st.booleans(), margin=st.sampled_from([1.0, 0.125]))
 def test_equals_the_papers_algorithm(name, storage, triplets, average, margin):
     learner, expected = CASES[name]

@@ -50,7 +50,7 @@ def test_later_runs_are_learned_at_once():
 @needs_data
 def test_methods_that_learn_from_pairs(monkeypatch):
     monkeypatch.setitem(sors2015_protocol.GRIDS, "ITML", {"gamma": [1.0]})
-    assert sors2015._measure(5_000, "protein_val", "ITML", 0, DATA)["map"] > 40.0
+    assert sors2015._measure(1_000, "protein_val", "ITML", 0, DATA)["map"] > 40.0
 
 
 @needs_data

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 from mahala.serve.service import Service
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store
+from processes import Program
 
 from .conftest import WIDTH
 from .test_service import ITEMS, teach, wait_for
@@ -43,9 +42,7 @@ def test_it_learns_and_is_started_again(tmp_path):
 
 def test_it_ends_when_the_process_that_serves_is_killed(tmp_path):
     path = tmp_path / "mahala.db"
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVES, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as serves:
+    with Program(SERVES, path) as serves:
         holder = serves.stdout.readline().strip()
         store = Store(path)
         checkpoints = Checkpoints(store.database, holder=holder)

@@ -110,11 +110,11 @@ def test_powers_of_two_scale_the_distances(scale):
     np.testing.assert_array_equal(squared, expected_squared * scale**2)
 
 
-@pytest.mark.parametrize("k", [1, 7, 299])
+@pytest.mark.parametrize("k", [1, 7, 149])
 @pytest.mark.parametrize("order", ["random", "ascending", "descending"])
 def test_continuous_data(k, order):
     rng = np.random.default_rng(2)
-    reference, queries = rng.normal(size=(300, 6)), rng.normal(size=(50, 6))
+    reference, queries = rng.normal(size=(150, 6)), rng.normal(size=(30, 6))
     if order != "random":
         reference = reference[np.argsort(reference[:, 0])][:: 1 if order == "ascending" else -1]
     check(reference, queries, k)

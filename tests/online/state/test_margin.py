@@ -149,7 +149,7 @@ def test_steps_of_sizes_far_apart_stay_numbers():
 @pytest.mark.parametrize("variant", ["I", "LS"])
 def test_no_drift_over_a_long_stream(variant):
     rng = np.random.default_rng(2)
-    d, n = 12, 25_000
+    d, n = 12, 10_000
     centres = rng.normal(size=(6, d))
     labels = rng.integers(0, 6, size=400)
     X = centres[labels] + 0.7 * rng.normal(size=(400, d))

@@ -52,7 +52,7 @@ def test_steps_for_a_query_are_those_of_its_triplets(learner, seed):
     assert fast._model.n_steps == slow._model.n_steps
 
 
-@examples(20)
+@examples(12)
 @given(seed=st.integers(0, 2**32 - 1), weight=st.sampled_from([0.25, 0.5, 1.0]))
 def test_a_weight_scales_a_step(seed, weight):
     rng = np.random.default_rng(seed)

@@ -62,7 +62,7 @@ def test_near_duplicates_far_from_the_origin_are_told_apart():
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
-@examples(15)
+@examples(8)
 @given(stream=streams(max_n=30, max_d=5))
 def test_with_a_learner_it_is_the_papers_filter(learner, stream):
     X, relevant = stream
