@@ -108,7 +108,8 @@ def lower_bounds(gains: FloatArray, groups: IndexArray | None = None) -> FloatAr
     >>> lower_bounds(np.array([[0.0, 0.1, 0.3], [0.0, 0.1, -0.2]])).round(3)
     array([ 0.  ,  0.1 , -0.36])
     """
-    return gains.mean(axis=0) - QUANTILE * _standard_errors(gains, groups)
+    bounds: FloatArray = gains.mean(axis=0) - QUANTILE * _standard_errors(gains, groups)
+    return bounds
 
 
 def choose(gains: FloatArray, groups: IndexArray | None = None) -> int:
