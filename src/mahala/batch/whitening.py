@@ -21,6 +21,8 @@ _EPS = float(np.finfo(np.float64).eps)
 
 # Share of the largest variance that `row_coordinates` adds to every variance: directions with less are mostly noise.
 RIDGE = 1e-2
+# A smaller variance of standardised rows is rounding.
+_SAME = 1e-10
 # Features with a smaller range count as constant, because their weights could overflow.
 SMALLEST_RANGE = 1e-80
 
@@ -184,7 +186,8 @@ def pair_coordinates(
 ) -> Coordinates:
     """Return coordinates of `standardised` rows in which the scatter `within` of similar pairs is isotropic.
 
-    Its eigenvalues are first raised to `floor` times their mean.
+    Its eigenvalues are first raised to `floor` times their mean. Directions in which no rows differ at all, as those of
+    the 0/1 features of a category, have a weight of zero: any other would be arbitrary, and new rows may differ there.
     """
     dtype = scaled.dtype
     values, vectors = (within.diagonal(), None) if diagonal else np.linalg.eigh(within)
@@ -197,9 +200,22 @@ def pair_coordinates(
     else:
         # Symmetric, so that eigenvectors of equal values, of which rounding chooses, do not matter.
         P, inverse = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
+        if unit > 0.0 and floor > 0.0:
+            unspanned = _unspanned(scaled, vectors[:, values <= floor * unit])
+            P -= unspanned @ unspanned.T / np.sqrt(floor)
+            inverse -= unspanned @ unspanned.T * np.sqrt(floor)
         rows = rows_times(scaled, P.astype(dtype))
         factors, back = factors[:, None], back[:, None]
     return Coordinates(rows, (factors * P).astype(dtype), (back * inverse).astype(dtype), unit, engine)
+
+
+def _unspanned(scaled: Any, directions: FloatArray) -> FloatArray:
+    """Return orthonormal columns that span those of the directions in which `standardised` rows do not differ."""
+    if not directions.shape[1]:
+        return directions
+    rows = computed(rows_times(scaled, directions.astype(scaled.dtype))).astype(np.float64, copy=False)
+    variances, axes = np.linalg.eigh(rows.T @ rows / len(rows))
+    return directions @ axes[:, variances <= _SAME]
 
 
 def row_coordinates(X: Any, engine: Engine) -> Coordinates:

@@ -123,8 +123,8 @@ def fit(
             if stopped and hasattr(chosen, "stop_reason_"):
                 chosen.stop_reason_ = "interrupted"
             chosen.save(output)
-        elif isinstance(metric, MahalanobisMetric) and how != "none":
-            replace(metric, scales=scales).save(output)
+        elif isinstance(metric, MahalanobisMetric):
+            (metric if how == "none" else replace(metric, scales=scales)).learned_from(table.X).save(output)
         else:
             metric.save(output)
         facts = _facts(chosen, metric, table, X) | {"scaling": how, "seconds": seconds, "file": str(output)}

@@ -82,13 +82,13 @@ def fitted(X: Any, y: Any, learner: Learner | None, scaling: Scaling) -> Mahalan
     scales = feature_scales(X, scaling)
     if learner is None:
         metric = replace(MahalanobisMetric.euclidean(X.shape[1]), origin={"learner": "Euclidean", "params": {}})
-        return metric if scaling == "none" else replace(metric, scales=scales)
+        return (metric if scaling == "none" else replace(metric, scales=scales)).learned_from(X)
     if scaling != "standard":
         scales = in_one_unit(X, scales)
     metric = clone(learner).fit(divided(X, scales), y).metric_
     if not isinstance(metric, MahalanobisMetric):
         raise ValueError(f"{type(learner).__name__} learns a bilinear similarity, which has no distances")
-    return replace(metric, scales=scales)
+    return replace(metric, scales=scales).learned_from(X)
 
 
 def embedded(name: str, train: Any, codes: IndexArray, test: Any) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -19,11 +20,13 @@ from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in
 from mahala.metric.thresholds import Strategy, best_threshold
 from mahala.support.arrays import Arrays, FloatArray, read_only
 from mahala.support.lazily import spatial_distance
-from mahala.support.model_files import array_value, header_value
-from mahala.support.validation import as_floats, is_chunked
+from mahala.support.model_files import array_value, header_value, number_value
+from mahala.support.validation import as_floats, is_chunked, is_sparse
 
 # Eigenvalues down to this share of the largest below zero are rounding: the matrix counts as PSD.
 _PSD_SLACK = 1e-10
+# Rows so many times as far from the center as any row learned from are far outside.
+FAR = 3.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,6 +41,8 @@ class MahalanobisMetric(Metric):
     kernel_map : KernelMap that maps points to kernel coordinates, on which M then acts
     origin : which learner with which parameters the metric comes from; it is stored in the file
     scales : a number for each feature by which it is divided first, so that a metric of scaled features serves raw ones
+    center, radius : mean of the rows learned from, and the largest distance of one of them from it. `transform` warns
+        of rows that are more than three times as far from it; None for no warnings.
 
     Examples
     --------
@@ -64,6 +69,8 @@ class MahalanobisMetric(Metric):
     _: KW_ONLY
     kernel_map: KernelMap | None = None
     scales: FloatArray | None = None
+    center: FloatArray | None = None
+    radius: float | None = None
 
     def __post_init__(self) -> None:
         kernel_map = self.kernel_map
@@ -81,6 +88,11 @@ class MahalanobisMetric(Metric):
             if not (np.isfinite(scales) & (scales > 0.0)).all():
                 raise ValueError("scales must be positive and finite")
             self._set("scales", scales)
+        if self.center is not None:
+            center = read_only(as_floats(self.center, "center").copy())
+            if center.shape != (self.n_features_in,) or not np.isfinite(center).all():
+                raise ValueError(f"center must be {self.n_features_in} finite numbers, got shape {center.shape}")
+            self._set("center", center)
         if self.threshold is not None:
             if not math.isfinite(float(self.threshold)):
                 raise ValueError(f"threshold must be finite or None, got {self.threshold!r}")
@@ -98,6 +110,15 @@ class MahalanobisMetric(Metric):
         if self.kernel_map is not None and self.kernel_map.n_features_in is not None:
             return self.kernel_map.n_features_in
         return len(self.matrix)
+
+    def learned_from(self, X: Any) -> Self:
+        """Return the metric with `center` and `radius` of the rows that it was learned from; sparse rows have none."""
+        if is_sparse(X) or is_chunked(X) or self.kernel_map is not None or not self.is_psd:
+            return self
+        center = np.asarray(X, dtype=np.float64).mean(axis=0)
+        mapped = replace(self, center=None).transform(np.vstack([X, center]))
+        distances = np.sqrt(np.square(mapped[:-1] - mapped[-1]).sum(axis=1))
+        return replace(self, center=center, radius=float(distances.max()))
 
     @cached_property
     def is_psd(self) -> bool:
@@ -141,8 +162,32 @@ class MahalanobisMetric(Metric):
         if is_chunked(X):
             self._check_width(X, "X")
             return apply_to_rows(self.transform, X, self.n_components)  # type: ignore[no-any-return]
-        mapped = map_rows(self._rows(X, "X"), self.components)
+        rows = self._rows(X, "X")
+        mapped = map_rows(rows, self.components)
+        if self.center is not None and self.radius:
+            self._warn_of_far_rows(rows, mapped)
         return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
+
+    def _warn_of_far_rows(self, rows: Any, mapped: FloatArray) -> None:
+        """Warn of rows that are far outside of those learned from, and name the feature that is most to blame."""
+        assert self.center is not None, "checked by the caller"
+        assert self.radius is not None, "which belongs to the center"
+        center = self.center if self.scales is None else self.center / self.scales
+        distances = np.sqrt(np.square(mapped - self.components @ center).sum(axis=1))
+        far = np.flatnonzero(distances > FAR * self.radius)
+        if not len(far):
+            return
+        worst = int(distances.argmax())
+        row = rows[[worst]].toarray()[0] if is_sparse(rows) else np.asarray(rows[worst])
+        blamed = int((np.abs(row - center) * np.sqrt(np.square(self.components).sum(axis=0))).argmax())
+        names = self._names()
+        name = repr(names[blamed]) if names else f"feature {blamed}"
+        warnings.warn(
+            f"{len(far)} of {len(mapped)} rows are far outside of what the metric was learned from: row {worst} is "
+            f"{distances[worst] / self.radius:.3g} times as far from the center as any row learned from, mostly "
+            f"because of {name}",
+            stacklevel=3,
+        )
 
     def projected(self) -> Self:
         """Return the nearest metric with a PSD matrix: negative eigenvalues become zero."""
@@ -219,6 +264,8 @@ class MahalanobisMetric(Metric):
             arrays |= kernel_arrays
         if self.scales is not None:
             arrays["scales"] = self.scales
+        if self.center is not None:
+            arrays["center"], header["radius"] = self.center, self.radius
         return header, arrays
 
     @classmethod
@@ -228,7 +275,11 @@ class MahalanobisMetric(Metric):
             "matrix": array_value(arrays, "matrix", np.float64, (None, None)),
             "threshold": header_value(header, "threshold", float, type(None)),
             "kernel_map": None if kernel_header is None else KernelMap.from_arrays(kernel_header, arrays),
-            "scales": array_value(arrays, "scales", np.float64, (None,)) if "scales" in arrays else None,
+            **{
+                name: array_value(arrays, name, np.float64, (None,)) if name in arrays else None
+                for name in ("scales", "center")
+            },
+            "radius": number_value(header, "radius", least=0.0) if "center" in arrays else None,
         }
 
     def _scores(self, x: Any, items: Any) -> FloatArray:
