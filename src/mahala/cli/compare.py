@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,11 @@ from mahala.cli import options
 from mahala.cli.leaderboard import leaderboard_json, leaderboard_parts, saved_model
 from mahala.cli.models import learner_named
 from mahala.cli.output import Json, csv_writer, provenance, say, show, terminal, text_writer, write_files
-from mahala.cli.tables import labelled_table, show_columns, without_single_rows
+from mahala.cli.tables import labelled_table, show_columns, times_of, without_single_rows
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
+    from mahala.evaluation.entries import Entry
     from mahala.evaluation.leaderboard import Leaderboard
     from mahala.learner import Learner
     from mahala.metric import MahalanobisMetric
@@ -33,18 +35,25 @@ def compare(
     learners: Annotated[str | None, typer.Option(help="Learners to compare, separated by commas: PA,GML,LMNN.")] = None,
     n_neighbors: Annotated[
         int | None,
-        typer.Option("-k", "--n-neighbors", help="Number of neighbours; default: chosen in the folds.", min=1),
+        typer.Option("-k", "--n-neighbors", help="Number of neighbours; default: as suits the plain distance.", min=1),
     ] = None,
     metric: Annotated[
-        Literal["auto", "error", "balanced", "f1", "roc_auc"],
-        typer.Option(help="Measure that ranks; auto: error, or balanced error if one class has most of the rows."),
+        Literal["auto", "error", "balanced", "f1", "roc_auc", "r2"],
+        typer.Option(help="Measure that ranks; auto: error, balanced if one class has most rows, r2 for numbers."),
     ] = "auto",
     folds: Annotated[int, typer.Option(help="Number of folds of a cross-validation.", min=2)] = 5,
-    repeats: Annotated[int, typer.Option(help="Number of cross-validations, each with other folds.", min=1)] = 2,
+    repeats: Annotated[
+        int | None,
+        typer.Option(help="Number of cross-validations, each with other folds; default: 2 to 10, by rows.", min=1),
+    ] = None,
     scaling: Annotated[
-        Literal["auto", "none", "standard", "minmax", "robust"],
+        Literal["auto", "none", "numbers", "standard", "minmax", "robust"],
         typer.Option(help="Divide features by their deviation, range or quartiles; auto: chosen in the folds."),
     ] = "auto",
+    groups: Annotated[
+        str | None, typer.Option(help="Column of groups, such as households: rows of one are in one part.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="Column of times: test parts are predicted from the past.")] = None,
     budget: Annotated[str, typer.Option(help="Time for the whole comparison: 90s, 10m, 1h or none.")] = "10m",
     baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Measure other methods, such as boosting, as context.")
@@ -64,11 +73,12 @@ def compare(
     force: options.Force = False,
     as_json: Json = False,
 ) -> None:
-    """Compare learners by cross-validation, and test whether any of them beats the Euclidean distance.
+    """Compare learners with plain distances by cross-validation, and judge whether learning helps.
 
-    Writes report.html (tables and figures), model.safetensors (the best learner that is shown to beat the Euclidean
-    distance, or else that distance, fitted to all rows; it takes raw features) and leaderboard.csv. Ctrl-C writes what
-    is finished, marked as partial; the same command again resumes.
+    Writes report.html (tables and figures), model.safetensors (the learner that is shown to help, or else the best
+    plain distance, fitted to all rows; it takes raw features) and leaderboard.csv. A learner that probably helps is
+    written to learned.safetensors beside the plain distance. A label that is a number is predicted as one; --bins makes
+    classes of it. Ctrl-C writes what is finished, marked as partial; the same command again resumes.
 
     Examples:
 
@@ -79,63 +89,80 @@ def compare(
         mahala compare features.npz --learners PA,LMNN,GML --n-neighbors 5 --no-report --json
 
         mahala compare fraud.csv --label fraud --metric roc_auc --budget 1h
+
+        mahala compare visits.csv --label bought --groups household
     """
     from mahala.evaluation.compare import ComparisonInterrupted
     from mahala.evaluation.compare import compare as cross_validate
     from mahala.evaluation.fitting import refit
     from mahala.evaluation.measuring import final_seconds
-    from mahala.evaluation.plan import MOST_ROWS, default_panel, members
+    from mahala.evaluation.panel import default_panel, members
+    from mahala.evaluation.plan import target_of
+    from mahala.evaluation.splits import MOST_ROWS
     from mahala.support.display import task_bar
 
     seconds = options.seconds_of(budget, "--budget")
     name = "stdin" if data == "-" else Path(data.removesuffix(".gz")).stem
-    folder = Path(f"{name}-mahala") if output is None else output
+    # Comparisons of two labels do not replace each other's files.
+    parts = [name, *([] if label is None else [re.sub(r"[^\w.-]+", "_", label)]), "mahala"]
+    folder = Path("-".join(parts)) if output is None else output
     names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
     paths = [folder / name for name in names]
     _check_folder(folder, paths, Path(data), force)
     table = labelled_table(
-        data, label, bins, purpose="by which learners are compared", drop=drop or (), keep=keep or (),
-        identifiers=keep_ids, decimal=decimal, first_index=first_index,
+        data, label, bins, purpose="by which learners are compared", classes=bins is not None, drop=drop or (),
+        keep=keep or (), extra=[name for name in (groups, time) if name is not None], identifiers=keep_ids,
+        decimal=decimal, first_index=first_index,
     )  # fmt: skip
-    table = without_single_rows(table, label)
+    numbers = target_of(table.labels, len(table.labels), None if metric == "auto" else metric == "r2").is_number
+    table = table if numbers else without_single_rows(table, label)
     labels: Any = table.labels
     if not as_json:
         show_columns(table.columns)
     size = min(table.X.shape[0], MOST_ROWS), table.X.shape[1]
-    chosen = default_panel(*size, seed) if learners is None else _chosen(learners, members(*size, seed), seed)
+    panel = (members if learners else default_panel)(*size, seed, numbers=numbers)
+    chosen = panel if learners is None else _chosen(learners, panel, seed)
     errors = terminal(stderr=True)
     cells = folder / CELLS
     interrupt = None
     with options.computing(device, scheduler), task_bar("Comparing", errors.is_terminal) as update:
         try:
             board = cross_validate(
-                table.X, labels, None if learners is None else chosen, folds=folds, repeats=repeats,
-                n_neighbors=n_neighbors, metric=metric, scaling=scaling, budget=seconds, baselines=baselines,
-                random_state=seed, n_jobs=n_jobs, preprocessor=table.preprocessor, resume=cells,
+                table.X, labels, None if learners is None else chosen, folds=folds, repeats=repeats or "auto",
+                n_neighbors=n_neighbors, metric="r2" if numbers else metric, scaling=scaling,
+                groups=table.extra.get(groups or ""), times=times_of(table.extra.get(time or "")), budget=seconds,
+                baselines=baselines, random_state=seed, n_jobs=n_jobs, preprocessor=table.preprocessor, resume=cells,
                 callback=lambda done, total, learner: update(done, learner, total),
             )  # fmt: skip
         except ComparisonInterrupted as error:
             board, interrupt = error.leaderboard, error
     board = replace(board, columns=table.columns)
-    winner, limit = board.winner, final_seconds(seconds)
-    with errors.status("Fitting the winner to all rows…"):
+    limit = final_seconds(seconds)
+
+    def fitted(entry: Entry) -> MahalanobisMetric:
         X, y = table.X[board.rows], labels[board.rows]
-        model = refit(X, y, chosen.get(winner.name), winner.scaling, table.feature_names, seconds=limit)
-        model = replace(model, preprocessor=table.preprocessor)
-        if board.partial:
-            measured = f"{board.parts} of {board.folds * board.repeats} test parts"
-            model = replace(model, origin=dict(model.origin or {}) | {"partial": measured})
+        names = table.feature_names
+        model = refit(X, y, chosen.get(entry.name), entry.scaling, names, seconds=limit, numbers=numbers)
+        measured = f"{board.parts} of {board.planned} test parts"
+        origin = dict(model.origin or {}) | ({"partial": measured} if board.partial else {})
+        return replace(model, preprocessor=table.preprocessor, origin=origin | {"verdict": board.verdict.kind})
+
+    with errors.status("Fitting the winner to all rows…"):
+        model = fitted(board.winner)
         writers = {paths[-2]: model.save, paths[-1]: csv_writer(_rows(board))}
+        if board.candidate is not None and board.candidate is not board.winner:
+            paths.insert(-1, folder / "learned.safetensors")
+            writers[paths[-2]] = fitted(board.candidate).save
         if report:
             from mahala.report.html import report as report_page
 
-            shown = _shown(board, chosen, table, model, limit)
+            shown = None if numbers else _shown(board, chosen, table, model, limit)
             texts: dict[str, Any] = {
                 "title": name,
                 "saved": saved_model(board),
                 "measured": provenance("compare", data),
             }
-            page = report_page(board, shown, commands=_commands(data, label, paths[-2]), **texts)
+            page = report_page(board, shown, commands=_commands(data, label, folder / "model.safetensors"), **texts)
             writers[paths[0]] = text_writer(page)
     folder.mkdir(parents=True, exist_ok=True)
     write_files(writers)
@@ -210,6 +237,7 @@ def _shown(
     if entry is None:
         return None
     metric, mask = held_out(table.X, table.labels, chosen[entry.name], board, entry.scaling, seconds=seconds)
+    metric = replace(metric, feature_names=table.feature_names)
     final = model if entry is board.winner else metric
     codes = class_codes(table.labels, table.X.shape[0])[board.rows]
     numbers = None if table.rows is None else table.rows[board.rows]

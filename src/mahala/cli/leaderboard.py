@@ -22,8 +22,11 @@ def saved_model(board: Leaderboard) -> str:
     rows = "all rows" if len(board.rows) == board.n_rows else f"the {len(board.rows):,} rows of the sample"
     winner = board.winner
     what = f"{winner.name}, fitted to {rows}" if winner.learned else f"the plain distance, {winner.name}"
-    votes = "" if board.n_neighbors else f" It did best with k = {winner.n_neighbors}."
-    return f"model.safetensors holds {what}; it takes raw features.{votes}"
+    learned = board.candidate
+    beside = (
+        f" {learned.name}, which probably helps, is in learned.safetensors." if learned not in (None, winner) else ""
+    )
+    return f"model.safetensors holds {what}; it takes raw features.{beside}"
 
 
 def leaderboard_json(board: Leaderboard, data: str, paths: list[Path]) -> dict[str, Any]:
@@ -35,9 +38,9 @@ def leaderboard_json(board: Leaderboard, data: str, paths: list[Path]) -> dict[s
         "rows": len(board.rows),
         "features": board.n_features,
         "seed": board.random_state,
-        **{name: getattr(board, name) for name in (*of_data, *of_run, "beats_euclidean")},
+        **{name: getattr(board, name) for name in (*of_data, *of_run, "cautions", "chosen", "reference")},
         "winner": board.winner.name,
-        "verdict": board.verdict(),
+        "verdict": board.verdict.as_dict(),
         "entries": board.table(),
         "baselines": [entry.numbers() for entry in board.baselines],
         "files": [str(path) for path in paths],
@@ -53,7 +56,8 @@ def leaderboard_parts(board: Leaderboard) -> Iterator[Any]:
     resume = ["What is finished is kept: the same command again resumes."] if board.partial else []
     for text in (*failed, *board.remarks(), *board.notes, *resume):
         yield f"[yellow]{escape(text)}[/]"
-    yield f"[bold]{escape(board.verdict())}[/]"
+    yield f"[bold]{escape(board.verdict.sentence)}[/]"
+    yield from (f"[bold yellow]{escape(text)}[/]" for text in board.cautions)
     yield from map(escape, filter(None, (board.context(), saved_model(board))))
     yield ""
 
@@ -70,14 +74,14 @@ def _table(board: Leaderboard, width: int) -> Table:
     if wide:
         result.add_column(f"0 {percent(board.axis_end):>{bar_width - 2}}", no_wrap=True)
         result.add_column("error" if board.metric == "balanced" else "balanced", justify="right", no_wrap=True)
-    for title in ("difference", "p", "fit", *(("k", "scaling") if wider else ())):
+    for title in ("difference", "fit", *(("scaling",) if wider else ())):
         result.add_column(title, justify="right", overflow="fold")
     for entry, style, texts, _ in board.lines():
         if style == "failed":
             continue
         bar = [_interval(entry.low, entry.error, entry.high, board.axis_end, bar_width), texts[other]] if wide else []
-        numbers = [texts["difference"], texts["p_value"], texts["seconds"] if entry.learned else ""]
-        last = [texts["n_neighbors"], texts["scaling"]] if wider else []
+        numbers = [texts["difference"], texts["seconds"] if entry.learned else ""]
+        last = [texts["scaling"]] if wider else []
         result.add_row(escape(entry.name), texts["error"], *bar, *numbers, *last, style=_STYLES.get(style, ""))
     return result
 

@@ -80,7 +80,19 @@ def without_single_rows(table: Table, label: str | None) -> Table:
     names = ", ".join(map(str, single[:5])) + (f" and {len(single) - 5} more" if len(single) > 5 else "")
     remark = (label or "label", f"label: classes of one row left out, which cannot be trained and tested: {names}")
     numbers = rows if table.rows is None else table.rows[rows]
-    return table._replace(X=table.X[rows], labels=table.labels[rows], columns=(*table.columns, remark), rows=numbers)
+    extra = {name: values[rows] for name, values in table.extra.items()}
+    changed = {"columns": (*table.columns, remark), "rows": numbers, "extra": extra}
+    return table._replace(X=table.X[rows], labels=table.labels[rows], **changed)
+
+
+def times_of(values: Any) -> Any:
+    """Return a column of times: numbers as they are, and text as dates."""
+    if values is None or values.dtype.kind in "iufM":
+        return values
+    try:
+        return values.astype(str).astype("datetime64[s]")
+    except ValueError as error:
+        raise ValueError(f"--time must name a column of numbers or of dates such as 2026-11-18: {error}") from None
 
 
 def show_columns(columns: Sequence[tuple[str, str]]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,8 @@ class Table(NamedTuple):
     X is a float64 array (float32 if an .npy or .npz file holds float32) or a `csr_array`. `preprocessor` turns further
     tables with the same columns into such rows, and `columns` holds pairs of a name and what was done to it: of each
     column, of the file as a whole and of the label where something was done to them. `rows` holds the numbers of the
-    rows in the file, counted from 0, if some of the file's were left out.
+    rows in the file, counted from 0, if some of the file's were left out. `extra` has the columns that were asked for
+    beside the features.
     """
 
     X: Any
@@ -40,6 +42,7 @@ class Table(NamedTuple):
     preprocessor: TablePreprocessor | None = None
     columns: tuple[tuple[str, str], ...] = ()
     rows: IndexArray | None = None
+    extra: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
 def read_table(
@@ -48,6 +51,7 @@ def read_table(
     label: str | None = None,
     drop: Sequence[str] = (),
     keep: Sequence[str] = (),
+    extra: Sequence[str] = (),
     identifiers: bool = False,
     decimal: Decimal | None = None,
     preprocessor: TablePreprocessor | None = None,
@@ -72,6 +76,7 @@ def read_table(
         `preprocessor` or `features` is given
     drop : columns to leave out; an entry may hold several names separated by commas
     keep : the only columns to use beside the label, also if they look like identifiers; names as in `drop`
+    extra : columns that are no features, but returned as they are, such as groups or times
     identifiers : whether to use columns that look like identifiers
     decimal : "." or ",", the decimal mark of ambiguous text such as 1,019, and of all text that is read with a
         `preprocessor`. None infers it from the column, then from the other columns, or reads as the preprocessor does
@@ -105,11 +110,11 @@ def read_table(
     suffix = _suffix(path)
     if suffix in FRAMES:
         frame = read_frame(path, suffix)
-        table = _from_frame(frame, path, label, drop, keep, identifiers, decimal, preprocessor, features)
+        table = _from_frame(frame, path, label, drop, keep, extra, identifiers, decimal, preprocessor, features)
     else:
-        if drop or keep:
-            message = f"drop and keep name columns of CSV and Parquet files, but {path} has no column names"
-            raise ParameterError(message, "drop", "keep")
+        if drop or keep or extra:
+            message = f"drop, keep and extra name columns of CSV and Parquet files, but {path} has no column names"
+            raise ParameterError(message, "drop", "keep", "extra")
         n_features = n_features if features is None else len(features)
         table = Table(*read_arrays(path, suffix, label, n_features, first_index), None)
     if n_features not in (None, table.X.shape[1]):
@@ -136,6 +141,7 @@ def _from_frame(
     label: str | None,
     drop: Sequence[str],
     keep: Sequence[str],
+    extra: Sequence[str],
     identifiers: bool,
     decimal: Decimal | None,
     preprocessor: TablePreprocessor | None,
@@ -147,6 +153,7 @@ def _from_frame(
         label = _one_column(label, "label", frame, path, problems)
     left_out = _several_columns(drop, "drop", frame, path, problems)
     kept = _several_columns(keep, "keep", frame, path, problems)
+    others = [_one_column(name, "extra", frame, path, problems) for name in extra]
     if problems:
         raise ValueError("; ".join(problems))
     notes = [(os.path.basename(path), note) for note in frame.notes]
@@ -170,13 +177,15 @@ def _from_frame(
         made, order = _named(path, lambda: TablePreprocessor.from_feature_names(features, names))
         made = made if decimal is None else made.with_decimal(decimal)
         return Table(_named(path, made.transform, data)[:, order], labels, tuple(features))
-    used = [name for name in names if name != label and name not in left_out and (not kept or name in kept)]
+    not_used = {label, *left_out, *others}
+    used = [name for name in names if name not in not_used and (not kept or name in kept)]
     if not used:
         raise ValueError(f"{path} has no columns left to be features")
     made = TablePreprocessor(decimal=decimal or "auto", identifiers="keep" if identifiers or kept else "drop")
     made._otherwise = frame.decimal  # type: ignore[misc]  # of this instance
     X = _named(path, made.fit_transform, data.select(used))
-    return Table(X, labels, tuple(made.get_feature_names_out()), made, (*notes, *made.columns_), rows)
+    values = {given: _labels(data[name], decimal or frame.decimal) for given, name in zip(extra, others, strict=True)}
+    return Table(X, labels, tuple(made.get_feature_names_out()), made, (*notes, *made.columns_), rows, values)
 
 
 def _named(path: str, call: Any, *arguments: Any) -> Any:

@@ -54,7 +54,7 @@ def errors_by_k(board: Leaderboard) -> dict[str, object]:
         errors = entry.errors.mean(axis=0)
         on = entry in framed or (not entry.learned and float(errors.min()) <= top)
         series.append({"name": entry.name, "plain": not entry.learned, "on": on, "errors": _rounded(errors)})
-    counts, at = board.neighbor_counts.tolist(), board.winner.n_neighbors
+    counts, at = board.neighbor_counts.tolist(), board.n_neighbors
     return {"counts": counts, "at": at, "series": series, "measure": board.measure}
 
 

@@ -32,13 +32,13 @@ def report(
     """
     data: dict[str, object] = {"by_k": chart_data.errors_by_k(leaderboard)}
     sections = [
-        Section("Leaderboard", leaderboard_table(leaderboard), leaderboard_note(leaderboard)),
+        Section("Leaderboard", leaderboard_table(leaderboard), _NOTE),
         Section(
             "Error by number of neighbours",
             chart("by_k"),
             "Means over all test parts; the band marks the ranking's number. A click on a name switches its line.",
         ),
-        *_classes(leaderboard, shown, data),
+        *(_classes(leaderboard, shown, data) if leaderboard.classes else []),
         *(_before_and_after(leaderboard, shown, data) if shown is not None else []),
     ]
     if leaderboard.columns:
@@ -48,9 +48,10 @@ def report(
 
 
 def _headline(board: Leaderboard, title: str, saved: str) -> str:
-    verdict = board.verdict().replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
-    size = f"{len(board.rows):,} rows · {board.n_features:,} features · {len(board.classes):,} classes"
-    texts = [text for text in (board.context(), saved) if text is not None]
+    verdict = board.verdict.sentence.replace(" %", "\u00a0%").replace("p = ", "p\u00a0=\u00a0")
+    target = f"{len(board.classes):,} classes" if board.classes else "a number to predict"
+    size = f"{len(board.rows):,} rows · {board.n_features:,} features · {target}"
+    texts = [text for text in (*board.cautions, board.context(), saved) if text is not None]
     more = "".join(f"<p>{escape(text)}</p>" for text in texts)
     more += "".join(f"<p class=note>{escape(note)}</p>" for note in (*board.remarks(), *board.notes))
     return header(f"{title} · {size}", board.headline, verdict, more)
@@ -72,16 +73,12 @@ def leaderboard_table(board: Leaderboard) -> str:
     return f"<div class=scroll>{table}</div>"
 
 
-def leaderboard_note(board: Leaderboard) -> str:
-    """Return what the columns mean."""
-    n = sum(entry.learned for entry in board.ranked)
-    adjusted = f", adjusted for {n} learners (Holm)" if n > 1 else ""
-    return (
-        "Dot: mean error; line and small numbers: 95 % interval. To Euclidean: difference to the best Euclidean "
-        f"distance in percentage points, with its interval. p: p-value of no difference{adjusted}. Detectable: "
-        "the smallest gain, in points, that can be shown here. Fit: CPU seconds "
-        "on one thread, the median over training parts. A click on a heading sorts."
-    )
+_NOTE = (
+    "Dot: mean error; line and small numbers: 95 % interval. To plain: difference to the best plain distance in "
+    "percentage points, with its interval. Intervals describe each learner alone and are not adjusted for their "
+    "number; the verdict above is the test. Fit: CPU seconds on one thread, the median over training parts. A click "
+    "on a heading sorts."
+)
 
 
 def _head(title: str, kind: str) -> str:
@@ -135,7 +132,7 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
         f"The largest class, {board.majority}, has {percent(1.0 - board.majority_error)} of the rows: to answer it "
         f"always is wrong for {percent(board.majority_error)}."
     )
-    votes = f" Errors are those of {board.usual_neighbors} neighbours." if with_errors else ""
+    votes = f" Errors are those of {board.n_neighbors} neighbours." if with_errors else ""
     which = "with the most errors" if with_errors else "with the most rows"
     some = "" if len(drawn) == len(counts) else f" Of {len(counts)} classes, the {len(drawn)} {which}."
     title = "Classes and their errors" if with_errors else "Classes"
@@ -144,7 +141,7 @@ def _classes(board: Leaderboard, shown: Shown | None, data: dict[str, object]) -
         data["confusion"] = chart_data.confusions(board, drawn, name)
         times = "" if board.repeats == 1 else f", {board.repeats} times each"
         rows = f"The test rows of {board.parts} parts" if board.partial else f"All rows as test rows{times}"
-        note = f"{rows}, with {board.usual_neighbors} neighbours. Darker: more of the row."
+        note = f"{rows}, with {board.n_neighbors} neighbours. Darker: more of the row."
         sections.append(Section("Which classes are confused", chart("confusion"), note + some))
     return sections
 
@@ -207,22 +204,23 @@ def _bars(shares: Sequence[tuple[str, float]]) -> str:
 def _how(board: Leaderboard, measured: Mapping[str, str]) -> str:
     scaling = {
         "none": "none",
+        "numbers": "each feature but 0/1 features divided by its standard deviation in the training part",
         "standard": "each feature divided by its standard deviation in the training part",
         "minmax": "each feature divided by its range in the training part",
         "robust": "each feature divided by the distance between its quartiles in the training part",
     }.get(board.scaling, "chosen for each training part by leave-one-out errors of the Euclidean distance in it")
-    votes = "k" if board.n_neighbors is None else str(board.n_neighbors)
-    chosen = "; k is chosen by the other test parts of the repetition" if board.n_neighbors is None else ""
+    how = "the vote" if board.classes else "the mean"
     protocol = {
-        "Protocol": f"stratified {board.folds}-fold cross-validation, "
+        "Protocol": f"{board.folds}-fold cross-validation, "
         + ("once" if board.repeats == 1 else f"repeated {board.repeats} times")
         + ", with the same folds for all",
-        "Error": f"{board.measure} of test rows by the vote of their {votes} nearest training rows{chosen}",
+        "Error": f"{board.measure} of test rows by {how} of their {board.n_neighbors} nearest training rows; rows at "
+        "equal distances share what is left for them",
         "Scaling": scaling,
-        "Intervals, p": "corrected resampled t-test (Nadeau, Bengio, 2003), because training parts overlap; p-values "
-        "adjusted by Holm's method",
-        "Caution": "the winner was selected on the same test parts, so its error is slightly optimistic; the adjusted "
-        "p-value accounts for the selection",
+        "Verdict": "for each fold, the learner with the largest lower bound of its gain on the other folds is "
+        "measured; the gains, paired over rows with the plain distance, are tested by random signs or Student's t",
+        "Caution": "the error of the best learner in the table is slightly optimistic, because it was selected on the "
+        "same test parts; the gain in the verdict is not",
         "Seed": str(board.random_state),
         **measured,
     }
