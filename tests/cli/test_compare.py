@@ -121,7 +121,7 @@ def test_a_failed_learner_is_said(tmp_path):
         (["nowhere.csv"], "nowhere.csv: No such file"),
         (["wine", "--learners", "magic"], "--learners is 'magic', not a learner"),
         (["wine", "--learners", ","], "--learners must name learners"),
-        (["iris", "--label", "x"], "--label and --drop name columns of a file"),
+        (["iris", "--label", "x"], "--label, --drop, --keep and extra name columns of a file"),
         (["wine", "-k", "1000"], "n_neighbors must be at most"),
     ],
 )

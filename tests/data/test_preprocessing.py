@@ -292,3 +292,34 @@ def test_damaged_headers(fitted, damage):
     damage(header)
     with pytest.raises(ModelFileError, match=re.compile("preprocessor|params|columns")):
         TablePreprocessor.in_header({"preprocessor": header})
+
+
+@pytest.mark.parametrize("library", [pandas.DataFrame, polars.DataFrame])
+def test_money_percent_clock_codes_and_none(library):
+    n = 60
+    frame = library(
+        {
+            "price": [f"${1000 + 7 * i:,}.50" for i in range(n)],
+            "cost": [f"({i},25 €)" if i % 2 else f"{i},25 €" for i in range(n)],
+            "rate": [f"{i}.5%" for i in range(n)],
+            "at": [f"{i % 12 + 1}:{i:02d} PM" for i in range(n)],
+            "zip": ["02139", "94110", "10001"] * (n // 3),
+            "bags": ["None", "Driver", "Both"] * (n // 3),
+            "count": ["None", "3", "4"] * (n // 3),
+        }
+    )
+    made = TablePreprocessor()
+    X = made.fit_transform(frame)
+    done = dict(made.columns_)
+    assert [done[name] for name in ("price", "rate", "at")] == [
+        "money → number",
+        "percent → number",
+        "time of day → hours",
+    ]
+    assert done["zip"] == done["bags"] == "category of 3 values, a 0/1 feature for each"
+    assert done["count"].startswith("number; 20 missing")
+    features = dict(zip(made.get_feature_names_out(), X[13], strict=True))
+    assert (features["price"], features["cost"], features["rate"]) == (1091.5, -13.25, 13.5)
+    assert features["at"] == pytest.approx(14 + 13 / 60)
+    assert (features["zip=94110"], features["bags=Driver"]) == (1.0, 1.0)
+    np.testing.assert_array_equal(made.transform(frame[:2]), X[:2])

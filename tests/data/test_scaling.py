@@ -64,7 +64,7 @@ def test_float32_stays():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="scaling must be 'none', 'standard', 'minmax' or 'robust'"):
+    with pytest.raises(ValueError, match="scaling must be one of 'numbers', 'standard', 'none', 'minmax', 'robust'"):
         feature_scales(np.array([[1.0]]), "huge")
     for wrong, message in (([1.0], "scales must be 2 numbers"), ([1.0, 0.0], "positive"), ([1.0, np.inf], "finite")):
         with pytest.raises(ValueError, match=message):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any, Literal, NamedTuple
@@ -27,19 +27,33 @@ _WHOLE = {
 }
 # One group of three digits after a mark: 1,019 is a thousand in one country and about one in another.
 _EITHER = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}")
+_CURRENCY = re.compile(r"^(?:[A-Z]{3}\s|[$€£¥₹])\s*|\s*(?:\s[A-Z]{3}|[$€£¥₹])$")
+_PERCENT = re.compile(r"\s*%$")
+_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?")
 _DAYS = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y", "%d.%m.%y")
 _TIMES = ("", " %H:%M", " %H:%M:%S")
 ISO = "ISO 8601"
 _DATE_FORMATS = (ISO, *(f"{day}{time}" for day, time in product(_DAYS, _TIMES)))
 
 
+def missing_spellings(texts: Set[str | None]) -> frozenset[str]:
+    """Return the spellings of a missing value in a column with these cells."""
+    spellings = MISSING - {"-"} if "+" in texts else MISSING
+    words = {text for text in texts if text is not None and text not in spellings}
+    if words and "None" in texts and not any(character.isdigit() for word in words for character in word):
+        return spellings - {"None"}
+    return spellings
+
+
 def missing_cells(texts: Sequence[str | None]) -> NDArray[np.bool_]:
-    """Return which cells are missing; a minus sign is not where a plus sign is a value as well.
+    """Return which cells are missing; a minus sign is not where a plus sign is a value as well, nor None among words.
 
     >>> missing_cells(["1", "NA", "-"]).tolist(), missing_cells(["+", "?", "-"]).tolist()
     ([False, True, True], [False, True, False])
+    >>> missing_cells(["None", "Driver", "NA"]).tolist(), missing_cells(["None", "7"]).tolist()
+    ([False, False, True], [True, False])
     """
-    spellings = MISSING - {"-"} if "+" in texts else MISSING
+    spellings = missing_spellings(set(texts))
     return np.fromiter((text is None or text in spellings for text in texts), dtype=bool, count=len(texts))
 
 
@@ -125,6 +139,81 @@ def flag(text: str, form: str = "") -> float | None:
     return {"true": 1.0, "false": 0.0}.get(text.lower())
 
 
+def _marked_form(texts: Iterable[str], mark: re.Pattern[str]) -> str | None:
+    """Return the decimal mark of numbers, at least half of which have a mark such as $; None if others are there."""
+    texts = list(texts)
+    bare = [mark.sub("", text).strip() for text in texts]
+    if 2 * sum(text != other for text, other in zip(bare, texts, strict=True)) < len(texts):
+        return None
+    marks = decimal_marks(bare)
+    decimal: Decimal = "," if marks == {","} else "."
+    return decimal if texts and all(number(text, decimal) is not None for text in bare) else None
+
+
+def money(text: str, decimal: Decimal) -> float | None:
+    """Return an amount of money; one in parentheses is negative.
+
+    >>> money("$1,200.50", "."), money("1.200,50 €", ","), money("(USD 3)", "."), money("3 apples", ".")
+    (1200.5, 1200.5, -3.0, None)
+    """
+    if text.startswith("(") and text.endswith(")"):
+        amount = money(text[1:-1], decimal)
+        return None if amount is None else -amount
+    return number(_CURRENCY.sub("", text).strip(), decimal)
+
+
+def money_form(texts: Iterable[str]) -> str | None:
+    """Return the decimal mark of amounts of money, or None if they are not all such."""
+    return _marked_form((text.strip("()") for text in texts), _CURRENCY)
+
+
+def percentage(text: str, decimal: Decimal) -> float | None:
+    """Return a percentage as it is written.
+
+    >>> percentage("12.5%", "."), percentage("12,5 %", ","), percentage("%", ".")
+    (12.5, 12.5, None)
+    """
+    return number(_PERCENT.sub("", text).strip(), decimal)
+
+
+def percent_form(texts: Iterable[str]) -> str | None:
+    """Return the decimal mark of percentages, or None if they are not all such."""
+    return _marked_form(texts, _PERCENT)
+
+
+def clock_hours(text: str, form: str = "") -> float | None:
+    """Return the hours since midnight of a time of day.
+
+    >>> clock_hours("12:30"), clock_hours("1:15:36 PM"), clock_hours("25:00")
+    (12.5, 13.26, None)
+    """
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    hours, minutes, seconds, half = int(match[1]), int(match[2]), int(match[3] or 0), (match[4] or "").lower()
+    if minutes > 59 or seconds > 59 or hours > 23 or (half and not 1 <= hours <= 12):
+        return None
+    if half:
+        hours = hours % 12 + 12 * (half == "pm")
+    return hours + minutes / 60.0 + seconds / 3600.0
+
+
+def clock_form(texts: Iterable[str]) -> str | None:
+    """Return "" if all texts are times of day, else None."""
+    return "" if all(clock_hours(text) is not None for text in set(texts)) else None
+
+
+def are_codes(texts: Iterable[str]) -> bool:
+    """Return whether digits are codes, such as ZIP codes: all of one length, and some begin with 0.
+
+    >>> are_codes(["02139", "94110"]), are_codes(["0", "7"]), are_codes(["0.5", "1.5"])
+    (True, False, False)
+    """
+    texts = set(texts)
+    leading = any(text.startswith("0") and len(text) > 1 for text in texts)
+    return leading and all(map(str.isdigit, texts)) and len(set(map(len, texts))) == 1
+
+
 class CellKind(NamedTuple):
     """A kind of cells that become numbers: its name in messages, and how a cell is read.
 
@@ -143,6 +232,9 @@ CELL_KINDS = {
     "number": CellKind("numbers", number),  # the decimal mark depends on the other columns
     "flag": CellKind("true or false", flag, flag_form),
     "date": CellKind("dates", day_number, date_format),
+    "money": CellKind("amounts of money", money, money_form),
+    "percent": CellKind("percentages", percentage, percent_form),
+    "clock": CellKind("times of day", clock_hours, clock_form),
 }
 
 

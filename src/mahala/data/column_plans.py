@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.array_files import places
-from mahala.data.cells import CELL_KINDS, Decimal, cell_values, decimal_marks, flag_form, number
+from mahala.data.cells import CELL_KINDS, Decimal, are_codes, cell_values, decimal_marks, flag_form, number
 from mahala.data.columns import Column
 from mahala.support.arrays import FloatArray
 
@@ -25,6 +25,13 @@ _ID_NAME = re.compile(r"(?i:(?:^|[\W_])(?:id|ids|uuid|guid|index|idx|key|pk|rowi
 # Text of at least so many words per cell is not a name.
 _WORDS = 3.0
 
+# What is said of the cells of a kind, other than its name.
+_READINGS = {
+    "flag": "true or false → 1 or 0",
+    "money": "money → number",
+    "percent": "percent → number",
+    "clock": "time of day → hours",
+}
 # Kinds of columns beside those of `CELL_KINDS`: text that becomes features, and what is left out.
 _OTHER_KINDS = ("category", "hashed", "words", "out")
 
@@ -176,7 +183,7 @@ def _plan(name: str, column: Column, settings: PlanSettings) -> ColumnPlan:
     for kind, cells in CELL_KINDS.items() if column.kind == "text" else ():
         form = None if cells.form is None else cells.form(texts)
         if form is not None:
-            reading = "true or false → 1 or 0" if kind == "flag" else kind
+            reading = _READINGS.get(kind, kind)
             reading += f" as {form}" if form.startswith("%") else ""
             values = Column(cell_values(column.values.tolist(), kind, form), kind)
             return replace(_plan_of_numbers(name, values, reading, settings), format=form or None)
@@ -234,6 +241,8 @@ def _plan_of_text(name: str, column: Column, texts: list[str], settings: PlanSet
 def _number_texts(column: Column) -> list[str]:
     """Return the cells of a column of text that are numbers, if nearly all are."""
     texts = [text for text in column.values if text is not None]
+    if are_codes(texts):
+        return []
     # The first cells show that most columns of text hold no numbers.
     for part in (texts[:100], texts):
         numeric = [text for text in part if number(text) is not None or number(text, ",") is not None]

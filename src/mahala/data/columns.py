@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.data.cells import MISSING, Decimal, missing_cells
+from mahala.data.cells import MISSING, Decimal, are_codes, missing_cells, missing_spellings
 from mahala.support.lazily import sklearn_checks
 
 # The number of microseconds of a day.
 _DAY = 86_400e6
+_LEADING_ZERO = r"^0[0-9]"
 _EITHER_POINT = r"^[+-]?[1-9][0-9]{0,2}\.[0-9]{3}$"
 
 
@@ -112,10 +113,11 @@ def _from_polars_text(series: Any, as_text: bool) -> Column:
         if odd.is_in(list(MISSING)).all() and numbers.null_count() < len(series):
             pointed = series.filter(series.str.contains(".", literal=True).fill_null(False))
             clear = any(not part.str.contains(_EITHER_POINT).all() for part in (pointed.head(1000), pointed))
-            if clear or len(pointed) == 0:
+            coded = series.str.contains(_LEADING_ZERO).any() and are_codes(series.drop_nulls().unique())
+            if (clear or len(pointed) == 0) and not coded:
                 return _of_floats(numbers, "number", frozenset((".",)) if clear else frozenset())
     text = series.str.strip_chars()
-    spellings = MISSING - {"-"} if (text == "+").any() else MISSING
+    spellings = missing_spellings(set(text.unique().to_list()))
     text = polars.select(polars.when(~text.is_in(list(spellings))).then(text)).to_series()
     # Equal strings share memory: a large table has few different ones.
     values, codes = distinct(text)
