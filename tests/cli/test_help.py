@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
@@ -28,13 +30,26 @@ EXAMPLES = [
 ]
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
     """A folder with the files that the examples name."""
+    folder = tmp_path_factory.mktemp("prepared")
+    with contextlib.chdir(folder):
+        _write_files(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(prepared, tmp_path, monkeypatch):
+    """A copy of the folder for one example."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+
+
+def _write_files(folder):
     rng = np.random.default_rng(0)
     table = files("mahala").joinpath("data/wine.csv").read_text().replace("cultivar", "maker")
-    (tmp_path / "wine.csv").write_text(table)
+    (folder / "wine.csv").write_text(table)
     names, features, makers = _read(table)
     replace(mahala.RCA().fit(features, makers).metric_, feature_names=names).save("wine.safetensors")
     y = np.arange(60) % 2
@@ -44,20 +59,20 @@ def folder(tmp_path, monkeypatch):
     rows = "".join(
         f"{i},{a},{b},{c},{'yes' if k else 'no'}\n" for i, ((a, b, c), k) in enumerate(zip(X, y, strict=True))
     )
-    (tmp_path / "customers.csv").write_text("id,age,visits,spent,churned\n" + rows)
-    (tmp_path / "fraud.csv").write_text("id,age,visits,spent,fraud\n" + rows)
+    (folder / "customers.csv").write_text("id,age,visits,spent,churned\n" + rows)
+    (folder / "fraud.csv").write_text("id,age,visits,spent,fraud\n" + rows)
     mahala.OASIS(n_triplets=50, random_state=0).fit(X, y).save("state.safetensors")
     queries, items = rng.normal(size=(8, 3)), rng.normal(size=(40, 3))
     for name, rows in (("queries", queries), ("q", queries), ("items", items), ("i", items), ("embeddings", items)):
         np.save(f"{name}.npy", rows)
     polars = pytest.importorskip("polars")
-    (tmp_path / "folder").mkdir()
+    (folder / "folder").mkdir()
     polars.read_csv("wine.csv").write_parquet("folder/part.parquet")
     for name, rows in (("q", queries), ("i", items)):
         polars.DataFrame({"vector": rows.tolist()}).write_parquet(f"{name}.parquet")
     grades = "query-id\tcorpus-id\tscore\n" + "".join(f"{q}\t{i}\t1\n" for q in range(8) for i in range(q, q + 4))
     for name in ("qrels.tsv", "test.tsv"):
-        (tmp_path / name).write_text(grades)
+        (folder / name).write_text(grades)
     BilinearMetric(np.eye(3)).save("m.safetensors")
     lines = {
         "pairs.jsonl": [{"x": a, "x2": b, "similar": i % 2 == 0} for i, (a, b) in enumerate(pairwise(X))],
@@ -66,7 +81,7 @@ def folder(tmp_path, monkeypatch):
     }
     for name, records in lines.items():
         text = "".join(json.dumps(record, default=np.ndarray.tolist) + "\n" for record in records)
-        (tmp_path / name).write_text(text)
+        (folder / name).write_text(text)
 
 
 def _read(table):

@@ -44,12 +44,6 @@ class ServerSettings:
         """Whether a request needs a key."""
         return self.keys or not is_loopback(self.host)
 
-    @property
-    def local_hosts(self) -> list[str]:
-        """The names of this machine that a request may have as its host."""
-        # Older versions of Starlette take an address of IPv6 up to its first colon, which leaves "[".
-        return ["localhost", "127.0.0.1", "[::1]", "[", self.host]
-
 
 def is_loopback(host: str) -> bool:
     """Return whether an address is that of the machine itself.
@@ -84,8 +78,11 @@ class Guard:
 
     async def _key(self, request: Request, role: str) -> ApiKey:
         if not self.settings.needs_keys:
-            if request.method not in ("GET", "HEAD"):
-                self._check_site(request)
+            # Without keys, a browser would let another site's page act.
+            origin, host = request.headers.get("origin"), request.headers.get("host", "")
+            is_foreign = origin is not None and origin.partition("://")[2] != host
+            if request.method not in ("GET", "HEAD") and is_foreign and origin not in self.settings.origins:
+                raise HTTPException(403, "pages of other sites may not do this: their origin must be named by --origin")
             self._spend(request.client.host if request.client else "")
             return _LOCAL
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -99,12 +96,6 @@ class Guard:
             raise HTTPException(403, f"this needs a key with the role {role}, but this one has {key.role}")
         self._spend(key.id)
         return key
-
-    def _check_site(self, request: Request) -> None:
-        """Refuse what another site's page sends: without keys, a browser would let it act."""
-        origin, host = request.headers.get("origin"), request.headers.get("host", "")
-        if origin is not None and origin.partition("://")[2] != host and origin not in self.settings.origins:
-            raise HTTPException(403, "pages of other sites may not do this: their origin must be named by --origin")
 
     def _spend(self, who: str) -> None:
         """Take one request from the bucket of a key or address, which fills with time; refuse it if that is empty."""
