@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
@@ -28,16 +30,29 @@ EXAMPLES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A folder with the files that the examples name."""
+    folder = tmp_path_factory.mktemp("prepared")
+    with contextlib.chdir(folder):
+        _write_files(folder)
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder with the files that the examples name, and a panel of two learners that are quick."""
+def folder(prepared, tmp_path, monkeypatch):
+    """A copy of the folder for one example."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    panel = {"LDA": mahala.LDA(), "RCA": mahala.RCA()}
-    for module in ("compare", "plan"):
-        monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_: panel)
+    panel = {"LDA": mahala.LDA(), "RCA": mahala.RCA()}  # two learners that are quick
+    for module in ("compare", "panel"):
+        monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_, **__: panel)
+
+
+def _write_files(folder):
     rng = np.random.default_rng(0)
     table = files("mahala").joinpath("data/wine.csv").read_text().replace("cultivar", "maker")
-    (tmp_path / "wine.csv").write_text(table)
+    (folder / "wine.csv").write_text(table)
     names, features, makers = _read(table)
     replace(mahala.RCA().fit(features, makers).metric_, feature_names=names).save("wine.safetensors")
     y = np.arange(60) % 2
@@ -47,20 +62,18 @@ def folder(tmp_path, monkeypatch):
     rows = "".join(
         f"{i},{a},{b},{c},{'yes' if k else 'no'}\n" for i, ((a, b, c), k) in enumerate(zip(X, y, strict=True))
     )
-    (tmp_path / "customers.csv").write_text("id,age,visits,spent,churned\n" + rows)
-    (tmp_path / "fraud.csv").write_text("id,age,visits,spent,fraud\n" + rows)
+    (folder / "customers.csv").write_text("id,age,visits,spent,churned\n" + rows)
+    (folder / "fraud.csv").write_text("id,age,visits,spent,fraud\n" + rows)
     mahala.OASIS(n_triplets=50, random_state=0).fit(X, y).save("state.safetensors")
     queries, items = rng.normal(size=(8, 3)), rng.normal(size=(40, 3))
     for name, rows in (("queries", queries), ("q", queries), ("items", items), ("i", items), ("embeddings", items)):
         np.save(f"{name}.npy", rows)
     polars = pytest.importorskip("polars")
-    (tmp_path / "folder").mkdir()
-    polars.read_csv("wine.csv").write_parquet("folder/part.parquet")
     for name, rows in (("q", queries), ("i", items)):
         polars.DataFrame({"vector": rows.tolist()}).write_parquet(f"{name}.parquet")
     grades = "query-id\tcorpus-id\tscore\n" + "".join(f"{q}\t{i}\t1\n" for q in range(8) for i in range(q, q + 4))
     for name in ("qrels.tsv", "test.tsv"):
-        (tmp_path / name).write_text(grades)
+        (folder / name).write_text(grades)
     BilinearMetric(np.eye(3)).save("m.safetensors")
     lines = {
         "pairs.jsonl": [{"x": a, "x2": b, "similar": i % 2 == 0} for i, (a, b) in enumerate(pairwise(X))],
@@ -69,7 +82,7 @@ def folder(tmp_path, monkeypatch):
     }
     for name, records in lines.items():
         text = "".join(json.dumps(record, default=np.ndarray.tolist) + "\n" for record in records)
-        (tmp_path / name).write_text(text)
+        (folder / name).write_text(text)
 
 
 def _read(table):
@@ -90,9 +103,12 @@ def test_example_runs_as_printed(example, folder):
     if pipe:
         assert pipe == "tail -n +1 -F clicks.jsonl"  # which waits for more lines, as the test does not
         given = Path("clicks.jsonl").read_text()
-    if "--scheduler" in words:
-        pytest.importorskip("distributed", reason="needs Dask: pip install 'mahala[dask]'")
-        words[words.index("folder/*.parquet")] = "folder/part.parquet"  # as a shell does
+    if "--scheduler" in words:  # read, but not run: test_fit.py starts a cluster
+        with COMMANDS["fit"].make_context("fit", words[2:]) as context:
+            assert context.params["data"] == ["folder/*.parquet"]
+        return
+    if words[1] == "simulate":
+        words += ["--impressions", "100"]  # the default, 3000, takes seconds
     if words[1:] == ["warm-up"]:  # tests/test_warming.py compiles everything, and test_warm_up.py runs the command
         COMMANDS["warm-up"].make_context("warm-up", [])
         return

@@ -126,23 +126,15 @@ class Progress(Position):
 
 
 class Input:
-    """Find the lines of an input that are new: those after the saved position, or all if it is another input.
-
-    Attributes
-    ----------
-    progress : the position so far
-    skipped : number of lines at the start that had been learned from before
-    is_known : whether the saved position is one in this input
-    began_anew : whether this is a new input, after another one was read to its end
-    is_undecided : whether the next lines may show that a new input is the saved one, edited
-    """
+    """Find the lines of an input that are new: those after the saved position, or all if it is another input."""
 
     def __init__(self, path: str, saved: Position) -> None:
-        self.progress = Progress()
-        self.skipped = 0
-        self.is_known = self.began_anew = self.is_undecided = False
-        self._saved = saved
-        self._path = path
+        self.progress = Progress()  # the position so far
+        self.skipped = 0  # lines at the start that had been learned from before
+        self.is_known = False  # whether the saved position is one in this input
+        self.began_anew = False  # whether this is a new input, after another one was read to its end
+        self.is_undecided = False  # whether the next lines may show that a new input is the saved one, edited
+        self._saved, self._path = saved, path
 
     def unread(self, lines: Iterator[bytes]) -> Iterator[bytes]:
         """Return the new lines; raise ValueError if the input is neither the saved one nor another one."""

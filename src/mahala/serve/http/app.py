@@ -60,6 +60,8 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         )
     if not settings.needs_keys:
         # A name of another site may point to this machine, so that its page could read the answers.
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=settings.local_hosts, www_redirect=False)
+        # Older versions of Starlette take an address of IPv6 up to its first colon, which leaves "[".
+        hosts = ["localhost", "127.0.0.1", "[::1]", "[", settings.host]
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     app.add_middleware(Envelope, metrics=metrics, largest=settings.largest)
     return app

@@ -44,12 +44,6 @@ class ServerSettings:
         """Whether a request needs a key."""
         return self.keys or not is_loopback(self.host)
 
-    @property
-    def local_hosts(self) -> list[str]:
-        """The names of this machine that a request may have as its host."""
-        # Older versions of Starlette take an address of IPv6 up to its first colon, which leaves "[".
-        return ["localhost", "127.0.0.1", "[::1]", "[", self.host]
-
 
 def is_loopback(host: str) -> bool:
     """Return whether an address is that of the machine itself.
@@ -74,37 +68,32 @@ class Guard:
         """Return a function that returns the key of a request, or refuses one that does not permit a role."""
 
         async def check(request: Request) -> ApiKey:  # in the event loop: a thread would take longer than the check
-            return await self._key(request, role)
+            if not self.settings.needs_keys:
+                # Without keys, a browser would let another site's page act.
+                origin, host = request.headers.get("origin"), request.headers.get("host", "")
+                is_foreign = origin is not None and origin.partition("://")[2] != host
+                if request.method not in ("GET", "HEAD") and is_foreign and origin not in self.settings.origins:
+                    detail = "pages of other sites may not do this: their origin must be named by --origin"
+                    raise HTTPException(403, detail)
+                self._spend(request.client.host if request.client else "")
+                return _LOCAL
+            scheme, _, token = request.headers.get("authorization", "").partition(" ")
+            key = None
+            if scheme.lower() == "bearer":
+                key = self.keys.fresh(token.strip()) or await run_in_threadpool(self.keys.find, token.strip())
+            if key is None:
+                detail = "a key is needed: send the header Authorization: Bearer KEY"
+                raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
+            if not key.permits(role):
+                raise HTTPException(403, f"this needs a key with the role {role}, but this one has {key.role}")
+            self._spend(key.id)
+            return key
 
         return check
 
     def route(self, tag: str, role: str) -> dict[str, Any]:
         """Return the options of a route that needs a role."""
         return {"tags": [tag], "dependencies": [Depends(self.needs(role))]}
-
-    async def _key(self, request: Request, role: str) -> ApiKey:
-        if not self.settings.needs_keys:
-            if request.method not in ("GET", "HEAD"):
-                self._check_site(request)
-            self._spend(request.client.host if request.client else "")
-            return _LOCAL
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        key = None
-        if scheme.lower() == "bearer":
-            key = self.keys.fresh(token.strip()) or await run_in_threadpool(self.keys.find, token.strip())
-        if key is None:
-            detail = "a key is needed: send the header Authorization: Bearer KEY"
-            raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
-        if not key.permits(role):
-            raise HTTPException(403, f"this needs a key with the role {role}, but this one has {key.role}")
-        self._spend(key.id)
-        return key
-
-    def _check_site(self, request: Request) -> None:
-        """Refuse what another site's page sends: without keys, a browser would let it act."""
-        origin, host = request.headers.get("origin"), request.headers.get("host", "")
-        if origin is not None and origin.partition("://")[2] != host and origin not in self.settings.origins:
-            raise HTTPException(403, "pages of other sites may not do this: their origin must be named by --origin")
 
     def _spend(self, who: str) -> None:
         """Take one request from the bucket of a key or address, which fills with time; refuse it if that is empty."""
