@@ -1,7 +1,5 @@
 """The base class of every learner: validation, transform, score."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 

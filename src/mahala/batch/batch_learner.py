@@ -1,7 +1,5 @@
 """The base class of the learners that fit all the data at once."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -268,10 +266,7 @@ def _weighted(data: Any, sample_weight: Any) -> LabelledRows:
 
 
 def _dense(X: Any) -> RealArray:
-    """Return the rows as a dense array, of float32 if they are float32 and their squares do not overflow.
-
-    Features too small to learn from are zero in it.
-    """
+    """Return dense rows with zeros for features too small to learn from, float32 if their squares do not overflow."""
     if is_sparse(X):
         advice = "reduce its columns first, for instance with TruncatedSVD"
         check_room(8.0 * X.shape[0] * X.shape[1], None, f"X of shape {X.shape} as a dense array", advice)

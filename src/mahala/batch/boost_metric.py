@@ -1,7 +1,5 @@
 """BoostMetric: a Mahalanobis metric as a sum of rank-one matrices (Shen, Kim, Wang, van den Hengel, 2009)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any

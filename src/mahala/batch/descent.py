@@ -1,7 +1,5 @@
 """Minimisation by L-BFGS that records every iteration, and the linear map L at which it starts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal

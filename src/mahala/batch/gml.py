@@ -1,7 +1,5 @@
 """GML: global metric learning by gradient descent (Hocke, Martinetz, 2014)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 

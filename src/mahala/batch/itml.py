@@ -1,7 +1,5 @@
 """ITML: information-theoretic metric learning (Davis, Kulis, Jain, Sra, Dhillon, 2007)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass

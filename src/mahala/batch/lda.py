@@ -1,7 +1,5 @@
 """LDA: linear discriminant analysis (Fisher, 1936)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """MMC: Mahalanobis metric for clustering with side information (Xing, Ng, Jordan, Russell, 2002)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """PCA: principal component analysis (Pearson, 1901)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RCA: relevant component analysis (Bar-Hillel, Hertz, Shental, Weinshall, 2005)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any
@@ -76,10 +74,9 @@ class RCA(WeightedLearner):
 
 
 def _fixed_rotation(L: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return L with one choice of what the criterion leaves open, which rounding would choose otherwise every time.
+    """Return L with one choice of what the criterion leaves open, and rounding would choose.
 
-    Directions of equal variance are turned such that they form a triangle with a positive diagonal; of others the
-    largest entry is positive.
+    Directions of equal variance form a triangle with a positive diagonal; of others the largest entry is positive.
     """
     result, starts = L.copy(), np.flatnonzero(np.r_[True, variances[1:] < variances[:-1] * (1.0 - TIED)])
     for start, stop in pairwise([*starts, len(L)]):

@@ -1,7 +1,5 @@
 """Simba: feature weights by gradient ascent on nearest-neighbour margins (Gilad-Bachrach, Navot, Tishby, 2004)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 

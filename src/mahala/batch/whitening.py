@@ -1,7 +1,5 @@
 """Covariances, linear maps that whiten rows, and coordinates in which descent is well-conditioned."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -105,10 +103,7 @@ def constant(X: Any) -> BoolArray:
 
 
 def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
-    """Return X with each feature shifted and divided to lie between 0 and 1, in its dtype, and the divisors.
-
-    The divisor of a constant feature is infinite, so that the feature becomes 0.
-    """
+    """Return X with each feature shifted and divided to lie between 0 and 1, and the divisors, infinite if constant."""
     low, high = computed(X.min(axis=0), X.max(axis=0))
     extent = (high - low).astype(np.float64)
     extent[extent < SMALLEST_RANGE] = np.inf
@@ -182,10 +177,7 @@ class Coordinates:
 def pair_coordinates(
     scaled: Any, factors: RealArray, within: FloatArray, floor: float, engine: Engine, *, diagonal: bool
 ) -> Coordinates:
-    """Return coordinates of `standardised` rows in which the scatter `within` of similar pairs is isotropic.
-
-    Its eigenvalues are first raised to `floor` times their mean.
-    """
+    """Return coordinates of `standardised` rows in which `within`, raised to `floor` times its mean, is isotropic."""
     dtype = scaled.dtype
     values, vectors = (within.diagonal(), None) if diagonal else np.linalg.eigh(within)
     unit = float(values.mean())

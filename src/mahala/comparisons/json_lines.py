@@ -1,7 +1,5 @@
 """Read comparisons from lines of JSON, one per line: Pairs and Triplets of length 1, or an Impression."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

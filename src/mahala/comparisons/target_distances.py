@@ -1,7 +1,5 @@
 """Target distances of similar and dissimilar pairs: given, or estimated from the pairs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import numpy as np

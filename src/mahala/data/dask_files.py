@@ -1,7 +1,5 @@
 """Read folders of files as tables whose rows are of Dask, so that they need not fit into memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from glob import glob, has_magic
 from pathlib import Path

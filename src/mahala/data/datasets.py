@@ -1,7 +1,5 @@
 """Data sets by name: those of a folder, of this package and of scikit-learn, and from OpenML."""
 
-from __future__ import annotations
-
 import csv
 import os
 import warnings

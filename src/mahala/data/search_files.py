@@ -1,7 +1,5 @@
 """Read the files of a search collection: relevance judgments, and vectors of queries and items."""
 
-from __future__ import annotations
-
 import math
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Read tables from files of many formats: rows, labels, and what was done to the columns."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """BilinearMetric: a similarity `xᵀ M x2`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """MahalanobisMetric: a distance `(x - x2)ᵀ M (x - x2)`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """AROMA: adaptive regularization of a similarity matrix (Crammer, Chechik, 2012)"""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 

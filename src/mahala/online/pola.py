@@ -1,7 +1,5 @@
 """POLA: the pseudo-metric online learning algorithm (Shalev-Shwartz, Singer, Ng, 2004)."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar

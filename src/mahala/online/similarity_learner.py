@@ -1,7 +1,5 @@
 """The family of online learners of a bilinear similarity from triplets: OASIS, OGD, SORS, AdaSORS and AROMA."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

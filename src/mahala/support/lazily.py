@@ -5,8 +5,6 @@ scikit-learn has none, and whatever derives from an untyped class accepts any ar
 checker.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

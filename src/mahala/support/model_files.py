@@ -1,7 +1,5 @@
 """Model files: arrays in the safetensors format with a JSON header. Reading a file never runs code."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -161,10 +159,7 @@ def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:
 
 
 def array_value(arrays: Arrays, key: str, dtype: DTypeLike, shape: tuple[int | None, ...]) -> NDArray[Any]:
-    """Return the array `key` of those that were read; raise ModelFileError unless it has this dtype and shape.
-
-    A length of None stands for any length.
-    """
+    """Return the array `key`; raise ModelFileError unless it has this dtype and shape, in which None is any length."""
     if key not in arrays:
         raise ModelFileError(f"array {key!r} is missing")
     array = arrays[key]
