@@ -50,11 +50,6 @@ class BatchLearner(DistanceMixin, Learner):
     verbose: bool = False
 
     _model: Model
-    _metric: MahalanobisMetric
-    objective_: float
-    objectives_: FloatArray
-    n_iter_: int
-    stop_reason_: str
 
     @abstractmethod
     def _learn(self, data: Any, run: Run) -> str:
@@ -99,10 +94,8 @@ class BatchLearner(DistanceMixin, Learner):
     def _training_data(self, X: Any, y: Any) -> Any:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
         if is_chunked(X) and not (self._takes_chunks and getattr(X, "ndim", None) == 2):
-            raise TypeError(
-                f"{type(self).__name__} does not learn from this collection of chunks: give it NumPy rows, for "
-                "instance of a sample; all learners but MLKR, Simba and MDM learn from 2-D arrays in chunks"
-            )
+            advice = "give it NumPy rows; all learners but MLKR, Simba and MDM learn from 2-D arrays in chunks"
+            raise TypeError(f"{type(self).__name__} does not learn from this collection of chunks: {advice}")
         reset = self._warm_model() is None
         if reset:
             self._reset_seed()

@@ -146,10 +146,8 @@ class BoostMetric(IterationParams, BatchLearner):
         anchors, numbers = np.unique(triplets.anchor, return_inverse=True)
         n_held_out = round(self.validation_fraction * len(anchors))
         if not 0 < n_held_out < len(anchors):
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction} of {len(anchors)} anchors holds out {n_held_out}; "
-                "at least one anchor must be held out and at least one must remain"
-            )
+            share = f"validation_fraction={self.validation_fraction} of {len(anchors)} anchors holds out {n_held_out}"
+            raise ValueError(f"{share}; at least one anchor must be held out and at least one must remain")
         # From the seed rather than the generator, so that a warm start holds out the same anchors.
         chosen = np.random.default_rng(self._seed).permutation(len(anchors))[:n_held_out]
         held_out = np.isin(numbers, chosen)

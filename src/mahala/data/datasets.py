@@ -124,8 +124,6 @@ def _fetch(name: str) -> Dataset:
             warnings.simplefilter("ignore")  # scikit-learn warns on every retry; the last error is reported below
             X, y = fetch_openml(on_openml, version=version, as_frame=False, return_X_y=True, parser="auto")
     except OSError as error:
-        raise FileNotFoundError(
-            f"data set {name!r} could not be fetched from OpenML ({error}); "
-            f"save X and y as {name}.npz in a folder and set MAHALA_DATA to that folder"
-        ) from error
+        advice = f"save X and y as {name}.npz in a folder and set MAHALA_DATA to that folder"
+        raise FileNotFoundError(f"data set {name!r} could not be fetched from OpenML ({error}); {advice}") from error
     return Dataset(np.asarray(X, dtype=np.float64), np.unique(y, return_inverse=True)[1].astype(np.intp))

@@ -184,10 +184,8 @@ class KernelMap:
         with_origin = anchored[:, 0].astype(np.float64)
         largest = float(max(np.abs(values).max(), np.abs(with_origin).max()))
         if largest > LARGEST_VALUE**2:
-            raise ValueError(
-                f"kernel has values as large as {largest:.3g} on these points, whose third power overflows; "
-                "scale the features, for instance with StandardScaler"
-            )
+            problem = f"kernel has values as large as {largest:.3g} on these points, whose third power overflows"
+            raise ValueError(f"{problem}; scale the features, for instance with StandardScaler")
         if (np.abs(values - values.T) > eps ** (1 / 3) * largest).any():
             raise ValueError("kernel must be symmetric, k(x, y) = k(y, x)")
         gram = values - with_origin[:, None] - (with_origin - self._with_origin[0])
@@ -216,10 +214,9 @@ class KernelMap:
                 chosen.append(i)
         scale = max(float(sizes.max()), float(np.square(self._factor).sum(axis=1).max(initial=0.0)))
         if (residual < -(eps ** (1 / 6)) * scale).any():
-            raise ValueError(
-                "kernel must be positive semi-definite, but its values between these points are not inner products; "
-                "if it is, rounding errors have accumulated: grow over more points at once, or over shuffled points"
-            )
+            advice = "rounding errors have accumulated: grow over more points at once, or over shuffled points"
+            problem = "kernel must be positive semi-definite, but its values on these points are no inner products"
+            raise ValueError(f"{problem}; if it is, {advice}")
         if chosen:
             m = self.dimension
             factor = np.zeros((m + len(chosen),) * 2)

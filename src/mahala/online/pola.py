@@ -82,12 +82,9 @@ class POLA(KernelParams, PairLearner):
                 largest = max(float(self._model.losses(V, y).max()) for V, y in chunks)
                 self.converged_ = bool(largest <= self.max_loss)
         if self.max_loss is not None and not self.converged_:
-            warnings.warn(
-                f"POLA left pairs with a loss above max_loss={self.max_loss} after max_passes={self.max_passes}; raise "
-                "max_passes, or give a gamma above 0 where no metric separates the pairs",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            left = f"pairs with a loss above max_loss={self.max_loss} after max_passes={self.max_passes}"
+            advice = "raise max_passes, or give a gamma above 0 where no metric separates the pairs"
+            warnings.warn(f"POLA left {left}; {advice}", ConvergenceWarning, stacklevel=3)
 
     def loss_bound(self, metric: MahalanobisMetric, threshold: float | None = None, squared_loss: float = 0.0) -> float:
         """Return the most that `squared_loss_` can be, given any model to compare with.

@@ -134,10 +134,9 @@ class SimilarityLearner(OnlineLearner):
         """Whether a fit runs through the inner products of the rows: if asked for, or if that is the cheapest."""
         if self.storage == "gram":
             if not self._can_be_gram():
-                raise ValueError(
-                    "storage='gram' is for steps along x qᵀ without thresholds or covariances, from init='identity' or "
-                    f"'zero' and in float64; {type(self).__name__} as it is set needs storage 'dense' or 'sparse'"
-                )
+                steps = "steps along x qᵀ without thresholds or covariances, in float64 from init='identity' or 'zero'"
+                advice = f"{type(self).__name__} as it is set needs storage 'dense' or 'sparse'"
+                raise ValueError(f"storage='gram' is for {steps}; {advice}")
             if triplets.items is not None:
                 raise ValueError("storage='gram' needs anchors and items from one X; use storage 'dense' or 'sparse'")
             return True
@@ -179,10 +178,8 @@ class SimilarityLearner(OnlineLearner):
         """Take the scales of similarities from the first triplets; where these have none, they are 1."""
         self._gap = self._size = 1.0
         if self.margin == "auto" and self.n_features_in_ != self.n_item_features_:
-            raise ValueError(
-                "margin='auto' compares inner products of queries and items, which need the same features, got "
-                f"{self.n_features_in_} and {self.n_item_features_}; give a number"
-            )
+            problem = "margin='auto' compares inner products of queries and items, which need the same features"
+            raise ValueError(f"{problem}, got {self.n_features_in_} and {self.n_item_features_}; give a number")
         items = items_of(triplets)
         first = slice(0, SCALE_SAMPLE)
         x, positive, negative = (

@@ -61,15 +61,5 @@ else:
         return getattr(importlib.import_module("sklearn.base"), name)
 
 
-__all__ = [
-    "BaseEstimator",
-    "ClassNamePrefixFeaturesOutMixin",
-    "ClassifierMixin",
-    "TransformerMixin",
-    "linalg",
-    "pairwise",
-    "preprocessing",
-    "sklearn_checks",
-    "sp",
-    "spatial_distance",
-]
+__all__ = ["BaseEstimator", "ClassNamePrefixFeaturesOutMixin", "ClassifierMixin", "TransformerMixin"]
+__all__ += ["linalg", "pairwise", "preprocessing", "sklearn_checks", "sp", "spatial_distance"]
