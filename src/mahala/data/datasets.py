@@ -20,20 +20,9 @@ _BUNDLED = {"balance": "tips", "wine": "cultivar"}
 # Data sets that scikit-learn includes.
 _SKLEARN = {"iris": "load_iris", "digits": "load_digits", "breast_cancer": "load_breast_cancer"}
 # Names on OpenML, and the version there.
-_OPENML = {
-    "breast": ("breast-w", 1),
-    "glass": ("glass", 1),
-    "ionosphere": ("ionosphere", 1),
-    "letter": ("letter", 1),
-    "mnist": ("mnist_784", 1),
-    "parkinsons": ("parkinsons", 1),
-    "pima": ("diabetes", 1),
-    "satellite": ("satimage", 1),
-    "seeds": ("seeds", 1),
-    "spam": ("spambase", 1),
-    "usps": ("USPS", 2),
-    "vehicle": ("vehicle", 1),
-}
+_OPENML = {name: (name, 1) for name in ("glass", "ionosphere", "letter", "parkinsons", "seeds", "vehicle")}
+_OPENML |= {"breast": ("breast-w", 1), "mnist": ("mnist_784", 1), "pima": ("diabetes", 1)}
+_OPENML |= {"satellite": ("satimage", 1), "spam": ("spambase", 1), "usps": ("USPS", 2)}
 
 
 class Dataset(NamedTuple):

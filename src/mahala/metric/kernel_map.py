@@ -117,7 +117,8 @@ class KernelMap:
         """Return the map as a header and arrays for a model file."""
         if not isinstance(self.kernel, str):
             raise ValueError(f"kernel is a function, which a file cannot hold: use one of the named {list(KERNELS)}")
-        header = {"kernel": self.kernel, "params": dict(self.params), "n_features_in": self.n_features_in}
+        header: dict[str, object] = {"kernel": self.kernel, "params": dict(self.params)}
+        header["n_features_in"] = self.n_features_in
         arrays: Arrays = {"kernel_factor": self._factor}
         if self._anchors is not None:
             arrays |= {"kernel_with_origin": self._with_origin, **to_arrays(self._anchors, "kernel_anchors")}

@@ -60,8 +60,8 @@ class SimilarityLearner(OnlineLearner):
         check = _one_row if sparse else check_row
         x, positive, negative = check(x, "x"), check(positive, "positive"), check(negative, "negative")
         if positive.shape != negative.shape:
-            sizes = f"got {positive.shape[-1]} and {negative.shape[-1]}"
-            raise ValueError(f"positive and negative must have the same number of features, {sizes}")
+            widths = f"got {positive.shape[-1]} and {negative.shape[-1]}"
+            raise ValueError(f"positive and negative must have the same number of features, {widths}")
         sizes = x.size, positive.size
         if sparse or "_model" not in vars(self) or sizes != (self.n_features_in_, self.n_item_features_):
             rows, *items = (row if sparse else row[np.newaxis] for row in (x, positive, negative))

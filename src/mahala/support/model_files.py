@@ -154,7 +154,8 @@ def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:
     value = header.get(key)
     if key not in header or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         found = repr(value)[:40] if key in header else "nothing"
-        raise ModelFileError(f"header entry {key!r} should be {_names(kinds)}, found {found}")
+        wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ModelFileError(f"header entry {key!r} should be {wanted}, found {found}")
     return value
 
 
@@ -290,7 +291,3 @@ def _decode(document: dict[str, Any]) -> dict[str, Any] | float:
 
 def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def _names(kinds: tuple[type, ...]) -> str:
-    return " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
