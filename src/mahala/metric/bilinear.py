@@ -99,7 +99,7 @@ class BilinearMetric(Metric):
     def _decomposition(self) -> Decomposition:
         if is_sparse(self.matrix):
             advice = "use BilinearMetric(metric.matrix.toarray()) if it fits into memory"
-            raise ValueError(f"the spectrum, n_components and truncate need a dense matrix, not a sparse one: {advice}")
+            raise ValueError(f"the spectrum, n_components and truncate need a dense matrix, but it is sparse: {advice}")
         return matrices.decompose(self.matrix, symmetric=False)
 
     def _embed(self, X: Any, item: bool) -> Any:

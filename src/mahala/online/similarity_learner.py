@@ -127,20 +127,18 @@ class SimilarityLearner(OnlineLearner):
             advice = f"{method} cannot bring new ones; use fit, or another storage"
             raise ValueError(f"storage='gram' holds the rows that were there from the start: {advice}")
 
-    def _can_be_gram(self) -> bool:
-        return self._rule().plain and isinstance(self.init, str) and self.dtype == "float64"
-
     def _learns_by_gram(self, triplets: Triplets) -> bool:
         """Whether a fit runs through the inner products of the rows: if asked for, or if that is the cheapest."""
+        possible = self._rule().plain and isinstance(self.init, str) and self.dtype == "float64"
         if self.storage == "gram":
-            if not self._can_be_gram():
+            if not possible:
                 steps = "steps along x qᵀ without thresholds or covariances, in float64 from init='identity' or 'zero'"
                 advice = f"{type(self).__name__} as it is set needs storage 'dense' or 'sparse'"
                 raise ValueError(f"storage='gram' is for {steps}; {advice}")
             if triplets.items is not None:
                 raise ValueError("storage='gram' needs anchors and items from one X; use storage 'dense' or 'sparse'")
             return True
-        may = self.storage == "auto" and triplets.items is None and self._can_be_gram()
+        may = possible and self.storage == "auto" and triplets.items is None
         return may and isinstance(self._model, DenseState) and gram_is_cheaper(triplets, self.max_memory)
 
     def _learn(self, triplets: Triplets, codes: IndexArray | None) -> None:
