@@ -60,8 +60,8 @@ class SimilarityLearner(OnlineLearner):
         check = _one_row if sparse else check_row
         x, positive, negative = check(x, "x"), check(positive, "positive"), check(negative, "negative")
         if positive.shape != negative.shape:
-            widths = f"got {positive.shape[-1]} and {negative.shape[-1]}"
-            raise ValueError(f"positive and negative must have the same number of features, {widths}")
+            widths = f"positive has {positive.shape[-1]} features and negative {negative.shape[-1]}"
+            raise ValueError(f"{widths}; they must have the same")
         sizes = x.size, positive.size
         if sparse or "_model" not in vars(self) or sizes != (self.n_features_in_, self.n_item_features_):
             rows, *items = (row if sparse else row[np.newaxis] for row in (x, positive, negative))
