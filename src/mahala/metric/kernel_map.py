@@ -1,10 +1,8 @@
 """Coordinates of points in the span of kernel landmarks, with which a linear learner works under a kernel."""
 
-from __future__ import annotations
-
 import copy
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -105,7 +103,7 @@ class KernelMap:
             result[block] = self._project(self._values(self._points(X[block]), self._anchors))
         return result
 
-    def freeze(self) -> KernelMap:
+    def freeze(self) -> Self:
         """Return an independent map that never changes; the map itself if it is frozen already."""
         if self._frozen:
             return self
@@ -125,7 +123,7 @@ class KernelMap:
         return header, arrays
 
     @classmethod
-    def from_arrays(cls, header: dict[str, object], arrays: Arrays) -> KernelMap:
+    def from_arrays(cls, header: dict[str, object], arrays: Arrays) -> Self:
         """Return the map from what `to_arrays` returned; raise ModelFileError if the parts do not fit together."""
         try:
             result = cls(header_value(header, "kernel", str), header_value(header, "params", dict))
