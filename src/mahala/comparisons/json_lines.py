@@ -83,8 +83,8 @@ class LineReader:
         for key in self.taken:
             if key in given:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
-        read: Any = {PAIR: self._pair, TRIPLET: self._triplet, IMPRESSION: self._impression}[self.keys]
-        comparison = read(given)
+        readers: dict[Any, Any] = {PAIR: self._pair, TRIPLET: self._triplet, IMPRESSION: self._impression}
+        comparison = readers[self.keys](given)
         others = {key: value for key, value in given.items() if key not in self.keys}
         try:
             json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express
