@@ -42,19 +42,6 @@ class POLA(KernelParams, PairLearner):
     n_passes_, converged_ : passes of the last `fit`, and whether no pair was left with a loss above `max_loss`
     metric_, raw_metric_, threshold_, radius_, history_, n_steps_, n_updates_, n_mistakes_, loss_, squared_loss_
         See :class:`mahala.PA`.
-
-    Examples
-    --------
-    >>> import numpy as np, mahala
-    >>> rng = np.random.default_rng(0)
-    >>> y = np.repeat([0, 1], 30)
-    >>> X = np.column_stack([y + 0.1 * rng.normal(size=60), rng.normal(size=60)])  # the second column is noise
-    >>> pairs = mahala.Pairs.from_labels(X, y, 500, random_state=0)
-    >>> pola = mahala.POLA(max_loss=0.1, max_passes=1000).fit(pairs)
-    >>> pola.converged_, pola.score(pairs)
-    (True, 1.0)
-    >>> float(pola.squared_loss_) <= pola.loss_bound(pola.metric_)
-    True
     """
 
     gamma: Gamma = 0.0
