@@ -3,8 +3,6 @@
 Whoever asks for one of them gets an AttributeError that says where it is.
 """
 
-from __future__ import annotations
-
 # Attributes of a learner, where it has none of that name.
 OF_LEARNERS = {
     "predict": "predict_comparisons(pairs or triplets) judges comparisons, and transform(X) maps rows",

@@ -1,7 +1,5 @@
 """The base class of every learner: validation, transform, score."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -245,11 +243,9 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """Return the feature names, the origin and the preprocessor of a metric."""
         plain = (type(None), bool, int, float, str)
         params = {key: value if isinstance(value, plain) else repr(value) for key, value in self.get_params().items()}
-        return {
-            "feature_names": getattr(self, "feature_names_in_", None),
-            "origin": {"learner": type(self).__name__, "params": params},
-            "preprocessor": vars(self).get("preprocessor_"),
-        }
+        names, preprocessor = getattr(self, "feature_names_in_", None), vars(self).get("preprocessor_")
+        origin = {"learner": type(self).__name__, "params": params}
+        return {"feature_names": names, "origin": origin, "preprocessor": preprocessor}
 
 
 class DistanceMixin:

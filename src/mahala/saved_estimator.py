@@ -1,7 +1,5 @@
 """Estimators that are written to model files and read back."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """The base class of the learners that fit all the data at once."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -52,11 +50,6 @@ class BatchLearner(DistanceMixin, Learner):
     verbose: bool = False
 
     _model: Model
-    _metric: MahalanobisMetric
-    objective_: float
-    objectives_: FloatArray
-    n_iter_: int
-    stop_reason_: str
 
     @abstractmethod
     def _learn(self, data: Any, run: Run) -> str:
@@ -101,10 +94,8 @@ class BatchLearner(DistanceMixin, Learner):
     def _training_data(self, X: Any, y: Any) -> Any:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
         if is_chunked(X) and not (self._takes_chunks and getattr(X, "ndim", None) == 2):
-            raise TypeError(
-                f"{type(self).__name__} does not learn from this collection of chunks: give it NumPy rows, for "
-                "instance of a sample; all learners but MLKR, Simba and MDM learn from 2-D arrays in chunks"
-            )
+            advice = "give it NumPy rows; all learners but MLKR, Simba and MDM learn from 2-D arrays in chunks"
+            raise TypeError(f"{type(self).__name__} does not learn from this collection of chunks: {advice}")
         reset = self._warm_model() is None
         if reset:
             self._reset_seed()
@@ -268,10 +259,7 @@ def _weighted(data: Any, sample_weight: Any) -> LabelledRows:
 
 
 def _dense(X: Any) -> RealArray:
-    """Return the rows as a dense array, of float32 if they are float32 and their squares do not overflow.
-
-    Features too small to learn from are zero in it.
-    """
+    """Return dense rows with zeros for features too small to learn from, float32 if their squares do not overflow."""
     if is_sparse(X):
         advice = "reduce its columns first, for instance with TruncatedSVD"
         check_room(8.0 * X.shape[0] * X.shape[1], None, f"X of shape {X.shape} as a dense array", advice)

@@ -1,9 +1,8 @@
 """BoostMetric: a Mahalanobis metric as a sum of rank-one matrices (Shen, Kim, Wang, van den Hengel, 2009)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -82,22 +81,22 @@ class BoostMetric(IterationParams, BatchLearner):
         unit = np.sqrt(edges.scale)
 
         warm = self._warm_model()
-        L = np.empty((0, edges.X.shape[1])) if warm is None else warm["L"]
-        errors = np.empty(0) if warm is None else warm.get("validation_errors", np.empty(0))
-        margins = np.zeros(len(triplets))
-        for row in L:
+        rows: list[FloatArray] = [] if warm is None else list(warm["L"])
+        errors: list[float] = [] if warm is None else warm.get("validation_errors", np.empty(0)).tolist()
+        margins, trace = np.zeros(len(triplets)), 0.0
+        for row in rows:
             margins += edges.gains(row * unit)
-        trace = float(np.square(L * unit).sum())
-        objective = log_loss(margins[:n_train]) + self.lam * trace
-        start = objective
+            trace += float(np.square(row * unit).sum())
+        objective = start = log_loss(margins[:n_train]) + self.lam * trace
         # Without a metric all triplets are wrong, so the first iteration is an improvement.
-        best_error, best_length = _share_wrong(margins[n_train:]) if len(L) else np.inf, len(L)
+        best_error, best_length = _share_wrong(margins[n_train:]) if rows else np.inf, len(rows)
 
-        def model() -> Model:
-            return {"L": L} | ({} if self.validation_fraction is None else {"validation_errors": errors})
+        def model(n_rows: int, n_errors: int) -> Model:
+            L = np.reshape(rows[:n_rows], (n_rows, edges.X.shape[1]))
+            held_out = {} if self.validation_fraction is None else {"validation_errors": np.array(errors[:n_errors])}
+            return {"L": L} | held_out
 
         reason = "max_iter"
-        rows = L  # a buffer in which L grows; the rows of L are not modified
         u = np.zeros(len(triplets))
         for _ in range(self.max_iter):
             u[:n_train] = weights(margins[:n_train])
@@ -109,36 +108,29 @@ class BoostMetric(IterationParams, BatchLearner):
             w = best_step(margins[:n_train], gains[:n_train], self.lam, FALL / max(lowest, self.lam))
             margins += w * gains
             trace += w
-            if len(L) == len(rows):
-                rows = np.vstack([rows, np.empty((len(L) + 16, L.shape[1]))])
-            rows[len(L)] = np.sqrt(w) / unit * direction
-            L = rows[: len(L) + 1]
-            before = objective
-            loss = log_loss(margins[:n_train])
+            rows.append(np.sqrt(w) / unit * direction)
+            before, loss = objective, log_loss(margins[:n_train])
             objective = loss + self.lam * trace
-            error = _share_wrong(margins[n_train:])
-            errors = np.append(errors, error)
-            if run.step(objective, model()):
+            errors.append(error := _share_wrong(margins[n_train:]))
+            if run.step(objective, partial(model, len(rows), len(errors))):
                 reason = "callback"
                 break
             if lowest > self.lam or loss < -FALL:
                 reason = "separated"
                 break
             if error < best_error:
-                best_error, best_length = error, len(L)
-            if self.validation_fraction is not None and len(L) - best_length >= self.n_iter_no_change:
-                n_more = len(L) - best_length
-                L, errors = L[:best_length], errors[:-n_more]
-                run.back_to(len(run.objectives) - n_more, model())
+                best_error, best_length = error, len(rows)
+            n_more = len(rows) - best_length
+            if self.validation_fraction is not None and n_more >= self.n_iter_no_change:
+                del rows[best_length:], errors[-n_more:]
+                run.back_to(len(run.objectives) - n_more, model(len(rows), len(errors)))
                 objective, reason = start, "early stopping"
                 break
             if before - objective <= self.tol * max(1.0, abs(objective)):
                 reason = "converged"
                 break
         if not run.model:  # nothing can be added to the start
-            run.step(objective, model())
-        L = L.copy()
-        run.back_to(len(run.objectives), model())
+            run.step(objective, model(len(rows), len(errors)))
         return reason
 
     def _held_out_last(self, triplets: Triplets) -> tuple[Triplets, int]:
@@ -148,10 +140,8 @@ class BoostMetric(IterationParams, BatchLearner):
         anchors, numbers = np.unique(triplets.anchor, return_inverse=True)
         n_held_out = round(self.validation_fraction * len(anchors))
         if not 0 < n_held_out < len(anchors):
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction} of {len(anchors)} anchors holds out {n_held_out}; "
-                "at least one anchor must be held out and at least one must remain"
-            )
+            share = f"validation_fraction={self.validation_fraction} of {len(anchors)} anchors holds out {n_held_out}"
+            raise ValueError(f"{share}; at least one anchor must be held out and at least one must remain")
         # From the seed rather than the generator, so that a warm start holds out the same anchors.
         chosen = np.random.default_rng(self._seed).permutation(len(anchors))[:n_held_out]
         held_out = np.isin(numbers, chosen)

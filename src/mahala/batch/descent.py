@@ -1,7 +1,5 @@
 """Minimisation by L-BFGS that records every iteration, and the linear map L at which it starts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
@@ -90,9 +88,8 @@ def first_components(
         raise ValueError(f"n_components must be at most {d}, the number of features, got {m}")
     if warm is not None:
         if warm["L"].shape != (m, d):
-            raise ValueError(
-                f"n_components must be {len(warm['L'])}, as in the last fit, because warm_start=True, got {m}"
-            )
+            last = f"{len(warm['L'])}, as in the last fit"
+            raise ValueError(f"n_components must be {last}, because warm_start=True, got {m}")
         return warm["L"].astype(X.dtype)
     if isinstance(init, str) and init == "auto":
         init = "identity" if m == d else "lda" if codes is not None and m <= codes.max() else "pca"

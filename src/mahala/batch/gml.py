@@ -1,7 +1,5 @@
 """GML: global metric learning by gradient descent (Hocke, Martinetz, 2014)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
@@ -59,14 +57,6 @@ class GML(IterationParams, WeightedLearner):
     ----------
     feature_importances_ : ndarray of shape (n_features,), the feature weights, if diagonal
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> learner = GML().fit(X, y)
-    >>> learner.stop_reason_, round(learner.objective_, 1), round(learner.score(X, y), 2)
-    ('converged', 177.6, 1.0)
     """
 
     _learns_from = Pairs

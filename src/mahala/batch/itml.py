@@ -1,7 +1,5 @@
 """ITML: information-theoretic metric learning (Davis, Kulis, Jain, Sra, Dhillon, 2007)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -155,10 +153,9 @@ class _Problem:
         scale = math.ldexp(1.0, -exponent)  # a power of two, which does not round
         low, high = (value * scale * scale for value in self._targets)
         if not 1.0 / FURTHEST < low < high < FURTHEST:
-            raise ValueError(
-                f"similar_target and dissimilar_target must be within a factor of {FURTHEST:g} of the pairs' squared "
-                f"distances, which are up to {scale**-2:.3g}, got {self._targets[0]:g} and {self._targets[1]:g}"
-            )
+            limit = f"a factor of {FURTHEST:g} of the pairs' squared distances, which are up to {scale**-2:.3g}"
+            given = f"got {self._targets[0]:g} and {self._targets[1]:g}"
+            raise ValueError(f"similar_target and dissimilar_target must be within {limit}, {given}")
         X, distances, norms = X * scale, distances * scale**2, squared_norms(X) * scale**2
         differ = distances > COINCIDING * (norms[pairs.left] + norms[pairs.right])
         assert pairs.similar is not None, "fit requires labels"

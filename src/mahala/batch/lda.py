@@ -1,7 +1,5 @@
 """LDA: linear discriminant analysis (Fisher, 1936)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
@@ -47,10 +45,8 @@ class LDA(WeightedLearner):
         X, codes, weights = data
         most = min(int(codes.max()), X.shape[1])
         if self.n_components is not None and self.n_components > most:
-            raise ValueError(
-                f"n_components must be at most {most}, the smaller of the number of classes less one and of features, "
-                f"got {self.n_components}"
-            )
+            limit = f"{most}, the smaller of the number of classes less one and of features"
+            raise ValueError(f"n_components must be at most {limit}, got {self.n_components}")
         if constant(X).all():
             raise ValueError("the classes of X have the same mean, so no direction separates them")
         if weights is not None:  # only their ratios matter; all above 1, so that every class counts in the covariance

@@ -1,7 +1,5 @@
 """LMNN: large margin nearest neighbours (Weinberger, Blitzer, Saul, 2005)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -138,16 +136,13 @@ def _strong(A: RealArray) -> RealArray:
 
 
 def _reduced(A: FloatArray, n_components: int | None, rng: np.random.Generator) -> FloatArray:
-    """Return a map with nearly the same distances, of n_components rows or as many as columns, none of them zero.
-
-    A row of zeros would never change, because its gradient is zero.
-    """
+    """Return a map with nearly the same distances, of n_components rows or as many as columns, none of them zero."""
     m = min(A.shape[1], n_components or A.shape[1])
     if len(A) > m == A.shape[1]:
         _, A = np.linalg.qr(A)  # the same distances, at a fraction of the cost
     elif len(A) > m:
         _, lengths, axes = np.linalg.svd(A, full_matrices=False)
         A = lengths[:m, None] * axes[:m]
-    A = A[A.any(axis=1)]
+    A = A[A.any(axis=1)]  # a row of zeros would never change, because its gradient is zero
     size = 1e-3 * np.sqrt(np.square(A).mean()) if len(A) else 1.0
     return np.vstack([A, size * rng.normal(size=(m - len(A), A.shape[1]))])

@@ -1,7 +1,5 @@
 """MDM: feature weights by maximum distance minimization (Hocke, Martinetz, 2013)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any

@@ -1,7 +1,5 @@
 """MLKR: metric learning for kernel regression (Weinberger, Tesauro, 2007)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """MMC: Mahalanobis metric for clustering with side information (Xing, Ng, Jordan, Russell, 2002)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,10 +62,8 @@ class MMC(IterationParams, BatchLearner):
                 raise ValueError(f"the {kind} pairs do not differ at all; MMC needs {kind} pairs of different rows")
         spread = within.diagonal() if self.diagonal else np.linalg.eigvalsh(within)
         if self.regularization == 0.0 and spread.min() <= len(spread) * np.finfo(np.float64).eps * spread.max():
-            raise ValueError(
-                "regularization must be positive, because similar pairs do not differ in some direction, so no metric "
-                "attains the minimum"
-            )
+            reason = "similar pairs do not differ in some direction, so no metric attains the minimum"
+            raise ValueError(f"regularization must be positive, because {reason}")
         floor, diagonal = self.regularization, self.diagonal
         coordinates = pair_coordinates(scaled, factors, within, floor, costs.engine, diagonal=diagonal)
 

@@ -1,7 +1,5 @@
 """NCA: neighbourhood components analysis (Goldberger, Roweis, Hinton, Salakhutdinov, 2004)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sums over similar and dissimilar pairs, which are all pairs of labelled rows or given ones, and their gradients."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np
@@ -20,14 +18,11 @@ Cost = tuple[float, Any]  # a sum, and half of its gradient with respect to the 
 
 
 class AllPairs:
-    """Sums over all pairs of labelled rows z; pairs of one class are similar.
-
-    The weight of a pair is the product of those of its rows, which are scaled to a mean of 1.
-    """
+    """Sums over all pairs of labelled rows z, with the product of their weights; pairs of one class are similar."""
 
     def __init__(self, codes: IndexArray, weights: FloatArray | None = None) -> None:
         self._codes = codes
-        self._weights = None if weights is None else weights / weights.mean()
+        self._weights = None if weights is None else weights / weights.mean()  # scaled to a mean of 1
         self.engine = current_engine()
 
     def similar(self, Z: Any) -> Cost:

@@ -1,7 +1,5 @@
 """PCA: principal component analysis (Pearson, 1901)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -46,9 +44,8 @@ class PCA(BatchLearner):
     def _learn(self, data: Any, run: Run) -> str:
         X, m = data.X, self.n_components
         if is_count(m) and m is not None and m > min(X.shape):
-            raise ValueError(
-                f"n_components must be at most {min(X.shape)}, the smaller of the numbers of rows and features, got {m}"
-            )
+            most = f"{min(X.shape)}, the smaller of the numbers of rows and features"
+            raise ValueError(f"n_components must be at most {most}, got {m}")
         shifted, largest = divided_by_largest(X)  # so that squares neither overflow nor underflow
         if largest == 0.0:
             raise ValueError("X does not vary: its rows are all the same")

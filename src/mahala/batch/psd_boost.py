@@ -1,7 +1,5 @@
 """PSDBoost: a Mahalanobis metric of trace one by linear programming (Shen, Welsh, Wang, 2008)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """RCA: relevant component analysis (Bar-Hillel, Hertz, Shental, Weinshall, 2005)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,7 +12,7 @@ from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.run import Run
 from mahala.batch.whitening import constant, covariances, whiten_within
 from mahala.comparisons import Pairs
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, Share
 
 # Relative difference of variances that is rounding.
@@ -55,18 +53,21 @@ class RCA(WeightedLearner):
         d = data.X.shape[1]
         if self.n_components is not None and self.n_components > d:
             raise ValueError(f"n_components must be at most {d}, the number of features, got {self.n_components}")
-        chunklets = _connected(data) if isinstance(data, Pairs) else data.codes
+        weights = None if isinstance(data, Pairs) else data.weights
+        if isinstance(data, Pairs):  # the connected components of the graph of similar pairs
+            edges = data.left[data.similar], data.right[data.similar]
+            graph = sp.coo_array((np.ones(len(edges[0]), dtype=np.int8), edges), shape=(len(data.X), len(data.X)))
+            chunklets = connected_components(graph, directed=False)[1].astype(np.intp)
+        else:
+            chunklets = data.codes
         if np.bincount(chunklets).max() < 2:
             source = "similar pairs connect" if isinstance(data, Pairs) else "y puts into one class"
             raise ValueError(f"RCA needs two rows of one kind, but there are none that {source}")
         if constant(data.X).all():
             raise ValueError("X does not vary: its rows are all the same")
-        weights = None if isinstance(data, Pairs) else data.weights
         if weights is not None and np.bincount(chunklets, weights).max() <= 1.0:
-            raise ValueError(
-                "sample_weight counts rows, but no class has a total above 1, so each counts as a single row; multiply "
-                "all weights by a number"
-            )
+            advice = "so each counts as a single row; multiply all weights by a number"
+            raise ValueError(f"sample_weight counts rows, but no class has a total above 1, {advice}")
         scatter = covariances(data.X, chunklets, weights)
         L, variances = whiten_within(scatter.within, scatter.total, float(self.regularization))
         L = _fixed_rotation(L, variances)
@@ -76,10 +77,9 @@ class RCA(WeightedLearner):
 
 
 def _fixed_rotation(L: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return L with one choice of what the criterion leaves open, which rounding would choose otherwise every time.
+    """Return L with one choice of what the criterion leaves open, and rounding would choose.
 
-    Directions of equal variance are turned such that they form a triangle with a positive diagonal; of others the
-    largest entry is positive.
+    Directions of equal variance form a triangle with a positive diagonal; of others the largest entry is positive.
     """
     result, starts = L.copy(), np.flatnonzero(np.r_[True, variances[1:] < variances[:-1] * (1.0 - TIED)])
     for start, stop in pairwise([*starts, len(L)]):
@@ -89,11 +89,3 @@ def _fixed_rotation(L: FloatArray, variances: FloatArray) -> FloatArray:
         else:
             result[start] *= np.sign(L[start, np.abs(L[start]).argmax()])
     return result
-
-
-def _connected(pairs: Pairs) -> IndexArray:
-    """Return for each row the number of its connected component in the graph of similar pairs."""
-    n = pairs.X.shape[0]
-    left, right = pairs.left[pairs.similar], pairs.right[pairs.similar]
-    graph = sp.coo_array((np.ones(len(left), dtype=np.int8), (left, right)), shape=(n, n))
-    return connected_components(graph, directed=False)[1].astype(np.intp)

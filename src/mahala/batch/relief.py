@@ -1,7 +1,5 @@
 """Relief: feature weights from nearest hits and misses (Kira, Rendell, 1992)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The iterations of one fit: the model after each of them, callbacks and the record of objectives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Simba: feature weights by gradient ascent on nearest-neighbour margins (Gilad-Bachrach, Navot, Tishby, 2004)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -56,7 +54,11 @@ class Simba(IterationParams, BatchLearner):
     def _learn(self, data: Any, run: Run) -> str:
         codes = data.codes
         rows = rows_in_shared_classes(codes)
-        X, unit = _scaled(data.X)
+        # Centred, and divided by the root mean square of the features' standard deviations.
+        X, largest = divided_by_largest(data.X)
+        deviation = float(np.sqrt(X.var(axis=0, dtype=np.float64).mean())) or 1.0
+        X -= X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+        X /= X.dtype.type(deviation)
         n_samples = len(rows) if self.n_samples is None else min(int(self.n_samples), len(rows))
         before = self._warm_model()
         if before is None:
@@ -76,20 +78,11 @@ class Simba(IterationParams, BatchLearner):
                 margin = _margin(X, codes, rows, normal)
                 if margin > best:
                     best, weights = margin, normal
-            if run.step(-best * unit, {"w": weights, "starts": starts.copy()}):
+            if run.step(-best * largest * deviation, {"w": weights, "starts": starts.copy()}):
                 return "callback"
             if np.isfinite(last) and best - last <= self.tol * abs(last):
                 return "converged"
         return "max_iter"
-
-
-def _scaled(X: RealArray) -> tuple[RealArray, float]:
-    """Return X centred and divided by the root mean square of its features' standard deviations, and that divisor."""
-    shifted, largest = divided_by_largest(X)
-    deviation = float(np.sqrt(shifted.var(axis=0, dtype=np.float64).mean())) or 1.0
-    shifted -= shifted.mean(axis=0, dtype=np.float64).astype(X.dtype)
-    shifted /= X.dtype.type(deviation)
-    return shifted, largest * deviation
 
 
 def _margin(X: RealArray, codes: IndexArray, rows: IndexArray, weights: RealArray) -> float:

@@ -1,7 +1,5 @@
 """Triplets of rows: those that class labels imply, LMNN's objective on them, and weighted sums over them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mahala.comparisons import Triplets
@@ -22,19 +20,13 @@ def rows_in_shared_classes(codes: IndexArray) -> IndexArray:
 
 
 def hits_and_misses(X: RealArray, codes: IndexArray, rows: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Return, for some rows of X, the nearest other row of their class and the nearest row of any other class.
-
-    Ties go to the first row. Each of the rows must have another one of its class, and there must be two classes.
-    """
+    """Return for some rows, none alone in its class, the nearest other row of their class and of any other class."""
     hits, misses = current_engine().nearest_by_class(X, codes, rows, 1, 1)
     return hits[:, 0], misses[:, 0]
 
 
 def target_neighbors(X: RealArray, codes: IndexArray, k: int) -> tuple[IndexArray, IndexArray]:
-    """Return the edges as an array of anchors and one of targets, sorted by anchors, and where each anchor's begin.
-
-    The targets of a row are the k nearest others of its class, or all if there are fewer.
-    """
+    """Return edges of rows, in their order, to their (up to) k nearest of the same class, and where a row's begin."""
     near, _ = _neighbors(X, codes, k, 0)
     anchors, places = np.nonzero(near < len(codes))
     ends = np.concatenate([[0], np.cumsum(np.bincount(anchors, minlength=len(codes)))])
@@ -42,10 +34,7 @@ def target_neighbors(X: RealArray, codes: IndexArray, k: int) -> tuple[IndexArra
 
 
 def label_triplets(X: RealArray, codes: IndexArray, k: int) -> Triplets:
-    """Return the triplets of each row with each of its k nearest rows of its class and of other classes.
-
-    If a class or the rest has fewer rows, all of them are used; a row alone in its class is not an anchor.
-    """
+    """Return the triplets of each row with each of its (up to) k nearest rows of its class and of other classes."""
     near, far = _neighbors(X, codes, k, k)
     anchor, j, l = np.nonzero((near < len(codes))[:, :, None] & (far < len(codes))[:, None])
     return Triplets._build(X, anchor, near[anchor, j], far[anchor, l])
@@ -122,10 +111,7 @@ class TripletEdges:
         return np.asarray(squared[self.far] - squared[self.near])
 
     def leading_direction(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the leading unit eigenvector ξ of Σ u_r A_r and its gains.
-
-        The eigenvalue is the weighted sum Σ u_r ⟨A_r, ξξᵀ⟩ of the gains.
-        """
+        """Return the leading unit eigenvector ξ of Σ u_r A_r and its gains, of which u gives the eigenvalue."""
         m = len(self.left)
         weights = np.bincount(self.far, u, m).astype(np.float64) - np.bincount(self.near, u, m)
         direction = self._graph.leading(weights)

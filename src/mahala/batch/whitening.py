@@ -1,7 +1,5 @@
 """Covariances, linear maps that whiten rows, and coordinates in which descent is well-conditioned."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -107,10 +105,7 @@ def constant(X: Any) -> BoolArray:
 
 
 def to_unit_range(X: Any) -> tuple[Any, FloatArray]:
-    """Return X with each feature shifted and divided to lie between 0 and 1, in its dtype, and the divisors.
-
-    The divisor of a constant feature is infinite, so that the feature becomes 0.
-    """
+    """Return X with each feature shifted and divided to lie between 0 and 1, and the divisors, infinite if constant."""
     low, high = computed(X.min(axis=0), X.max(axis=0))
     extent = (high - low).astype(np.float64)
     extent[extent < SMALLEST_RANGE] = np.inf
@@ -184,10 +179,10 @@ class Coordinates:
 def pair_coordinates(
     scaled: Any, factors: RealArray, within: FloatArray, floor: float, engine: Engine, *, diagonal: bool
 ) -> Coordinates:
-    """Return coordinates of `standardised` rows in which the scatter `within` of similar pairs is isotropic.
+    """Return coordinates of `standardised` rows in which `within`, raised to `floor` times its mean, is isotropic.
 
-    Its eigenvalues are first raised to `floor` times their mean. Directions in which no rows differ at all, as those of
-    the 0/1 features of a category, have a weight of zero: any other would be arbitrary, and new rows may differ there.
+    Directions in which no rows differ at all, as those of the 0/1 features of a category, have a weight of zero: any
+    other would be arbitrary, and new rows may differ there.
     """
     dtype = scaled.dtype
     values, vectors = (within.diagonal(), None) if diagonal else np.linalg.eigh(within)

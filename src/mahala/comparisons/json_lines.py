@@ -1,7 +1,5 @@
 """Read comparisons from lines of JSON, one per line: Pairs and Triplets of length 1, or an Impression."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -85,11 +83,8 @@ class LineReader:
         for key in self.taken:
             if key in given:
                 raise LineError(f"the key {key} is reserved for the answer: use another name")
-        comparison: Pairs | Triplets | Impression
-        if self.keys == PAIR:
-            comparison = self._pair(given)
-        else:
-            comparison = self._triplet(given) if self.keys == TRIPLET else self._impression(given)
+        readers: dict[Any, Any] = {PAIR: self._pair, TRIPLET: self._triplet, IMPRESSION: self._impression}
+        comparison = readers[self.keys](given)
         others = {key: value for key, value in given.items() if key not in self.keys}
         try:
             json.dumps(others, allow_nan=False)  # Python reads 1e999 as infinity, which JSON cannot express

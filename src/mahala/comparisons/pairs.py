@@ -1,7 +1,5 @@
 """Pairs of rows, given or drawn from classes, and the base class that they share with triplets."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
@@ -271,10 +269,7 @@ def draw_pairs(
     name: str = "n",
     at_most: bool = False,
 ) -> tuple[IndexArray, IndexArray, BoolArray]:
-    """Return distinct pairs of rows in random order, left < right, and whether the two are of one class.
-
-    `name` is the caller's name for n; with `at_most`, n is cut down to the number of pairs available.
-    """
+    """Return n distinct pairs of rows, or with `at_most` as many as there are, and whether the two are of one class."""
     order, _, own_stop = sort_by_class(codes)
     check_value(n, name, Literal["auto"] | Count)
     check_value(balance, "balance", Share | None)

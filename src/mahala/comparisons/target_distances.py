@@ -1,7 +1,5 @@
 """Target distances of similar and dissimilar pairs: given, or estimated from the pairs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import numpy as np
@@ -15,16 +13,9 @@ Target = float | Literal["auto"]
 
 # Squared distances of the largest values that are learned from are of this size.
 LARGEST_TARGET = LARGEST_VALUE**2
-TargetParam = (
-    Literal["auto"]
-    | Annotated[
-        float,
-        Where(
-            lambda value: is_number(value) and 0.0 < value <= LARGEST_TARGET,
-            f"a positive number of at most {LARGEST_TARGET:g}",
-        ),
-    ]
-)
+_WORDS = f"a positive number of at most {LARGEST_TARGET:g}"
+_IS_TARGET = Where(lambda value: is_number(value) and 0.0 < value <= LARGEST_TARGET, _WORDS)
+TargetParam = Literal["auto"] | Annotated[float, _IS_TARGET]
 
 # The targets of "auto": these percentiles of the squared distances.
 PERCENTILES = (5.0, 95.0)

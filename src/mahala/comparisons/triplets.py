@@ -1,7 +1,5 @@
 """Triplets of rows, given or drawn from classes."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

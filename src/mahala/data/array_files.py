@@ -1,7 +1,5 @@
 """Read files without column names: .npy, .npz and svmlight."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import math

@@ -1,7 +1,5 @@
 """Read numbers, dates and missing values from cells of text, as exports of many programs and countries write them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import UTC, datetime

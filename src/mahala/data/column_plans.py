@@ -1,7 +1,5 @@
 """What is done to each column of a table: chosen from its values, kept in model files, applied to other tables."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Columns of pandas and Polars data frames and of arrays, in one form."""
 
-from __future__ import annotations
-
 from datetime import date, datetime
 from numbers import Real
 from typing import Any, NamedTuple
@@ -125,10 +123,7 @@ def _from_polars_text(series: Any, as_text: bool) -> Column:
 
 
 def distinct(text: Any) -> tuple[list[str], NDArray[np.intp]]:
-    """Return the different values of a column of Polars, sorted, and for each row the number of its value.
-
-    Numbers count from 1; 0 stands for what is missing.
-    """
+    """Return the distinct values of a Polars column, sorted, and for each row their number from 1, or 0 if missing."""
     values = text.drop_nulls().unique().sort().to_list()
     return values, text.rank("dense").fill_null(0).to_numpy().astype(np.intp)
 

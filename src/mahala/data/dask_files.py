@@ -1,7 +1,5 @@
 """Read folders of files as tables whose rows are of Dask, so that they need not fit into memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from glob import glob, has_magic
 from pathlib import Path
@@ -30,10 +28,9 @@ def read_in_chunks(sources: Sequence[str], *, label: str | None = None, drop: Se
         return _read_zarr(paths[0], label or "y")
     if kinds == {".npy"} and label is None:
         return _read_npy(paths)
-    raise ValueError(
-        f"the data must be Parquet files, a .zarr group, or a folder of X*.npy and y*.npy without --label, "
-        f"got {sources[0]}{' and others' if len(sources) > 1 else ''}"
-    )
+    given = f"{sources[0]}{' and others' if len(sources) > 1 else ''}"
+    kinds_read = "Parquet files, a .zarr group, or a folder of X*.npy and y*.npy without --label"
+    raise ValueError(f"the data must be {kinds_read}, got {given}")
 
 
 def _found(sources: Sequence[str]) -> list[Path]:

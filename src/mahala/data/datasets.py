@@ -1,7 +1,5 @@
 """Data sets by name: those of a folder, of this package and of scikit-learn, and from OpenML."""
 
-from __future__ import annotations
-
 import csv
 import os
 import warnings
@@ -22,20 +20,9 @@ _BUNDLED = {"balance": "tips", "wine": "cultivar"}
 # Data sets that scikit-learn includes.
 _SKLEARN = {"iris": "load_iris", "digits": "load_digits", "breast_cancer": "load_breast_cancer"}
 # Names on OpenML, and the version there.
-_OPENML = {
-    "breast": ("breast-w", 1),
-    "glass": ("glass", 1),
-    "ionosphere": ("ionosphere", 1),
-    "letter": ("letter", 1),
-    "mnist": ("mnist_784", 1),
-    "parkinsons": ("parkinsons", 1),
-    "pima": ("diabetes", 1),
-    "satellite": ("satimage", 1),
-    "seeds": ("seeds", 1),
-    "spam": ("spambase", 1),
-    "usps": ("USPS", 2),
-    "vehicle": ("vehicle", 1),
-}
+_OPENML = {name: (name, 1) for name in ("glass", "ionosphere", "letter", "parkinsons", "seeds", "vehicle")}
+_OPENML |= {"breast": ("breast-w", 1), "mnist": ("mnist_784", 1), "pima": ("diabetes", 1)}
+_OPENML |= {"satellite": ("satimage", 1), "spam": ("spambase", 1), "usps": ("USPS", 2)}
 
 
 class Dataset(NamedTuple):
@@ -126,8 +113,6 @@ def _fetch(name: str) -> Dataset:
             warnings.simplefilter("ignore")  # scikit-learn warns on every retry; the last error is reported below
             X, y = fetch_openml(on_openml, version=version, as_frame=False, return_X_y=True, parser="auto")
     except OSError as error:
-        raise FileNotFoundError(
-            f"data set {name!r} could not be fetched from OpenML ({error}); "
-            f"save X and y as {name}.npz in a folder and set MAHALA_DATA to that folder"
-        ) from error
+        advice = f"save X and y as {name}.npz in a folder and set MAHALA_DATA to that folder"
+        raise FileNotFoundError(f"data set {name!r} could not be fetched from OpenML ({error}); {advice}") from error
     return Dataset(np.asarray(X, dtype=np.float64), np.unique(y, return_inverse=True)[1].astype(np.intp))

@@ -1,7 +1,5 @@
 """Read tables with named columns into Polars data frames: CSV, Parquet, Feather and Excel files, and standard input."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip

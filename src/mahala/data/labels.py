@@ -1,7 +1,5 @@
 """Look at labels before they are learned: classes or numbers, and columns that give them away."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any

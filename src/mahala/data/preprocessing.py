@@ -1,7 +1,5 @@
 """TablePreprocessor: columns of numbers, text, categories and dates, with gaps, to features."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Scale features to a unit of their own, or to one unit for all."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Read the files of a search collection: relevance judgments, and vectors of queries and items."""
 
-from __future__ import annotations
-
 import math
 import os
 from typing import Any
@@ -119,7 +117,13 @@ def _from_parquet(path: str, vector: str | None, id: str | None) -> tuple[Any, N
     for name, argument in ((vector, "vector"), (id, "id")):
         if name is not None and name not in columns:
             raise ValueError(f"{argument} names the column {name!r}, {unknown_column(name, path, columns)}")
-    vector = _vector_column(path, columns) if vector is None else vector
+    if vector is None:
+        lists = [name for name, values in columns.items() if values.ndim == 2 or _holds_lists(values)]
+        named = [name for name in _VECTORS if name in lists]
+        if len(lists) != 1 and not named:
+            present = f"{len(lists)} of them: {listed(lists)}" if lists else f"only {listed(columns)}"
+            raise ValueError(f"{path} must have a column of lists of numbers, or vector must name it; it has {present}")
+        vector = named[0] if named else lists[0]
     id = next((name for name in _IDS if name in columns and name != vector), None) if id is None else id
     ids = None if id is None else columns[id]
     if ids is not None:
@@ -127,15 +131,6 @@ def _from_parquet(path: str, vector: str | None, id: str | None) -> tuple[Any, N
         if missing.any():
             raise ValueError(f"{path}: column {id!r} has missing ids in {places('row', np.flatnonzero(missing))}")
     return _stacked(path, vector, columns[vector]), ids
-
-
-def _vector_column(path: str, columns: dict[str, Any]) -> str:
-    lists = [name for name, values in columns.items() if values.ndim == 2 or _holds_lists(values)]
-    named = [name for name in _VECTORS if name in lists]
-    if len(lists) != 1 and not named:
-        present = f"{len(lists)} of them: {listed(lists)}" if lists else f"only {listed(columns)}"
-        raise ValueError(f"{path} must have a column of lists of numbers, or vector must name it; it has {present}")
-    return named[0] if named else lists[0]
 
 
 def _holds_lists(values: NDArray[Any]) -> bool:

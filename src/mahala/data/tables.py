@@ -1,7 +1,5 @@
 """Read tables from files of many formats: rows, labels, and what was done to the columns."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -236,24 +234,18 @@ def _labels(series: Any, decimal: Decimal) -> NDArray[Any]:
             return np.asarray(series.to_numpy())
         series = series.cast(str)
     texts, codes = distinct(series.fill_null(""))
-    return _typed(texts, decimal)[codes - 1]
-
-
-def _typed(texts: list[str], decimal: Decimal) -> NDArray[Any]:
-    """Return text as booleans, integers or other numbers if all of it is such."""
-    if flag_form(texts) is not None:
-        return np.array([text.lower() == "true" for text in texts])
     marks = decimal_marks(texts)
-    values = cell_values(texts, "number", next(iter(marks)) if len(marks) == 1 else decimal)
-    if not np.isnan(values).any():
-        try:
-            integers = [int(text) for text in texts]
-        except ValueError:
-            return values
+    labels: NDArray[Any] = cell_values(texts, "number", next(iter(marks)) if len(marks) == 1 else decimal)
+    if flag_form(texts) is not None:
+        labels = np.array([text.lower() == "true" for text in texts])
+    elif np.isnan(labels).any():
+        labels = np.array(texts, dtype=object)
+    elif all(text.lstrip("+-").isdecimal() for text in texts):
         # 007 is a name, not a number; so is an integer of more than 64 bits.
-        if [str(integer) for integer in integers] == texts and -(2**63) <= min(integers) <= max(integers) < 2**63:
-            return np.array(integers, dtype=np.int64)
-    return np.array(texts, dtype=object)
+        integers = [int(text) for text in texts]
+        plain = list(map(str, integers)) == texts and -(2**63) <= min(integers) <= max(integers) < 2**63
+        labels = np.array(integers, dtype=np.int64) if plain else np.array(texts, dtype=object)
+    return labels[codes - 1]
 
 
 def unknown_column(name: str, path: str, columns: Iterable[str]) -> str:

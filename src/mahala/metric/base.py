@@ -174,10 +174,8 @@ class Metric(ABC):
         if isinstance(comparisons, Triplets):
             return np.where(margins > 0.0, np.int8(1), np.int8(-1))
         if getattr(self, "threshold", None) is None:
-            raise ValueError(
-                "this metric has no threshold, so it cannot tell similar pairs from dissimilar ones: "
-                "call calibrate_threshold with labelled pairs first"
-            )
+            problem = "this metric has no threshold, so it cannot tell similar pairs from dissimilar ones"
+            raise ValueError(f"{problem}: call calibrate_threshold with labelled pairs first")
         return np.where(margins >= 0.0, np.int8(1), np.int8(-1))
 
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
@@ -327,10 +325,8 @@ class Metric(ABC):
         rows, single = self._points(x, "x")
         rows2, single2 = self._points(x2, "x2", item=True)
         if not single and not single2 and rows.shape[0] != rows2.shape[0]:
-            raise ValueError(
-                f"x and x2 must have the same number of rows, got {rows.shape[0]} and {rows2.shape[0]}; "
-                "to compare every row with every other use pairwise"
-            )
+            numbers = f"got {rows.shape[0]} and {rows2.shape[0]}; to compare every row with every other use pairwise"
+            raise ValueError(f"x and x2 must have the same number of rows, {numbers}")
         return rows[0] if single else rows, rows2[0] if single2 else rows2
 
     def _single_pair(self, x: Any, x2: Any) -> tuple[FloatArray, FloatArray]:

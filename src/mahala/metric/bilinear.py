@@ -1,7 +1,5 @@
 """BilinearMetric: a similarity `xᵀ M x2`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -100,10 +98,8 @@ class BilinearMetric(Metric):
     @cached_property
     def _decomposition(self) -> Decomposition:
         if is_sparse(self.matrix):
-            raise ValueError(
-                "the spectrum, n_components and truncate need a dense matrix, but this one is sparse: "
-                "use BilinearMetric(metric.matrix.toarray()) if it fits into memory"
-            )
+            advice = "use BilinearMetric(metric.matrix.toarray()) if it fits into memory"
+            raise ValueError(f"the spectrum, n_components and truncate need a dense matrix, but it is sparse: {advice}")
         return matrices.decompose(self.matrix, symmetric=False)
 
     def _embed(self, X: Any, item: bool) -> Any:

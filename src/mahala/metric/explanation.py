@@ -1,7 +1,5 @@
 """Explanation: the contributions to one distance or similarity."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,10 +1,8 @@
 """Coordinates of points in the span of kernel landmarks, with which a linear learner works under a kernel."""
 
-from __future__ import annotations
-
 import copy
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -105,7 +103,7 @@ class KernelMap:
             result[block] = self._project(self._values(self._points(X[block]), self._anchors))
         return result
 
-    def freeze(self) -> KernelMap:
+    def freeze(self) -> Self:
         """Return an independent map that never changes; the map itself if it is frozen already."""
         if self._frozen:
             return self
@@ -117,14 +115,15 @@ class KernelMap:
         """Return the map as a header and arrays for a model file."""
         if not isinstance(self.kernel, str):
             raise ValueError(f"kernel is a function, which a file cannot hold: use one of the named {list(KERNELS)}")
-        header = {"kernel": self.kernel, "params": dict(self.params), "n_features_in": self.n_features_in}
+        header: dict[str, object] = {"kernel": self.kernel, "params": dict(self.params)}
+        header["n_features_in"] = self.n_features_in
         arrays: Arrays = {"kernel_factor": self._factor}
         if self._anchors is not None:
             arrays |= {"kernel_with_origin": self._with_origin, **to_arrays(self._anchors, "kernel_anchors")}
         return header, arrays
 
     @classmethod
-    def from_arrays(cls, header: dict[str, object], arrays: Arrays) -> KernelMap:
+    def from_arrays(cls, header: dict[str, object], arrays: Arrays) -> Self:
         """Return the map from what `to_arrays` returned; raise ModelFileError if the parts do not fit together."""
         try:
             result = cls(header_value(header, "kernel", str), header_value(header, "params", dict))
@@ -184,10 +183,8 @@ class KernelMap:
         with_origin = anchored[:, 0].astype(np.float64)
         largest = float(max(np.abs(values).max(), np.abs(with_origin).max()))
         if largest > LARGEST_VALUE**2:
-            raise ValueError(
-                f"kernel has values as large as {largest:.3g} on these points, whose third power overflows; "
-                "scale the features, for instance with StandardScaler"
-            )
+            problem = f"kernel has values as large as {largest:.3g} on these points, whose third power overflows"
+            raise ValueError(f"{problem}; scale the features, for instance with StandardScaler")
         if (np.abs(values - values.T) > eps ** (1 / 3) * largest).any():
             raise ValueError("kernel must be symmetric, k(x, y) = k(y, x)")
         gram = values - with_origin[:, None] - (with_origin - self._with_origin[0])
@@ -216,10 +213,9 @@ class KernelMap:
                 chosen.append(i)
         scale = max(float(sizes.max()), float(np.square(self._factor).sum(axis=1).max(initial=0.0)))
         if (residual < -(eps ** (1 / 6)) * scale).any():
-            raise ValueError(
-                "kernel must be positive semi-definite, but its values between these points are not inner products; "
-                "if it is, rounding errors have accumulated: grow over more points at once, or over shuffled points"
-            )
+            advice = "rounding errors have accumulated: grow over more points at once, or over shuffled points"
+            problem = "kernel must be positive semi-definite, but its values on these points are no inner products"
+            raise ValueError(f"{problem}; if it is, {advice}")
         if chosen:
             m = self.dimension
             factor = np.zeros((m + len(chosen),) * 2)

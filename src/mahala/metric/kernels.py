@@ -1,7 +1,5 @@
 """Kernels by name: their parameters, and their values to full precision close to an origin."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """MahalanobisMetric: a distance `(x - x2)ᵀ M (x - x2)`."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
@@ -342,10 +340,9 @@ class MahalanobisMetric(Metric):
 
     def _require_psd(self, what: str) -> None:
         if not self.is_psd:
-            raise ValueError(
-                f"{what} needs a positive semi-definite matrix, but the smallest eigenvalue is "
-                f"{self.spectrum.min():.3g}: call .projected() and use the metric that it returns"
-            )
+            problem = f"the smallest eigenvalue is {self.spectrum.min():.3g}"
+            advice = "call .projected() and use the metric that it returns"
+            raise ValueError(f"{what} needs a positive semi-definite matrix, but {problem}: {advice}")
 
 
 def _cross_distances(rows: FloatArray, others: FloatArray, squared: bool) -> FloatArray:

@@ -1,7 +1,5 @@
 """The matrix M of a metric, dense or CSR: its checks, its arrays in a file, and products of rows with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -30,10 +28,7 @@ DENSE_BYTES = 2**30
 
 
 def check_symmetric(matrix: Any, n_coordinates: int | None) -> FloatArray:
-    """Return a symmetric M as a read-only dense float64 array.
-
-    `n_coordinates` is the number of kernel coordinates on which it acts, None without a kernel.
-    """
+    """Return a symmetric M, which acts on so many kernel coordinates if any, as a read-only dense float64 array."""
     raw = _real(matrix, may_be_empty=n_coordinates is not None)
     if raw.shape[0] != raw.shape[1]:
         raise ValueError(f"matrix must be square, got shape {raw.shape}")
@@ -102,10 +97,7 @@ def to_arrays(matrix: Any, name: str) -> Arrays:
 
 
 def from_arrays(arrays: Arrays, name: str, shape: tuple[Any, ...]) -> Matrix:
-    """Return the matrix from what `to_arrays` returned; raise ModelFileError unless the arrays fit together.
-
-    A length of None stands for any length of a dense matrix.
-    """
+    """Return the matrix from what `to_arrays` returned, of any length for None; raise ModelFileError if damaged."""
     if f"{name}.indptr" not in arrays:
         return array_value(arrays, name, np.float64, shape)
     types = {key: array.dtype for key, array in arrays.items()}
@@ -121,10 +113,7 @@ def from_arrays(arrays: Arrays, name: str, shape: tuple[Any, ...]) -> Matrix:
 
 
 def decompose(matrix: FloatArray, symmetric: bool) -> Decomposition:
-    """Decompose a dense M into eigenvectors, which stand for both sides, or into singular vectors.
-
-    Of each direction and its opposite, the one whose largest entry is positive is taken.
-    """
+    """Decompose a dense M into eigenvectors, which stand for both sides, or into singular vectors."""
     try:
         if symmetric:
             ascending, vectors = np.linalg.eigh(matrix)
@@ -134,6 +123,7 @@ def decompose(matrix: FloatArray, symmetric: bool) -> Decomposition:
             right = rows.T
     except np.linalg.LinAlgError as error:
         raise ValueError("the decomposition of matrix does not converge: rescale the features") from error
+    # Of each direction and its opposite, the one whose largest entry is positive is taken.
     signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
     return read_only(left * signs), read_only(values), read_only(right * signs)
 

@@ -1,7 +1,5 @@
 """The threshold on squared distances that is best for labelled pairs."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """AROMA: adaptive regularization of a similarity matrix (Crammer, Chechik, 2012)"""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -64,10 +62,9 @@ class AROMA(SimilarityLearner):
 
     def _check_params(self) -> None:
         if self.covariance == "full" and (self.storage == "sparse" or self.dtype != "float64"):
-            raise ValueError(
-                "covariance='full' fills the whole matrix, in float64: use storage 'auto' or 'dense' and "
-                f"dtype='float64', or covariance='diagonal'; got storage={self.storage!r}, dtype={self.dtype!r}"
-            )
+            advice = "use storage 'auto' or 'dense' and dtype='float64', or covariance='diagonal'"
+            given = f"got storage={self.storage!r}, dtype={self.dtype!r}"
+            raise ValueError(f"covariance='full' fills the whole matrix, in float64: {advice}; {given}")
 
 
 class CovarianceState(SimilarityState):

@@ -1,8 +1,7 @@
 """The record of what an online learner saw and did at each step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ class History:
     n_dropped: int = 0
 
     @classmethod
-    def of(cls, records: NDArray[np.void], ranks: list[tuple[int, int]], n_steps: int) -> History:
+    def of(cls, records: NDArray[np.void], ranks: list[tuple[int, int]], n_steps: int) -> Self:
         """Build a history from an array of RECORD, from (step, rank) pairs and from the number of steps taken."""
         columns = {name: records[name].copy() for name in _COLUMNS}
         columns["rank_steps"], columns["ranks"] = np.array(ranks, dtype=np.int64).reshape(-1, 2).T

@@ -1,7 +1,5 @@
 """LEGO: LogDet exact gradient online (Jain, Kulis, Dhillon, Grauman, 2008)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -63,13 +61,13 @@ class LEGO(PairLearner):
     def _rule(self) -> float:
         return float(self.eta)
 
-    def _first_state(self, comparisons: Pairs, known: bool) -> LEGOState:
+    def _first_state(self, comparisons: Pairs, known: bool) -> DefiniteState:
         low, high = self.similar_target, self.dissimilar_target
         if isinstance(low, str) or isinstance(high, str):
             low, high = targets_for(squared_distances(comparisons), low, high)
         return LEGOState(self.n_features_in_, (float(low), float(high)))
 
-    def _stored_state(self, header: dict[str, Any]) -> LEGOState:
+    def _stored_state(self, header: dict[str, Any]) -> DefiniteState:
         return LEGOState(self.n_features_in_, (1.0, 2.0))
 
     @property

@@ -1,7 +1,5 @@
 """OASIS: online similarity by passive-aggressive steps (Chechik, Sharma, Shalit, Bengio, 2010)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

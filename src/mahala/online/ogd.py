@@ -1,7 +1,5 @@
 """OGD: online similarity by gradient steps of one length (Zinkevich, 2003)"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

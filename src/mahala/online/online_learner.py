@@ -1,7 +1,5 @@
 """The base of the online learners: one `fit`, `partial_fit`, record and state, whatever they learn from."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -48,10 +46,7 @@ class OnlineLearner(Learner):
 
     @abstractmethod
     def _first_state(self, comparisons: Any, known: bool) -> State:
-        """Return the state before the first step.
-
-        `comparisons` are the first that it will see; they are `known` to be all that `fit` takes.
-        """
+        """Return the state before the first step; `comparisons` come first, or are `known` to be all of a fit."""
 
     def _stored_state(self, header: dict[str, Any]) -> State:
         """Return a state that can take what is in a model file with this header."""
@@ -157,10 +152,7 @@ class OnlineLearner(Learner):
         self._metrics.clear()
 
     def _comparisons(self, X: Any, y: Any, *, reset: bool, at_most: bool) -> tuple[Comparisons, IndexArray | None]:
-        """Return the comparisons given or drawn, and the class codes of rows.
-
-        With `at_most` fewer are drawn than the parameters ask for if the rows have no more.
-        """
+        """Return the comparisons given, or drawn (with `at_most` as many as there are), and the class codes."""
         if reset:
             self._reset_seed()
         given = self._given(X, y, reset=reset)

@@ -1,7 +1,5 @@
 """The family of online learners from pairs: PA, POLA, LEGO and RDML."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 

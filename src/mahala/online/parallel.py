@@ -1,17 +1,12 @@
 """Iterative parameter mixing: a learner for each partition of a stream, whose parameters are averaged in rounds."""
 
-from __future__ import annotations
-
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mahala.engine.inputs import computed, for_each, labelled_parts
 from mahala.support.validation import is_chunked
-
-if TYPE_CHECKING:
-    from mahala.online.online_learner import OnlineLearner
 
 Partition = tuple[Any, Any]  # rows and labels, or comparisons and None
 
@@ -25,7 +20,7 @@ def partitions_of(X: Any, y: Any) -> list[Partition]:
     return [part if isinstance(part, tuple) else (part, None) for part in X]
 
 
-def run_round(learner: OnlineLearner, partitions: list[Partition], number: int) -> None:
+def run_round(learner: Any, partitions: list[Partition], number: int) -> None:
     """Let copies of a learner learn from a partition each; their mean becomes the learner's model."""
     base = copy.deepcopy(learner)
     base._clear()

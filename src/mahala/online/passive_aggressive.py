@@ -1,7 +1,5 @@
 """PA, PA-I, PA-II and PA-LS: passive-aggressive online metrics (Pérez-Suay, Ferri, Arevalillo-Herráez, 2013)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """POLA: the pseudo-metric online learning algorithm (Shalev-Shwartz, Singer, Ng, 2004)."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
@@ -44,19 +42,6 @@ class POLA(KernelParams, PairLearner):
     n_passes_, converged_ : passes of the last `fit`, and whether no pair was left with a loss above `max_loss`
     metric_, raw_metric_, threshold_, radius_, history_, n_steps_, n_updates_, n_mistakes_, loss_, squared_loss_
         See :class:`mahala.PA`.
-
-    Examples
-    --------
-    >>> import numpy as np, mahala
-    >>> rng = np.random.default_rng(0)
-    >>> y = np.repeat([0, 1], 30)
-    >>> X = np.column_stack([y + 0.1 * rng.normal(size=60), rng.normal(size=60)])  # the second column is noise
-    >>> pairs = mahala.Pairs.from_labels(X, y, 500, random_state=0)
-    >>> pola = mahala.POLA(max_loss=0.1, max_passes=1000).fit(pairs)
-    >>> pola.converged_, pola.score(pairs)
-    (True, 1.0)
-    >>> float(pola.squared_loss_) <= pola.loss_bound(pola.metric_)
-    True
     """
 
     gamma: Gamma = 0.0
@@ -84,12 +69,9 @@ class POLA(KernelParams, PairLearner):
                 largest = max(float(self._model.losses(V, y).max()) for V, y in chunks)
                 self.converged_ = bool(largest <= self.max_loss)
         if self.max_loss is not None and not self.converged_:
-            warnings.warn(
-                f"POLA left pairs with a loss above max_loss={self.max_loss} after max_passes={self.max_passes}; raise "
-                "max_passes, or give a gamma above 0 where no metric separates the pairs",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            left = f"pairs with a loss above max_loss={self.max_loss} after max_passes={self.max_passes}"
+            advice = "raise max_passes, or give a gamma above 0 where no metric separates the pairs"
+            warnings.warn(f"POLA left {left}; {advice}", ConvergenceWarning, stacklevel=3)
 
     def loss_bound(self, metric: MahalanobisMetric, threshold: float | None = None, squared_loss: float = 0.0) -> float:
         """Return the most that `squared_loss_` can be, given any model to compare with.

@@ -1,7 +1,5 @@
 """RDML: online regularised distance metric learning (Jin, Wang, Zhou, 2009)."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -52,7 +50,7 @@ class RDML(PairLearner):
     def _rule(self) -> float:
         return float(self.eta)
 
-    def _first_state(self, comparisons: Any, known: bool) -> RDMLState:
+    def _first_state(self, comparisons: Any, known: bool) -> DefiniteState:
         return RDMLState(self.n_features_in_, 1.0)
 
 

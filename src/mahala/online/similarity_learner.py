@@ -1,7 +1,5 @@
 """The family of online learners of a bilinear similarity from triplets: OASIS, OGD, SORS, AdaSORS and AROMA."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -62,8 +60,8 @@ class SimilarityLearner(OnlineLearner):
         check = _one_row if sparse else check_row
         x, positive, negative = check(x, "x"), check(positive, "positive"), check(negative, "negative")
         if positive.shape != negative.shape:
-            sizes = f"got {positive.shape[-1]} and {negative.shape[-1]}"
-            raise ValueError(f"positive and negative must have the same number of features, {sizes}")
+            widths = f"positive has {positive.shape[-1]} features and negative {negative.shape[-1]}"
+            raise ValueError(f"{widths}; they must have the same")
         sizes = x.size, positive.size
         if sparse or "_model" not in vars(self) or sizes != (self.n_features_in_, self.n_item_features_):
             rows, *items = (row if sparse else row[np.newaxis] for row in (x, positive, negative))
@@ -129,21 +127,18 @@ class SimilarityLearner(OnlineLearner):
             advice = f"{method} cannot bring new ones; use fit, or another storage"
             raise ValueError(f"storage='gram' holds the rows that were there from the start: {advice}")
 
-    def _can_be_gram(self) -> bool:
-        return self._rule().plain and isinstance(self.init, str) and self.dtype == "float64"
-
     def _learns_by_gram(self, triplets: Triplets) -> bool:
         """Whether a fit runs through the inner products of the rows: if asked for, or if that is the cheapest."""
+        possible = self._rule().plain and isinstance(self.init, str) and self.dtype == "float64"
         if self.storage == "gram":
-            if not self._can_be_gram():
-                raise ValueError(
-                    "storage='gram' is for steps along x qᵀ without thresholds or covariances, from init='identity' or "
-                    f"'zero' and in float64; {type(self).__name__} as it is set needs storage 'dense' or 'sparse'"
-                )
+            if not possible:
+                steps = "steps along x qᵀ without thresholds or covariances, in float64 from init='identity' or 'zero'"
+                advice = f"{type(self).__name__} as it is set needs storage 'dense' or 'sparse'"
+                raise ValueError(f"storage='gram' is for {steps}; {advice}")
             if triplets.items is not None:
                 raise ValueError("storage='gram' needs anchors and items from one X; use storage 'dense' or 'sparse'")
             return True
-        may = self.storage == "auto" and triplets.items is None and self._can_be_gram()
+        may = possible and self.storage == "auto" and triplets.items is None
         return may and isinstance(self._model, DenseState) and gram_is_cheaper(triplets, self.max_memory)
 
     def _learn(self, triplets: Triplets, codes: IndexArray | None) -> None:
@@ -181,10 +176,8 @@ class SimilarityLearner(OnlineLearner):
         """Take the scales of similarities from the first triplets; where these have none, they are 1."""
         self._gap = self._size = 1.0
         if self.margin == "auto" and self.n_features_in_ != self.n_item_features_:
-            raise ValueError(
-                "margin='auto' compares inner products of queries and items, which need the same features, got "
-                f"{self.n_features_in_} and {self.n_item_features_}; give a number"
-            )
+            problem = "margin='auto' compares inner products of queries and items, which need the same features"
+            raise ValueError(f"{problem}, got {self.n_features_in_} and {self.n_item_features_}; give a number")
         items = items_of(triplets)
         first = slice(0, SCALE_SAMPLE)
         x, positive, negative = (

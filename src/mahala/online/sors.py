@@ -1,7 +1,5 @@
 """SORS and AdaSORS: sparse online relative similarity (Yao, Zhao, Yu, Jin, Li, 2015)"""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Array types for annotations, blocks of rows, and checks of the memory that arrays need."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator
@@ -52,10 +50,7 @@ def read_only(array: A) -> A:
 
 
 def memory_limit(max_memory: float | None) -> float:
-    """Return the number of bytes that may be allocated: max_memory, by default the memory of this machine.
-
-    What a limit on the memory of this process (`ulimit -v`) leaves counts too.
-    """
+    """Return how many bytes may be allocated: max_memory, or else what the machine has and `ulimit -v` leaves."""
     if max_memory is not None:
         return float(max_memory)
     limit = math.inf

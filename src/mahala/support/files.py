@@ -1,7 +1,5 @@
 """Write files that are complete or absent, and keep two processes from writing the same one."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -5,8 +5,6 @@ scikit-learn has none, and whatever derives from an untyped class accepts any ar
 checker.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -63,15 +61,5 @@ else:
         return getattr(importlib.import_module("sklearn.base"), name)
 
 
-__all__ = [
-    "BaseEstimator",
-    "ClassNamePrefixFeaturesOutMixin",
-    "ClassifierMixin",
-    "TransformerMixin",
-    "linalg",
-    "pairwise",
-    "preprocessing",
-    "sklearn_checks",
-    "sp",
-    "spatial_distance",
-]
+__all__ = ["BaseEstimator", "ClassNamePrefixFeaturesOutMixin", "ClassifierMixin", "TransformerMixin"]
+__all__ += ["linalg", "pairwise", "preprocessing", "sklearn_checks", "sp", "spatial_distance"]

@@ -1,7 +1,5 @@
 """Model files: arrays in the safetensors format with a JSON header. Reading a file never runs code."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -156,15 +154,13 @@ def header_value(header: Mapping[str, object], key: str, *kinds: type[T]) -> T:
     value = header.get(key)
     if key not in header or not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         found = repr(value)[:40] if key in header else "nothing"
-        raise ModelFileError(f"header entry {key!r} should be {_names(kinds)}, found {found}")
+        wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ModelFileError(f"header entry {key!r} should be {wanted}, found {found}")
     return value
 
 
 def array_value(arrays: Arrays, key: str, dtype: DTypeLike, shape: tuple[int | None, ...]) -> NDArray[Any]:
-    """Return the array `key` of those that were read; raise ModelFileError unless it has this dtype and shape.
-
-    A length of None stands for any length.
-    """
+    """Return the array `key`; raise ModelFileError unless it has this dtype and shape, in which None is any length."""
     if key not in arrays:
         raise ModelFileError(f"array {key!r} is missing")
     array = arrays[key]
@@ -295,7 +291,3 @@ def _decode(document: dict[str, Any]) -> dict[str, Any] | float:
 
 def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def _names(kinds: tuple[type, ...]) -> str:
-    return " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)

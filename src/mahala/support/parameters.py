@@ -1,7 +1,5 @@
 """Parameters of estimators and settings of the process: their types say which values are right."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

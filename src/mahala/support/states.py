@@ -14,8 +14,6 @@ Traceback (most recent call last):
 mahala.support.model_files.ModelFileError: header entry 'total' should be a finite number of at least 0, found -1.0
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -141,10 +139,7 @@ def to_parts(state: Any) -> tuple[dict[str, object], Arrays]:
 
 
 def restore(state: Any, header: Header, arrays: Arrays) -> None:
-    """Set the fields of a state to what `to_parts` returned; raise ModelFileError for what it cannot have returned.
-
-    The arrays become the state's own.
-    """
+    """Set the fields to what `to_parts` returned, arrays included; raise ModelFileError for what it cannot be."""
     for field in _fields(state):
         if not field.optional or field.key in header or field.key in arrays:
             setattr(state, field.name, field.read(state, header, arrays))

@@ -1,7 +1,5 @@
 """Checks of data: each error names the argument, what is wrong with it and what would be right."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -102,10 +100,7 @@ def _is_masked(X: Any) -> bool:
 def csr_from_arrays(
     data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: Any, *, canonical: bool = False
 ) -> Any:
-    """Return the CSR matrix of arrays that come from a file; raise a ValueError unless they fit together.
-
-    If it must be canonical, the indices within each row must be sorted and different.
-    """
+    """Return the CSR matrix of arrays from a file; raise a ValueError unless they fit together, and are canonical."""
     if not data.ndim == indices.ndim == indptr.ndim == 1 or len(shape) != 2 or len(indptr) != int(shape[0]) + 1:
         raise ValueError("data, indices and indptr should be vectors, and indptr one longer than shape has rows")
     if indptr[-1] != len(data):  # SciPy would cut off what is beyond the end
