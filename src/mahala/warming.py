@@ -18,7 +18,7 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.search import neighbors
 from mahala.compiled.search.quantised import quantised, score_bounds
-from mahala.compiled.sums import lmnn, softmax_sums, weighting
+from mahala.compiled.sums import lmnn, pair_sums, softmax_sums, weighting
 from mahala.compiled.threads import FEW_PAIRS
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
@@ -76,7 +76,7 @@ def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
 @contextmanager
 def _compiled_for_few_rows() -> Iterator[None]:
     """Let a few rows take the compiled ways of many."""
-    modules: tuple[Any, ...] = (lmnn, neighbors, softmax_sums, weighting)
+    modules: tuple[Any, ...] = (lmnn, neighbors, pair_sums, softmax_sums, weighting)
     try:
         for module in modules:
             module.FEW_PAIRS = 0

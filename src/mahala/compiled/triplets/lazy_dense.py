@@ -196,45 +196,6 @@ def _steps(
                 right[own] /= 1.0 + shrinkage[1] * x_norm * q[j] * q[j] * right[own]
 
 
-def settle(planes: RealArray, layout: Layout, penalty: Penalty, clock: int) -> None:
-    """Apply all deferred thresholds up to step `clock`, which becomes step 0."""
-    _, adaptive, average = _specialised(layout, penalty)
-    _settle(planes, penalty, adaptive, average, clock)
-
-
-@kernel
-def _settle(planes: RealArray, penalty: Penalty, adaptive: bool | None, average: bool | None, clock: int) -> None:
-    zeros = np.zeros(planes.shape[2])
-    for row in range(len(planes)):
-        write(planes, row, penalty, adaptive, average, clock, len(zeros), None, zeros, 0.0, 0.0, 0.0)
-        for column in range(planes.shape[2]):
-            planes[row, 1, column] = 0.0
-
-
-def export(planes: RealArray, layout: Layout, penalty: Penalty, clock: int, n_averaged: int, M: FloatArray) -> None:
-    """Write M as it is before step `clock`, or, with n_averaged > 0, the mean of the n_averaged models so far."""
-    late_penalty, adaptive, _ = _specialised(layout, penalty)
-    if late_penalty is None or (penalty[0] == 0.0 and not n_averaged):
-        M[:] = planes[:, 0]
-    else:
-        _export(planes, penalty, adaptive, n_averaged or None, clock, M)
-
-
-@kernel
-def _export(
-    planes: RealArray, penalty: Penalty, adaptive: bool | None, n_averaged: int | None, clock: int, M: FloatArray
-) -> None:
-    for row in range(len(planes)):
-        for column in range(planes.shape[2]):
-            theta = threshold(planes, row, column, penalty, adaptive)
-            m, steps = np.float64(planes[row, 0, column]), clock - planes[row, 1, column]
-            if n_averaged is None:
-                M[row, column] = late(m, steps * theta)
-            else:
-                total = sum_of(planes[row, -1], column, planes[row, -2], column)
-                M[row, column] = (total + late_sum(m, steps - 1.0, theta)) / n_averaged
-
-
 def products(
     planes: RealArray,
     layout: Layout,
