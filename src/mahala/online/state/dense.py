@@ -109,9 +109,10 @@ class DenseState(SimilarityState):
         if self.n_steps == 0:
             product = x @ self.planes[:, 0]
             return product, product
-        last, mean = np.empty(self.shape[1]), np.empty(self.shape[1])
-        kernels.products(self.planes, self.layout, self.penalty, self.clock, self.n_steps, x, last, mean)
-        return last, mean
+        last, sums = np.zeros((2, self.shape[1]))
+        penalty: Any = self.penalty if self.penalty[0] else None
+        kernels.add_products(self.planes, penalty, self.layout[1] or None, self.clock, x, last, sums)
+        return last, sums / self.n_steps
 
     def _settle(self) -> None:
         self.own("planes")
