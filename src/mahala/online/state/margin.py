@@ -53,14 +53,14 @@ class SymmetricMatrix:
             self._is_whole = True
         return self.lower
 
-    def arrays(self, whole: bool) -> tuple[FloatArray, FloatArray]:
-        """Return the matrix and what is pending, for compiled steps on the whole of it or on its lower triangle."""
+    def arrays(self, whole: bool) -> tuple[FloatArray, Any]:
+        """Return the matrix, and what is pending or None, for compiled steps on its lower triangle or on the whole."""
         if whole:
             self.whole()
         if not self.lower.flags.writeable:  # it was loaded as a memory map
             self.lower, self._pending = self.lower.copy(), self._pending.copy()
         self._is_whole = whole
-        return self.lower, self._pending
+        return self.lower, None if whole else self._pending
 
 
 class Whole:

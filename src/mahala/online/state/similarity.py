@@ -241,7 +241,7 @@ class SimilarityState(State):
 
         The rows of `numbers` are the kinds of numbers of the layout; `diagonal` says which entries are on M's diagonal.
         """
-        m = numbers[0].astype(np.float64)
+        m: FloatArray = numbers[0].astype(np.float64)
         if len(numbers) == 1:
             return m
         theta, steps = self._thresholds(numbers, diagonal), self.clock - numbers[1].astype(np.float64)
@@ -268,8 +268,8 @@ class SimilarityState(State):
 
     def _sums(self, numbers: NDArray[Any]) -> FloatArray:
         """Return S, of which float32 holds the rest in a number of its own."""
-        S = numbers[-1].astype(np.float64)
-        return S + numbers[-2] if self.dtype == np.float32 else S
+        S: FloatArray = numbers[-1].astype(np.float64)
+        return np.asarray(S + numbers[-2]) if self.dtype == np.float32 else S
 
     def settings(self, rule: SimilarityRule) -> Any:
         """Return what compiled code takes of a rule; for the same rule at no cost."""
