@@ -18,8 +18,7 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.comparisons import Pairs, Triplets
 from mahala.compiled.search import neighbors
 from mahala.compiled.search.quantised import quantised, score_bounds
-from mahala.compiled.sums import lmnn, softmax_sums, weighting
-from mahala.compiled.threads import FEW_PAIRS
+from mahala.compiled.sums import lmnn, pair_sums, softmax_sums, weighting
 from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
@@ -76,14 +75,16 @@ def warm_up(tell: Callable[[int, str, int], None] | None = None) -> int:
 @contextmanager
 def _compiled_for_few_rows() -> Iterator[None]:
     """Let a few rows take the compiled ways of many."""
-    modules: tuple[Any, ...] = (lmnn, neighbors, softmax_sums, weighting)
+    limits = [(module, "FEW_PAIRS") for module in (lmnn, neighbors, pair_sums, softmax_sums, weighting)]
+    limits += [(pair_sums, "FEW_PRODUCTS"), (pair_sums, "SPARSE_SHARE")]
+    before = [getattr(module, name) for module, name in limits]
     try:
-        for module in modules:
-            module.FEW_PAIRS = 0
+        for module, name in limits:
+            setattr(module, name, 0)
         yield
     finally:
-        for module in modules:
-            module.FEW_PAIRS = FEW_PAIRS
+        for (module, name), value in zip(limits, before, strict=True):
+            setattr(module, name, value)
 
 
 def _jobs() -> list[tuple[str, Callable[[], object]]]:

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from mahala.compiled.triplets.block_store import N_SIZES, Store
+from mahala.online.state.similarity import SimilarityRule
 from reference import online_triplets
 
 NONE = np.empty(0)
@@ -69,6 +70,15 @@ RULES = {
     "sors": ((2, False, False), (0.0, 0.0, 0.1, 1e25, 1.0), (0.01, True, 1.0)),
     "adasors": ((3, True, False), (0.0, 0.0, 0.1, np.inf, 1.0), (0.01, True, 1.0)),
 }
+
+
+def state(kind, name, d, clock=0):
+    """A state in which steps of one of these rules have been taken."""
+    (_, adaptive, average), (scale, slack, upper, *_), (theta, exempt, delta) = RULES[name]
+    rule = SimilarityRule(scale, slack, upper, 0.1, theta, exempt, delta, theta > 0.0, adaptive, average)
+    made = kind((d, d), 1.0, rule, np.float64)
+    made.clock = made.n_steps = clock
+    return made
 
 
 def after(name, rows, M):

@@ -65,11 +65,11 @@ def test_softmax_is_its_definition(engine, case, scale):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("share", [1, 10**9], ids=["few", "many"])
+@pytest.mark.parametrize(("share", "few_pairs"), [(1, 0), (10**9, 10**9)], ids=["few", "many"])
 @given(
     case=labelled_rows(max_n=20, max_d=4), scale=SCALES, cutoff=st.sampled_from([1.0, np.inf]), weighted=st.booleans()
 )
-def test_sums_over_pairs_are_their_definitions(engine, share, case, scale, cutoff, weighted):
+def test_sums_over_pairs_are_their_definitions(engine, share, few_pairs, case, scale, cutoff, weighted):
     Z, codes = case[0] * scale, case[1]
     w = np.random.default_rng(0).uniform(0.1, 3.0, size=len(Z)) if weighted else None
     both = np.ones((len(Z), len(Z))) if w is None else np.outer(w, w)
@@ -82,6 +82,7 @@ def test_sums_over_pairs_are_their_definitions(engine, share, case, scale, cutof
         for module in filter(None, (pair_sums, torch and device)):
             patch.setattr(module, "SPARSE_SHARE", share)
         patch.setattr(pair_sums, "FEW_PRODUCTS", 0)
+        patch.setattr(pair_sums, "FEW_PAIRS", few_pairs)
         total, pull = own.between(rows, codes, (1.0, -2.0, 1.0), cutoff, w)
     # Products leave a distance of √eps of their size between rows that coincide.
     rounding = 1e-7 * (1.0 + np.abs(Z).max()) * len(Z) ** 2

@@ -136,6 +136,6 @@ def test_blocks_are_for_dense_rows_and_large_matrices():
     assert not dense_state.may_take_blocks(2_000, many, sors)
     assert not dense_state.may_take_blocks(20_000, many, averaged)
     assert not dense_state.may_take_blocks(900, few, sors)
-    large = np.empty((2_000, 3, 2_000), dtype=np.float32)
+    large = np.zeros((2_000, 3, 2_000), dtype=np.float32)
     assert dense_state.may_take_blocks(1e6, large, adaptive)
     assert not dense_state.may_take_blocks(1e6, large.astype(np.float64), adaptive)

@@ -18,8 +18,8 @@ from mahala.batch.whitening import constant, covariances, whiten_within
 from mahala.comparisons import Pairs
 from mahala.comparisons.pairs import draw_pairs
 from mahala.comparisons.target_distances import Target, check_targets, targets_for
+from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.compiled.threads import product, squared_norms, transposed_product
-from mahala.engine.hinges import add_pull, squared_distances
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import Arrays, BoolArray, FloatArray, RealArray

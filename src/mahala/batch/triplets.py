@@ -3,9 +3,9 @@
 import numpy as np
 
 from mahala.comparisons import Triplets
-from mahala.compiled.sums.lmnn import hinges_of_triplets
+from mahala.compiled.sums.lmnn import add_pull, hinges_of_triplets, squared_distances
 from mahala.engine import current_engine
-from mahala.engine.hinges import add_pull, best_scale, squared_distances
+from mahala.engine.hinges import best_scale
 from mahala.engine.inputs import computed, kept
 from mahala.engine.moments import rows_times
 from mahala.support.arrays import FloatArray, IndexArray, RealArray

@@ -134,7 +134,7 @@ def _resolved_once(resolve: Any) -> Any:
     return resolved
 
 
-BaseFunction.get_call_type = _resolved_once(BaseFunction.get_call_type)
+BaseFunction.get_call_type = _resolved_once(BaseFunction.get_call_type)  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

@@ -58,4 +58,8 @@ def helper(function: Function) -> Function:
 
 def kernel_with(fastmath: Set[str], **options: bool) -> Callable[[Function], Function]:
     """Compile a function with the fast-math flags given."""
-    return lambda function: cast(Function, Kernel(function, fastmath, options))
+
+    def decorated(function: Function) -> Function:
+        return cast(Function, Kernel(function, fastmath, options))
+
+    return decorated

@@ -1,7 +1,7 @@
 """Run the blocks of a computation on the cores of this machine, each with one BLAS thread.
 
 The blocks of a sum are given to threads in an order that depends on their number only, and blocks that write to the
-same rows run one after the other in that order: the result is the same in every run with that number of threads.
+same rows run in different rounds: the result is the same in every run with that number of threads.
 """
 
 from __future__ import annotations
@@ -115,43 +115,9 @@ def in_rows(function: Callable[[slice], T], n: int, threads: int) -> list[T]:
 
 
 def in_pairs_of_blocks(function: Callable[[slice, slice], T], n: int, size: int, threads: int) -> list[T]:
-    """Return what the function returns for each pair of blocks of n rows, in the order of `pairs_of_blocks`.
-
-    A pair waits for the pairs of earlier rounds that have a block in common with it, not for whole rounds.
-    """
-    rounds = list(pairs_of_blocks(n, size, threads))
-    shares: list[list[Any]] = [[] for _ in range(threads)]
-    last: dict[int, tuple[int, threading.Lock]] = {}  # by block, the thread of its last pair, and what that one opens
-    for pairs in rounds:
-        for number, pair in enumerate(pairs):
-            own, gate = number % threads, threading.Lock()
-            gate.acquire()
-            known = [last[block.start] for block in pair if block.start in last]
-            shares[own].append((pair, [other for thread, other in known if thread != own], gate))
-            last.update((block.start, (own, gate)) for block in pair)
-    failed: list[int] = []
-
-    def share(first: int) -> Iterator[T]:
-        results: list[T] = []
-        try:
-            for pair, gates, gate in shares[first]:
-                for other in gates:
-                    with other:  # open once its pair is done
-                        pass
-                if failed:
-                    break
-                results.append(function(*pair))
-                gate.release()
-        except BaseException:
-            failed.append(first)
-            raise
-        finally:
-            for _, _, gate in shares[first][len(results) :]:
-                gate.release()  # let the others see that one has failed
-        return iter(results)
-
-    results = in_threads(share, range(threads), threads=threads)
-    return [next(results[number % threads]) for pairs in rounds for number, _ in enumerate(pairs)]
+    """Return what the function returns for each pair of blocks of n rows, in the rounds of `pairs_of_blocks`."""
+    rounds = pairs_of_blocks(n, size, threads)
+    return [result for pairs in rounds for result in in_threads(function, *zip(*pairs, strict=True), threads=threads)]
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.sums.lmnn import add_laplacian, find_near, hinges_of_rows, squared_edges
+from mahala.compiled.sums.lmnn import add_pull, find_near, hinges_of_rows, squared_distances
 from mahala.compiled.sums.pair_sums import slices_of
 from mahala.compiled.threads import (
     PER_NUMBER,
@@ -184,20 +184,6 @@ def _moves(Z: RealArray, before: RealArray) -> RealArray:
     """Return by how much each row moved."""
     parts = in_rows(lambda rows: np.square(Z[rows] - before[rows]).sum(axis=1), len(Z), n_threads(PER_NUMBER * Z.size))
     return np.asarray(np.sqrt(np.concatenate(parts)))
-
-
-def squared_distances(Z: RealArray, left: IndexArray, right: IndexArray) -> FloatArray:
-    """Return the squared distance of the rows of Z at the two ends of each edge."""
-    squared = np.empty(len(left))
-    threads = n_threads(PER_NUMBER * len(left) * Z.shape[1])
-    in_rows(lambda part: squared_edges(Z, left[part], right[part], squared[part]), len(left), threads)
-    return squared
-
-
-def add_pull(Z: RealArray, left: IndexArray, right: IndexArray, weights: FloatArray, out: RealArray) -> None:
-    """Add the product of the weighted edges' Laplacian with Z."""
-    threads = n_threads(PER_NUMBER * len(left) * Z.shape[1])
-    in_rows(lambda part: add_laplacian(Z, left, right, weights, part.start, part.stop, out), len(Z), threads)
 
 
 def best_scale(pull: float, gaps: RealArray, mu: float) -> float:

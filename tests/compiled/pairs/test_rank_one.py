@@ -15,8 +15,9 @@ def test_lego_takes_the_papers_steps(size):
     M, pending, inverse_trace, steps = np.eye(5), np.zeros((2, 2, 5)), 5.0, record(70)
     for first in range(0, 70, size):
         part = slice(first, first + size)
+        matrices = M, pending if size == 1 else None
         inverse_trace = stream_lego(
-            V[part], y[part], M, pending, 0, inverse_trace, 0.1, (0.5, 8.0), *(column[part] for column in steps)
+            V[part], y[part], *matrices, 0, inverse_trace, 0.1, (0.5, 8.0), *(column[part] for column in steps)
         )
     settle(M, pending)
     expected, expected_steps = lego(V, y, 0.1, (0.5, 8.0), LEAST_SHARE)
@@ -34,8 +35,9 @@ def test_rdml_takes_the_papers_steps_and_the_inverse_follows(size):
     pending, correction = np.zeros((2, 2, 2, 5))
     while done < 70:
         part = slice(done, min(done + size, 70))
+        matrices = (M, pending, R, correction) if size == 1 else (M, None, R, None)
         taken, corrections, why = stream_rdml(
-            V[part], y[part], M, pending, R, correction, 0, 0.1, corrections, *(column[part] for column in steps)
+            V[part], y[part], *matrices, 0, 0.1, corrections, *(column[part] for column in steps)
         )
         done += taken
         if why != DONE:

@@ -28,7 +28,7 @@ def test_every_form_takes_the_papers_steps(rule, n):
     V, y = pairs(n)
     expected = passive_aggressive(V, y, rule, psd=0)
     M, pending, steps = np.zeros((5, 5)), np.zeros((2, 2, 5)), record(n)
-    b = stream_indefinite(V, y, M, pending, 0.0, rule, 0.0, *steps)
+    b = stream_indefinite(V, y, M, pending if n == 1 else None, 0.0, rule, 0.0, *steps)
     settle(M, pending)
     agrees(M, b, steps, expected)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mahala.compiled.sums import lmnn
-from mahala.compiled.sums.lmnn import add_laplacian, find_near, hinges_of_rows, hinges_of_triplets, squared_edges
+from mahala.compiled.sums.lmnn import add_pull, find_near, hinges_of_rows, hinges_of_triplets, squared_distances
 from reference import lmnn as reference
 
 
@@ -30,12 +30,11 @@ def test_objective_and_gradient_over_triplets(rows):
     left, right = np.array(pairs + [(i, l) for i, _, l in triplets]).T.copy()
     near = np.array([pairs.index((i, j)) for i, j, _ in triplets])
     far = np.arange(len(triplets)) + len(pairs)
-    squared, weights, out = np.empty(len(left)), np.zeros(len(left)), np.zeros_like(Z)
-    squared_edges(Z, left, right, squared)
+    squared, weights, out = squared_distances(Z, left, right), np.zeros(len(left)), np.zeros_like(Z)
     np.testing.assert_allclose(squared, np.sum((Z[left] - Z[right]) ** 2, axis=1))
     weights[: len(pairs)] = 0.3
     smooth, plain = hinges_of_triplets(near, far, squared, 0.7, 0.5, weights)
-    add_laplacian(Z, left, right, weights, 0, len(Z), out)
+    add_pull(Z, left, right, weights, out)
     value, gradient = reference.rounded_objective(Z, pairs, triplets, 0.7, 0.5)
     pull = 0.3 * squared[: len(pairs)].sum()
     assert pull + 0.7 * smooth == pytest.approx(value)
@@ -46,8 +45,7 @@ def test_objective_and_gradient_over_triplets(rows):
 def test_the_same_over_the_rows_found_near(rows):
     Z, codes, pairs = rows
     anchors, targets = np.array(pairs).T.copy()
-    squared, weights, out = np.empty(len(pairs)), np.full(len(pairs), 0.3), np.zeros_like(Z)
-    squared_edges(Z, anchors, targets, squared)
+    squared, weights, out = squared_distances(Z, anchors, targets), np.full(len(pairs), 0.3), np.zeros_like(Z)
     radius = np.full(25, -np.inf)
     np.maximum.at(radius, anchors, squared + 1.5)
     ends, found = np.zeros(26, dtype=np.intp), np.empty(25 * 25, dtype=np.int32)
@@ -59,7 +57,7 @@ def test_the_same_over_the_rows_found_near(rows):
     ]
     target_ends = np.searchsorted(anchors, np.arange(26))
     smooth, _ = hinges_of_rows(Z, 0, target_ends, squared, ends, found[:count], 0.7, 0.5, weights, out)
-    add_laplacian(Z, anchors, targets, weights, 0, len(Z), out)
+    add_pull(Z, anchors, targets, weights, out)
     value, gradient = reference.rounded_objective(Z, pairs, reference.triplets(pairs, codes), 0.7, 0.5)
     assert 0.3 * squared.sum() + 0.7 * smooth == pytest.approx(value)
     np.testing.assert_allclose(out, gradient, atol=1e-12)

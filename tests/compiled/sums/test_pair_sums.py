@@ -38,15 +38,17 @@ def dissimilar(codes):
 
 # Small blocks and both ways to take the pull.
 @pytest.mark.parametrize("share", [1, 10**9], ids=["few", "many"])
+@pytest.mark.parametrize("few_pairs", [0, 10**9], ids=["compiled", "NumPy"])
 @pytest.mark.parametrize("function", [GML, ROOT], ids=["gml", "root"])
 @given(case=labelled_rows(), rows=st.integers(1, 40))
-def test_pairs_of_different_classes(share, function, case, rows):
+def test_pairs_of_different_classes(share, few_pairs, function, case, rows):
     Z, codes = case
     expected, pull = pair_by_pair(Z, *dissimilar(codes), *function)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair_sums, "BLOCK_BYTES", 8 * rows * rows)
         patch.setattr(pair_sums, "SPARSE_SHARE", share)
         patch.setattr(pair_sums, "FEW_PRODUCTS", 0)
+        patch.setattr(pair_sums, "FEW_PAIRS", few_pairs)
         value, got = sum_between(Z, codes, *function)
     # Distances that are rounding of the product count as zero; the largest error of a root is that of its square's.
     scale = np.abs(Z).max() + 1.0

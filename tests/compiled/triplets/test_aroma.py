@@ -13,7 +13,7 @@ def test_blocks_of_steps_are_the_papers_steps(size):
     X = np.random.default_rng(0).normal(size=(30, 4))
     numbers, rows = triplets(X, 100)
     M, late, Lambda, Gamma, steps = np.eye(4), np.zeros((4, 4)), np.eye(4), np.eye(4), record(100)
-    left, right = np.zeros((2, 2, 2, 4))
+    left, right = np.zeros((2, 2, 2, 4)) if size == 1 else (None, None)
     x, q = X[numbers[0]], X[numbers[1]] - X[numbers[2]]
     for first in range(0, 100, size):
         part = slice(first, first + size)

@@ -2,20 +2,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
-from compiled.kernel_inputs import NONE, RULES, after, csr, record, sparse_rows, store, triplets
+from compiled.kernel_inputs import NONE, RULES, after, csr, record, sparse_rows, state, store, triplets
 from mahala.compiled.triplets.block_store import DONE, PAYLOAD_IS_FULL
-from mahala.compiled.triplets.lazy_sparse import export, search, settle, stream
+from mahala.compiled.triplets.lazy_sparse import search, stream
+from mahala.online.state.sparse import SparseState
 
 
-def exported(sparse, layout, penalty, virgin, clock, n_averaged, d):
-    numbers, indptr = np.arange(d), np.zeros(d + 1, dtype=np.int64)
-    model = sparse, layout, penalty, virgin, clock, n_averaged, numbers, numbers, indptr
-    export(*model, np.empty(0, dtype=np.int32), np.empty(0))
-    indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1])
-    export(*model, indices, data)
-    return sp.csr_array((data, indices, indptr), shape=(d, d)).toarray()
+def with_store(name, sparse, clock):
+    model = state(SparseState, name, len(sparse.log), clock)
+    model.store, model.numbers, model.features = sparse, *np.tile(np.arange(len(sparse.log)), (2, 1))
+    return model
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -29,11 +26,11 @@ def test_steps_are_the_papers(name):
     settings = 0, rule, penalty, 0.1, NONE, NONE, (0.0, 0.0)
     taken = stream(csr(X), csr(X), *numbers, sparse, layout, virgin, *settings, *record(40))
     assert taken == (40, DONE)
-    M = exported(sparse, layout, penalty, virgin, 40, 40 if layout[2] else 0, d)
+    model = with_store(name, sparse, 40)
+    M = model.matrix().toarray()
     np.testing.assert_allclose(M, after(name, rows, np.eye(d)), atol=1e-12)
-    if layout[0] > 1 and not layout[2]:
-        settle(sparse, layout, penalty, 40)
-        np.testing.assert_allclose(exported(sparse, layout, penalty, virgin, 0, 0, d), M, atol=1e-15)
+    model.settle()
+    np.testing.assert_allclose(model.matrix().toarray(), M, atol=1e-14)
 
 
 def test_a_stream_stops_before_the_step_for_which_there_is_no_room():
@@ -44,7 +41,7 @@ def test_a_stream_stops_before_the_step_for_which_there_is_no_room():
     taken, why = stream(csr(X), csr(X), *numbers, sparse, layout, (1.0, 0.0), *settings, *record(40))
     assert 0 < taken < 40
     assert why == PAYLOAD_IS_FULL
-    M = exported(sparse, layout, penalty, (1.0, 0.0), taken, 0, 70)
+    M = with_store("oasis", sparse, taken).matrix().toarray()
     np.testing.assert_allclose(M, after("oasis", rows[:taken], np.eye(70)), atol=1e-12)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from compiled.kernel_inputs import NONE, RULES, csr, record, sparse_rows, store, triplets
-from compiled.triplets.test_lazy_sparse import exported
+from compiled.triplets.test_lazy_sparse import with_store
 from mahala.compiled.triplets.block_store import ENTRIES, PAYLOAD, TABLE
 from mahala.compiled.triplets.lazy_sparse import stream
 from mahala.compiled.triplets.pattern import count_pattern, reserve
@@ -36,5 +36,5 @@ def test_room_is_reserved_for_just_what_a_stream_can_change():
     for full in (sparse, store(d, 2**15, 2**12)):
         settings = 0, rule, penalty, 0.1, NONE, NONE, (0.0, 0.0)
         assert stream(csr(X), csr(X), *numbers, full, layout, (1.0, 0.0), *settings, *record(40))[0] == 40
-        results.append(exported(full, layout, penalty, (1.0, 0.0), 40, 0, d))
+        results.append(with_store("oasis", full, 40).matrix().toarray())
     np.testing.assert_allclose(*results, atol=1e-15)

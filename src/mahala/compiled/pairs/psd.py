@@ -196,7 +196,7 @@ def stream_psd(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
-    pending: FloatArray,
+    pending: FloatArray | None,
     R: FloatArray,
     correction: FloatArray,
     state: FloatArray,
@@ -218,11 +218,11 @@ def stream_psd(
     Q, small = np.empty((most + 1, d)), np.empty((5, most))
     w = Q[most]  # R v
     product, weights = np.empty((2 * size, d)), np.empty(2 * size)
-    terms = np.empty((2 * size, d)) if n > 1 else pending[1]
+    terms = np.empty((2 * size, d)) if pending is None else pending[1]
     t, why = 0, DONE
     while t < n and why == DONE:
         start = t
-        if n > 1:
+        if pending is None:
             gemm(V, t, False, M, 0, False, product, min(size, n - t), d, d, False)
         else:
             multiply(M, pending, V[0], product[0])
@@ -295,5 +295,5 @@ def stream_psd(
             if spoilt or state[CORRECTIONS] >= REFRESH or (state[WASTE] >= d // 4 and not tuned):
                 state[SIGMA] = max(best, 1e-6 * scale)
                 why = REFACTOR
-        subtract_terms(M, product if n > 1 else pending[0], terms, weights, n_terms, n == 1)
+        subtract_terms(M, product if pending is None else pending[0], terms, weights, n_terms, pending is not None)
     return b, t, why

@@ -5,8 +5,9 @@ of steps, matrix products give A₀V and the Gram matrix V A₀ Vᵀ; within the
 exactly, each a is computed from the previous ones, and A is updated once at the end.
 
 Each kernel takes differences V (n, d) and labels y (±1), writes p, τ and the prediction made *before* each update, and
-changes the model in place. `outside` is the number of directions that V omits because no pair differs in them; there M
-is I.
+changes the model in place. A single row leaves its change `pending`; several change the whole matrix, and with None
+for `pending` compiled code has the way of several only. `outside` is the number of directions that V omits because no
+pair differs in them; there M is I.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def stream_lego(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
-    pending: FloatArray,
+    pending: FloatArray | None,
     outside: int,
     inverse_trace: float,
     eta: float,
@@ -127,13 +128,13 @@ def stream_lego(
     n, d = V.shape
     dimension, size = float(d + outside), block_size(n, d)
     product, gram, column = np.empty((size, d)), np.empty((size, size)), np.empty(size)
-    terms, weights = np.empty((size, d)) if n > 1 else pending[1], np.empty(size)
+    terms, weights = np.empty((size, d)) if pending is None else pending[1], np.empty(size)
     places = np.empty(size, dtype=np.intp)
     most = 0.0
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        if n > 1:
+        if pending is None:
             gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
         else:
             multiply(M, pending, V[0], product[0])
@@ -172,8 +173,8 @@ def stream_lego(
             most = max(most, trace)
             if trace < SHRUNK * most:
                 break
-        subtract_terms(M, product if n > 1 else pending[0], terms, weights, n_terms, n == 1)
-        if n > 1 and (t == n or trace < SHRUNK * most):
+        subtract_terms(M, product if pending is None else pending[0], terms, weights, n_terms, pending is not None)
+        if pending is None and (t == n or trace < SHRUNK * most):
             symmetrise(M)
             most = 0.0
     return inverse_trace
@@ -184,9 +185,9 @@ def stream_rdml(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
-    pending: FloatArray,
+    pending: FloatArray | None,
     R: FloatArray,
-    correction: FloatArray,
+    correction: FloatArray | None,
     outside: int,
     lam: float,
     n_corrections: int,
@@ -203,14 +204,14 @@ def stream_rdml(
     product, solved = np.empty((size, d)), np.empty((size, d))
     gram, inner = np.empty((size, size)), np.empty((size, size))
     dist, column = np.empty(size), np.empty(size)
-    moved, moves = np.empty((size, d)) if n > 1 else pending[1], np.empty(size)
-    terms, weights = np.empty((size, d)) if n > 1 else correction[1], np.empty(size)
+    moved, moves = np.empty((size, d)) if pending is None else pending[1], np.empty(size)
+    terms, weights = np.empty((size, d)) if correction is None else correction[1], np.empty(size)
     places = np.empty(size, dtype=np.intp)
     most = 0.0
     t = 0
     while t < n:
         n_rows = min(size, n - t)
-        if n > 1:
+        if pending is None:
             gemm(V, t, False, M, 0, False, product, n_rows, d, d, False)
         else:
             multiply(M, pending, V[0], product[0])
@@ -221,7 +222,7 @@ def stream_rdml(
         if any_moves:
             if n_corrections >= MOST_CORRECTIONS:
                 return t, n_corrections, REFRESH
-            if n > 1:
+            if correction is None:
                 gemm(V, t, False, R, 0, False, solved, n_rows, d, d, False)
             else:
                 multiply(R, correction, V[0], solved[0])
@@ -264,9 +265,11 @@ def stream_rdml(
             if spoilt or trace < SHRUNK * most:
                 break
         n_corrections = MOST_CORRECTIONS if spoilt else n_corrections + n_terms
-        subtract_terms(M, product if n > 1 else pending[0], moved, moves, n_terms, n == 1)
-        subtract_terms(R, product if n > 1 else correction[0], terms, weights, n_terms, n == 1)
-        if n > 1 and (t == n or trace < SHRUNK * most):
+        subtract_terms(M, product if pending is None else pending[0], moved, moves, n_terms, pending is not None)
+        subtract_terms(
+            R, product if correction is None else correction[0], terms, weights, n_terms, pending is not None
+        )
+        if pending is None and (t == n or trace < SHRUNK * most):
             symmetrise(M)
             symmetrise(R)
             most = 0.0

@@ -56,7 +56,7 @@ def stream_indefinite(
     V: FloatArray,
     y: SignArray,
     M: FloatArray,
-    pending: FloatArray,
+    pending: FloatArray | None,
     b: float,
     rule: tuple[float, float, float],
     tolerance: float,
@@ -72,10 +72,10 @@ def stream_indefinite(
     size = min(BLOCK, n)
     product, gram = np.empty((size, d)), np.empty((size, size))
     c, weights = np.empty(size), np.empty(size)
-    terms = np.empty((size, d)) if n > 1 else pending[1]
+    terms = np.empty((size, d)) if pending is None else pending[1]
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
-        if n > 1:
+        if pending is None:
             gemm(V, start, False, M, 0, False, product, n_rows, d, d, False)
         else:
             multiply(M, pending, V[0], product[0])
@@ -93,7 +93,7 @@ def stream_indefinite(
                 for j in range(d):
                     terms[n_terms, j] = V[t, j]
                 n_terms += 1
-        subtract_terms(M, product if n > 1 else pending[0], terms, weights, n_terms, n == 1)
+        subtract_terms(M, product if pending is None else pending[0], terms, weights, n_terms, pending is not None)
     return b
 
 

@@ -37,7 +37,7 @@ def log_loss(margins: FloatArray) -> float:
     return float(np.log(np.exp(lowest - margins).sum()) - lowest)
 
 
-def _balance(sides: list[tuple[FloatArray, ...]], w: float, threads: int) -> tuple[float, float]:
+def _balance(sides: list[tuple[FloatArray, FloatArray, FloatArray]], w: float, threads: int) -> tuple[float, float]:
     """Return log P - log N and its derivative in w, where P - N = Σ (gains - v) exp(-margins - w·gains), P, N ≥ 0.
 
     The sides are the margins and gains of P and of N, and |gains - v|.
@@ -81,7 +81,9 @@ def best_step(margins: FloatArray, gains: FloatArray, v: float, longest: float) 
     """
     low, high, w = 0.0, np.inf, 0.0
     threads = n_threads(EXP_COST * len(margins))
-    sides = [(margins[side], gains[side], np.abs(gains[side] - v)) for side in (gains > v, gains < v)]
+    sides: list[tuple[FloatArray, FloatArray, FloatArray]] = [
+        (margins[side], gains[side], np.abs(gains[side] - v)) for side in (gains > v, gains < v)
+    ]
     for _ in range(200):
         value, slope = _balance(sides, w, threads)
         if value > 0.0:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mahala.compiled.jit import kernel
 from mahala.compiled.threads import (
+    FEW_PAIRS,
     PER_NUMBER,
     class_sums,
     in_pairs_of_blocks,
@@ -56,9 +57,12 @@ def sum_between(
     def add(left: slice, right: slice) -> float:
         x, y = Z[left], Z[right]
         products = np.matmul(x, y.T, out=scratch((len(x), len(y)), Z.dtype))
-        given = ((norms[part], codes[part], None if w is None else w[part]) for part in (left, right))
+        rows_of, columns_of = ((norms[part], codes[part], None if w is None else w[part]) for part in (left, right))
         diagonal = rows is None and left == right
-        value, count = _between(products, *next(given), *next(given), diagonal, coefficients, cutoff)
+        if products.size <= FEW_PAIRS:
+            value, count = _between_of_few(products, rows_of, columns_of, diagonal, coefficients, cutoff)
+        else:
+            value, count = _between(products, *rows_of, *columns_of, diagonal, coefficients, cutoff)
         add_pull(products, count, Z, left, right, pull, sums)
         return value
 
@@ -134,6 +138,29 @@ def sum_edges(
     """Return what `sum_between` returns, over the pairs (left, right) instead."""
     pull = np.zeros_like(Z)
     return _edges(Z, left, right, coefficients, cutoff, pull), pull
+
+
+def _between_of_few(
+    products: RealArray,
+    left: tuple[RealArray, IndexArray, RealArray | None],
+    right: tuple[RealArray, IndexArray, RealArray | None],
+    diagonal: bool,
+    coefficients: tuple[float, float, float],
+    cutoff: float,
+) -> tuple[float, int]:
+    """Do what `_between` does."""
+    a, b, c = coefficients
+    norms = left[0][:, np.newaxis] + right[0]
+    squared = np.maximum(norms - 2 * products, 0)
+    here = (left[1][:, np.newaxis] != right[1]) & (squared < cutoff * cutoff)
+    here = np.triu(here, 1) if diagonal else here
+    weights = here if left[2] is None or right[2] is None else here * np.outer(left[2], right[2])
+    roots, kind = np.sqrt(squared), np.finfo(products.dtype)
+    total = sum(float((weights * terms).sum(dtype=np.float64)) for terms in (a, b * roots, c * squared))
+    apart = squared > 4 * kind.eps * norms + kind.tiny
+    np.divide(0.5 * b, roots, out=products, where=apart)
+    products[:] = np.where(apart, weights * (products + products.dtype.type(c)), 0)
+    return total, int(np.count_nonzero(here))
 
 
 @kernel

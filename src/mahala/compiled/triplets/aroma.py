@@ -56,9 +56,9 @@ def stream_full(
     M: FloatArray,
     late: FloatArray,
     Lambda: FloatArray,
-    left_pending: FloatArray,
+    left_pending: FloatArray | None,
     Gamma: FloatArray,
-    right_pending: FloatArray,
+    right_pending: FloatArray | None,
     r: float,
     margin: float,
     clock: int,
@@ -74,13 +74,13 @@ def stream_full(
     (n, d), e = X.shape, Q.shape[1]
     size = min(BLOCK, n)
     scores, left, right = np.empty((size, e)), np.empty((size, d)), np.empty((size, e))
-    u, a = np.empty((size, d)) if n > 1 else left_pending[1], np.empty(size)
-    v, b = np.empty((size, e)) if n > 1 else right_pending[1], np.empty(size)
+    u, a = np.empty((size, d)) if left_pending is None else left_pending[1], np.empty(size)
+    v, b = np.empty((size, e)) if right_pending is None else right_pending[1], np.empty(size)
     steps, lates = np.empty(size), np.empty(size)
     for start in range(0, n, BLOCK):
         n_rows = min(BLOCK, n - start)
         gemm(X, start, False, M, 0, False, scores, n_rows, e, d, False)
-        if n > 1:
+        if left_pending is None:
             gemm(X, start, False, Lambda, 0, False, left, n_rows, d, d, False)
             gemm(Q, start, False, Gamma, 0, False, right, n_rows, e, e, False)
         k = 0
@@ -95,7 +95,7 @@ def stream_full(
             tau[t] = 0.0
             if not p[t] > 0.0:
                 continue
-            if n == 1:
+            if left_pending is not None and right_pending is not None:
                 multiply(Lambda, left_pending, x, left[0])
                 multiply(Gamma, right_pending, q, right[0])
             without(left[i], u, a, k, x, u[k])
@@ -117,5 +117,5 @@ def stream_full(
         _subtract_outer(M, u, v, steps, k, left)
         if len(late):
             _subtract_outer(late, u, v, lates, k, left)
-        subtract_terms(Lambda, left if n > 1 else left_pending[0], u, a, k, n == 1)
-        subtract_terms(Gamma, right if n > 1 else right_pending[0], v, b, k, n == 1)
+        subtract_terms(Lambda, left if left_pending is None else left_pending[0], u, a, k, left_pending is not None)
+        subtract_terms(Gamma, right if right_pending is None else right_pending[0], v, b, k, right_pending is not None)

@@ -119,18 +119,12 @@ def stream(
     n = n_items if whole else 2 * n_items
     columns, scaled = None if whole else np.empty(n, dtype=np.int64), np.empty(n if len(left) else 0)
     covariances: Any = (left, right) if len(left) else (None, None)
-    settings: Any = *_specialised(layout, penalty), clock, rule, eta, *covariances, shrinkage
+    # With None for what the layout lacks, the kernel is compiled without the branches that need it.
+    width, adaptive, average = layout
+    parts: Any = penalty if width > 1 else None, adaptive or None, average or None
+    settings: Any = *parts, clock, rule, eta, *covariances, shrinkage
     steps: Any = p, tau, predicted, columns, np.empty(n), scaled
     _steps(rows, items, anchors, positives, negatives, planes, *settings, *steps)
-
-
-def _specialised(layout: Layout, penalty: Penalty) -> tuple[Penalty | None, bool | None, bool | None]:
-    """Return the penalty, whether there is AdaGrad and whether S is kept, with None for what the layout lacks.
-
-    The kernels are compiled for such arguments without the branches that need them.
-    """
-    width, adaptive, average = layout
-    return penalty if width > 1 else None, adaptive or None, average or None
 
 
 @kernel
@@ -196,84 +190,32 @@ def _steps(
                 right[own] /= 1.0 + shrinkage[1] * x_norm * q[j] * q[j] * right[own]
 
 
-def settle(planes: RealArray, layout: Layout, penalty: Penalty, clock: int) -> None:
-    """Apply all deferred thresholds up to step `clock`, which becomes step 0."""
-    _, adaptive, average = _specialised(layout, penalty)
-    _settle(planes, penalty, adaptive, average, clock)
-
-
 @kernel
-def _settle(planes: RealArray, penalty: Penalty, adaptive: bool | None, average: bool | None, clock: int) -> None:
-    zeros = np.zeros(planes.shape[2])
-    for row in range(len(planes)):
-        write(planes, row, penalty, adaptive, average, clock, len(zeros), None, zeros, 0.0, 0.0, 0.0)
-        for column in range(planes.shape[2]):
-            planes[row, 1, column] = 0.0
-
-
-def export(planes: RealArray, layout: Layout, penalty: Penalty, clock: int, n_averaged: int, M: FloatArray) -> None:
-    """Write M as it is before step `clock`, or, with n_averaged > 0, the mean of the n_averaged models so far."""
-    late_penalty, adaptive, _ = _specialised(layout, penalty)
-    if late_penalty is None or (penalty[0] == 0.0 and not n_averaged):
-        M[:] = planes[:, 0]
-    else:
-        _export(planes, penalty, adaptive, n_averaged or None, clock, M)
-
-
-@kernel
-def _export(
-    planes: RealArray, penalty: Penalty, adaptive: bool | None, n_averaged: int | None, clock: int, M: FloatArray
-) -> None:
-    for row in range(len(planes)):
-        for column in range(planes.shape[2]):
-            theta = threshold(planes, row, column, penalty, adaptive)
-            m, steps = np.float64(planes[row, 0, column]), clock - planes[row, 1, column]
-            if n_averaged is None:
-                M[row, column] = late(m, steps * theta)
-            else:
-                total = sum_of(planes[row, -1], column, planes[row, -2], column)
-                M[row, column] = (total + late_sum(m, steps - 1.0, theta)) / n_averaged
-
-
-def products(
-    planes: RealArray,
-    layout: Layout,
-    penalty: Penalty,
-    clock: int,
-    n_averaged: int,
-    x: FloatArray,
-    last: FloatArray,
-    mean: FloatArray,
-) -> None:
-    """Write xᵀM before step `clock` to `last`, and that of the mean of the n_averaged models so far to `mean`."""
-    last[:] = 0.0
-    mean[:] = 0.0
-    _products(planes, penalty if penalty[0] else None, layout[1] or None, clock, x, last, mean)
-    mean /= n_averaged
-
-
-@kernel
-def _products(
+def add_products(
     planes: RealArray,
     penalty: Penalty | None,
     adaptive: bool | None,
     clock: int,
     x: FloatArray,
     last: FloatArray,
-    mean: FloatArray,
+    sums: FloatArray,
 ) -> None:
+    """Add xᵀM before step `clock` to `last`, and that of the sum of the models so far to `sums`.
+
+    Without thresholds `penalty` is None, and without AdaGrad `adaptive`.
+    """
     for row in range(len(x)):
         if x[row] != 0.0:
-            for column in range(len(mean)):
+            for column in range(len(sums)):
                 m, steps = np.float64(planes[row, 0, column]), clock - planes[row, 1, column]
                 total = sum_of(planes[row, -1], column, planes[row, -2], column)
                 if penalty is None:
                     last[column] += x[row] * m
-                    mean[column] += x[row] * (total + (steps - 1.0) * m)
+                    sums[column] += x[row] * (total + (steps - 1.0) * m)
                 else:
                     theta = threshold(planes, row, column, penalty, adaptive)
                     last[column] += x[row] * late(m, steps * theta)
-                    mean[column] += x[row] * (total + late_sum(m, steps - 1.0, theta))
+                    sums[column] += x[row] * (total + late_sum(m, steps - 1.0, theta))
 
 
 @kernel

@@ -10,21 +10,9 @@ step t the entry is soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad,
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mahala.compiled.jit import kernel
-from mahala.compiled.triplets.block_store import (
-    DONE,
-    ONE,
-    ZERO,
-    Store,
-    Words,
-    base_of,
-    block_of,
-    count_bits,
-    find,
-    insert,
-)
+from mahala.compiled.triplets.block_store import DONE, ONE, ZERO, Store, Words, base_of, count_bits, find, insert
 from mahala.compiled.triplets.rows import (
     CSR,
     Layout,
@@ -36,7 +24,6 @@ from mahala.compiled.triplets.rows import (
     late_sum,
     shrink,
     step_length,
-    sum_of,
 )
 from mahala.support.arrays import FloatArray, IntArray, RealArray, SignArray
 
@@ -224,109 +211,3 @@ def stream(
             shrink(columns, values, first, stop, left, shrinkage[0] * q_norm)
             shrink(q_columns, q_values, 0, n_q, right, shrinkage[1] * x_norm)
     return len(anchors), DONE
-
-
-@kernel
-def settle(store: Store, layout: Layout, penalty: Penalty, clock: int) -> None:
-    """Apply all deferred thresholds up to step `clock`, which becomes step 0."""
-    width, adaptive, average = layout
-    theta, exempt_diagonal, delta = penalty
-    payload = store.payload
-    for row in range(len(store.log)):
-        n_slots = 0 if store.log[row] < 0 else 1 << store.log[row]
-        for slot in range(store.start[row], store.start[row] + n_slots):
-            bits, word = store.table[2 * slot], store.table[2 * slot + 1]
-            at = base_of(word) * width
-            while bits != ZERO:
-                bit = bits & (~bits + ONE)
-                bits ^= bit
-                own = theta / (delta + payload[at + 2] if adaptive else 1.0)
-                if exempt_diagonal and block_of(word) * 64 + count_bits(bit - ONE) == row:
-                    own = 0.0
-                steps = clock - payload[at + 1]
-                if average:
-                    add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(payload[at], steps, own))
-                payload[at] = late(payload[at], steps * own)
-                payload[at + 1] = 0.0
-                at += width
-
-
-@kernel
-def export(
-    store: Store,
-    layout: Layout,
-    penalty: Penalty,
-    virgin: tuple[float, float],
-    clock: int,
-    n_averaged: int,
-    numbers: IntArray,
-    features: IntArray,
-    indptr: IntArray,
-    indices: NDArray[np.int32],
-    data: RealArray,
-) -> None:
-    """Write M as it is before step `clock` as CSR over features; with empty `indices` only `indptr` is written.
-
-    With n_averaged > 0 it is the mean of the n_averaged models so far. `numbers[feature]` is the row of the store, or
-    -1, and `features[row]` the feature.
-    """
-    width, adaptive, _ = layout
-    theta, exempt_diagonal, delta = penalty
-    n_columns = len(numbers)
-    here, there = np.empty(n_columns), np.zeros(((n_columns - 1) >> 6) + 1, dtype=np.uint64)
-    count_only = len(indices) == 0
-    diagonal = 0.0 if exempt_diagonal else theta / delta
-    untouched = late(virgin[0], clock * diagonal)
-    if n_averaged:
-        untouched = (virgin[1] + late_sum(virgin[0], clock - 1.0, diagonal)) / n_averaged
-    n = 0
-    for feature in range(len(indptr) - 1):
-        row = numbers[feature]
-        low = high = feature >> 6  # the range of words that are not zero
-        if untouched != 0.0:
-            here[feature] = untouched
-            there[low] |= ONE << np.uint64(feature & 63)
-        n_slots, first = 0, 0
-        if row >= 0 and store.log[row] >= 0:
-            n_slots, first = 1 << store.log[row], store.start[row]
-        for slot in range(first, first + n_slots):
-            bits, word = store.table[2 * slot], store.table[2 * slot + 1]
-            at = base_of(word) * width
-            while bits != ZERO:
-                bit = bits & (~bits + ONE)
-                bits ^= bit
-                column = block_of(word) * 64 + count_bits(bit - ONE)
-                m: float = np.float64(store.payload[at])
-                if width > 1:
-                    own = theta / (delta + store.payload[at + 2] if adaptive else 1.0)
-                    if exempt_diagonal and column == row:
-                        own = 0.0
-                    steps = clock - store.payload[at + 1]
-                    if n_averaged:
-                        total = sum_of(store.payload, at + width - 1, store.payload, at + width - 2)
-                        m = (total + late_sum(m, steps - 1.0, own)) / n_averaged
-                    else:
-                        m = late(m, steps * own)
-                target = features[column]
-                mark = ONE << np.uint64(target & 63)
-                if m != 0.0:
-                    here[target] = m
-                    there[target >> 6] |= mark
-                    low, high = min(low, target >> 6), max(high, target >> 6)
-                else:
-                    there[target >> 6] &= ~mark
-                at += width
-        # Words are read in order, so the columns are sorted.
-        for k in range(low, high + 1):
-            bits = there[k]
-            if count_only:
-                n += count_bits(bits)
-            else:
-                while bits != ZERO:
-                    bit = bits & (~bits + ONE)
-                    bits ^= bit
-                    column = 64 * k + count_bits(bit - ONE)
-                    indices[n], data[n] = column, here[column]
-                    n += 1
-            there[k] = ZERO
-        indptr[feature + 1] = n

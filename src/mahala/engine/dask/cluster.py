@@ -17,7 +17,6 @@ import numpy as np
 
 from mahala.compiled.search.neighbors import _nearest
 from mahala.compiled.threads import class_sums
-from mahala.engine.dask.edges import DaskEdges
 from mahala.engine.dask.rows import (
     array_of,
     compute,
@@ -29,6 +28,7 @@ from mahala.engine.dask.rows import (
     summed,
     task,
 )
+from mahala.engine.edges import leading_eigenvector
 from mahala.engine.engine import Coefficients, Engine, Hinges
 from mahala.engine.hinges import RowHinges
 from mahala.engine.machine import machine
@@ -160,6 +160,28 @@ class DaskCluster:
         return task(partial(_on_worker, self._name, function), n_results)
 
 
+class DaskEdges:
+    """Σ w_e v_e v_eᵀ over edges; see `EdgeGraph`. For a product with directions V the images X V travel."""
+
+    def __init__(self, X: Any, left: IndexArray, right: IndexArray) -> None:
+        self._X = X
+        self._ends = persist_value((left, right))
+
+    def leading(self, weights: FloatArray) -> FloatArray:
+        """Return the unit eigenvector of the largest eigenvalue of the sum with these weights."""
+        d, dtype = self._X.shape[1], self._X.dtype
+        placed = persist_value(weights.astype(dtype))
+
+        def times(V: RealArray) -> RealArray:
+            image, share = task(np.matmul), task(_product_share)
+            images = [image(part, V.astype(dtype)) for _, part in parts(self._X)]
+            products = [share(images, self._ends, placed, rows, part) for rows, part in parts(self._X)]
+            return compute([summed(products)])[0]  # type: ignore[no-any-return]
+
+        direction = leading_eigenvector(lambda: times(np.eye(d)), times, d, dtype).astype(np.float64)
+        return np.asarray(direction / np.linalg.norm(direction))
+
+
 def _on_worker(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what the function returns, given an engine of the machine on which it runs."""
     setting = get_config()["engine"]
@@ -241,3 +263,14 @@ def _sum_and_pull(values: Sequence[Any], pulls: list[Any], Z: Any) -> tuple[Any,
 
 def _of_images(function: Callable[[RealArray], Any], images: list[RealArray]) -> Any:
     return function(np.concatenate(images))
+
+
+def _product_share(images: list[RealArray], ends: Any, weights: RealArray, rows: slice, part: RealArray) -> RealArray:
+    """Return the share of some rows in the product of Xᵀ with the Laplacian of weighted edges and images of X."""
+    Z = np.concatenate(images)
+    result = np.zeros_like(Z[rows])
+    for own, others in (ends, ends[::-1]):
+        chosen = np.flatnonzero((own >= rows.start) & (own < rows.stop))
+        differences = Z[own[chosen]] - Z[others[chosen]]
+        np.add.at(result, own[chosen] - rows.start, (weights[chosen] * differences.T).T)
+    return np.asarray(part.T @ result)

@@ -18,7 +18,7 @@ from mahala.compiled.triplets.rows import CSR, Layout, lay_out, rows_as_csr
 from mahala.metric.matrices import row_dots
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import FloatArray, IndexArray, RealArray, check_room, slices
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, check_room, row_blocks, slices
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
@@ -109,13 +109,20 @@ class DenseState(SimilarityState):
         if self.n_steps == 0:
             product = x @ self.planes[:, 0]
             return product, product
-        last, mean = np.empty(self.shape[1]), np.empty(self.shape[1])
-        kernels.products(self.planes, self.layout, self.penalty, self.clock, self.n_steps, x, last, mean)
-        return last, mean
+        last, sums = np.zeros((2, self.shape[1]))
+        penalty: Any = self.penalty if self.penalty[0] else None
+        kernels.add_products(self.planes, penalty, self.layout[1] or None, self.clock, x, last, sums)
+        return last, sums / self.n_steps
 
     def _settle(self) -> None:
         self.own("planes")
-        kernels.settle(self.planes, self.layout, self.penalty, self.clock)
+        for rows in row_blocks(*self.shape):
+            self.bring_to_present(*self._part(rows))
+
+    def _part(self, rows: slice) -> tuple[RealArray, BoolArray]:
+        """Return the numbers of some rows by kind, and which entries are on the diagonal."""
+        diagonal = np.arange(rows.start, rows.stop)[:, np.newaxis] == np.arange(self.shape[1])
+        return self.planes[rows].swapaxes(0, 1), diagonal
 
     def matrix(self) -> FloatArray:
         return self._matrix(self.n_averaged)
@@ -126,7 +133,8 @@ class DenseState(SimilarityState):
 
     def _matrix(self, n_averaged: int) -> FloatArray:
         M = np.empty(self.shape)
-        kernels.export(self.planes, self.layout, self.penalty, self.clock, n_averaged, M)
+        for rows in row_blocks(*self.shape):
+            M[rows] = self.present(*self._part(rows), n_averaged)
         return M
 
     def add(self, change: Any, total: Any) -> None:

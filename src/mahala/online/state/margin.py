@@ -14,6 +14,7 @@ from mahala.compiled.pairs.steps import stream_dual, stream_indefinite, stream_s
 from mahala.compiled.pairs.symmetric import largest_diagonal, settle
 from mahala.metric import MahalanobisMetric
 from mahala.metric.kernel_map import KernelMap
+from mahala.metric.matrices import row_dots
 from mahala.online.state.base import State, Steps
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, check_room
 from mahala.support.contexts import one_blas_thread
@@ -52,14 +53,14 @@ class SymmetricMatrix:
             self._is_whole = True
         return self.lower
 
-    def arrays(self, whole: bool) -> tuple[FloatArray, FloatArray]:
-        """Return the matrix and what is pending, for compiled steps on the whole of it or on its lower triangle."""
+    def arrays(self, whole: bool) -> tuple[FloatArray, Any]:
+        """Return the matrix, and what is pending or None, for compiled steps on its lower triangle or on the whole."""
         if whole:
             self.whole()
         if not self.lower.flags.writeable:  # it was loaded as a memory map
             self.lower, self._pending = self.lower.copy(), self._pending.copy()
         self._is_whole = whole
-        return self.lower, self._pending
+        return self.lower, None if whole else self._pending
 
 
 class Whole:
@@ -185,7 +186,9 @@ class MarginState(PairState):
             self.own("tuning")
         V, y = chunk
         n = len(y)
-        norms2 = squared_norms(V)
+        # einsum takes longer than a step
+        single = n == 1 and isinstance(V, np.ndarray)
+        norms2 = np.array([V[0] @ V[0]]) if single else row_dots(V, V)
         if n > len(norms2):
             self._feed_dual(chunk, norms2, rule, steps)
             return
@@ -389,16 +392,6 @@ def symmetric(M: FloatArray) -> FloatArray:
     M += M.T
     M *= 0.5
     return M
-
-
-def squared_norms(V: Any) -> FloatArray:
-    """Return ‖v‖² of each row, dense or CSR."""
-    if hasattr(V, "indptr"):
-        return np.asarray(V.multiply(V).sum(axis=1), dtype=np.float64).ravel()
-    if len(V) == 1:  # einsum takes longer than a step
-        return np.array([V[0] @ V[0]])
-    norms2: FloatArray = np.einsum("ij,ij->i", V, V)
-    return norms2
 
 
 def sparse_is_cheaper(X: Any) -> bool:

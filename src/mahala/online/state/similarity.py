@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from mahala.comparisons import Triplets
-from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, StepRule, late, late_sum
+from mahala.compiled.triplets.rows import CSR, LARGEST_CHANGE, StepRule
 from mahala.metric import BilinearMetric
 from mahala.online.state.base import State, Steps
 from mahala.support.arrays import BLOCK_BYTES, Arrays, FloatArray, IndexArray, SignArray, block_size
@@ -223,12 +223,53 @@ class SimilarityState(State):
         """Bring all entries to the present, from where the clock starts anew."""
         if self.layout[0] > 1:
             self._settle()
-            m, S = self.initial
-            theta = 0.0 if self.penalty[1] else self.penalty[0] / self.penalty[2]
-            if self.layout[2]:
-                S += late_sum(m, float(self.clock), theta)
-            self.initial = (late(m, self.clock * theta), S)
+            numbers = self.untouched()
+            self.bring_to_present(numbers, True)
+            self.initial = float(numbers[0]), float(numbers[-1]) if self.layout[2] else 0.0
         self.clock = 0
+
+    def untouched(self) -> FloatArray:
+        """Return the numbers of a diagonal entry that no step has changed, written at step 0."""
+        numbers = np.zeros(self.layout[0])
+        numbers[0] = self.initial[0]
+        if self.layout[2]:
+            numbers[-1] = self.initial[1]
+        return numbers
+
+    def present(self, numbers: NDArray[Any], diagonal: Any, n_averaged: int) -> FloatArray:
+        """Return entries as they are at the clock, or, with n_averaged > 0, their means over so many models.
+
+        The rows of `numbers` are the kinds of numbers of the layout; `diagonal` says which entries are on M's diagonal.
+        """
+        m: FloatArray = numbers[0].astype(np.float64)
+        if len(numbers) == 1:
+            return m
+        theta, steps = self._thresholds(numbers, diagonal), self.clock - numbers[1].astype(np.float64)
+        if not n_averaged:
+            return late(m, steps * theta)
+        return (self._sums(numbers) + late_sum(m, steps - 1.0, theta)) / n_averaged
+
+    def bring_to_present(self, numbers: NDArray[Any], diagonal: Any) -> None:
+        """Apply all deferred thresholds up to the clock, which becomes step 0, to entries as in `present`."""
+        m, theta = numbers[0].astype(np.float64), self._thresholds(numbers, diagonal)
+        steps = self.clock - numbers[1].astype(np.float64)
+        if self.layout[2]:
+            total = self._sums(numbers) + late_sum(m, steps, theta)
+            numbers[-1] = total
+            if numbers.dtype == np.float32:
+                numbers[-2] = total - numbers[-1]
+        numbers[0], numbers[1] = late(m, steps * theta), 0.0
+
+    def _thresholds(self, numbers: NDArray[Any], diagonal: Any) -> FloatArray:
+        """Return the soft threshold of each entry in a step."""
+        theta, exempt_diagonal, delta = self.penalty
+        each = theta / (delta + numbers[2].astype(np.float64) if self.layout[1] else 1.0)
+        return np.where(diagonal, 0.0, each) if exempt_diagonal else np.asarray(each)
+
+    def _sums(self, numbers: NDArray[Any]) -> FloatArray:
+        """Return S, of which float32 holds the rest in a number of its own."""
+        S: FloatArray = numbers[-1].astype(np.float64)
+        return np.asarray(S + numbers[-2]) if self.dtype == np.float32 else S
 
     def settings(self, rule: SimilarityRule) -> Any:
         """Return what compiled code takes of a rule; for the same rule at no cost."""
@@ -296,6 +337,18 @@ class SimilarityState(State):
             raise ModelFileError(f"entries should have been written at steps from 0 to {self.clock}")
         if adaptive and numbers[2].min(initial=0.0) < 0.0:
             raise ModelFileError("AdaGrad's sums should not be negative")
+
+
+def late(m: FloatArray, shrinkage: FloatArray) -> FloatArray:
+    """Apply the soft thresholds that have accumulated since entries were written."""
+    return m - np.clip(m, -shrinkage, shrinkage)
+
+
+def late_sum(m: FloatArray, steps: FloatArray, theta: FloatArray) -> FloatArray:
+    """Return the sums of soft(m, k θ) over k = 1..steps."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.fmin(steps, np.floor(np.abs(m) / theta))  # with θ = 0 that is infinite, or not a number
+    return steps * m - np.sign(m) * theta * steps * (steps + 1.0) / 2.0
 
 
 def tidy(X: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from mahala.compiled.triplets.block_store import ENTRIES, PAYLOAD, PAYLOAD_IS_FU
 from mahala.compiled.triplets.rows import CSR
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import Arrays, IntArray, check_room, memory_limit
+from mahala.support.arrays import Arrays, BoolArray, IntArray, RealArray, check_room, memory_limit, slices
 from mahala.support.model_files import ModelFileError, array_value
 from mahala.support.states import Array, Group
 from mahala.support.validation import check_index_arrays
@@ -23,6 +24,8 @@ from mahala.support.validation import check_index_arrays
 FIRST_PAYLOAD = 2**20
 FIRST_TABLE = 2**18
 GROWTH = 1.5
+# Entries that are brought to the present at a time.
+PART = 2**16
 
 
 class Entries(NamedTuple):
@@ -145,7 +148,17 @@ class SparseState(SimilarityState):
         return taken, stuck
 
     def _settle(self) -> None:
-        kernels.settle(self.store, self.layout, self.penalty, self.clock)
+        entries = self._dump()
+        for _, numbers, diagonal in self._parts(entries):
+            self.bring_to_present(numbers, diagonal)
+        self._load(*entries)
+
+    def _parts(self, entries: Entries) -> Iterator[tuple[slice, RealArray, BoolArray]]:
+        """Yield parts of the entries, with their numbers by kind, and which of them are on the diagonal."""
+        numbers = entries.payload.reshape(-1, self.layout[0]).T
+        for part in slices(len(entries.columns), PART):
+            rows = np.searchsorted(entries.indptr, np.arange(part.start, part.stop), side="right") - 1
+            yield part, numbers[:, part], rows == entries.columns[part]
 
     def _make_room(self, stuck: int) -> None:
         payload, table = len(self.store.payload), len(self.store.table)
@@ -217,14 +230,21 @@ class SparseState(SimilarityState):
         self.store = store
 
     def matrix(self) -> Any:
-        indptr = np.zeros(self.shape[0] + 1, dtype=np.int64)
-        settings = self.store, self.layout, self.penalty, self.initial, self.clock, self.n_averaged
-        tables = self.numbers, self.features
-        kernels.export(*settings, *tables, indptr, np.empty(0, dtype=np.int32), np.empty(0, dtype=self.dtype))
-        indices, data = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=self.dtype)
-        if len(indices):
-            kernels.export(*settings, *tables, indptr, indices, data)
-        return sp.csr_array((data, indices, indptr), shape=self.shape)
+        entries = self._dump()
+        values, missing = np.empty(len(entries.columns), dtype=self.dtype), np.ones(min(self.shape), dtype=self.dtype)
+        for part, numbers, diagonal in self._parts(entries):
+            values[part] = self.present(numbers, diagonal, self.n_averaged)
+            missing[self.features[entries.columns[part][diagonal]]] = 0.0
+        # A last, empty row stands for the features without a number, which is -1.
+        indptr, n_rows = np.append(entries.indptr, len(values)), len(entries.indptr)
+        columns = self.features[entries.columns].astype(np.int32)
+        M = sp.csr_array((values, columns, indptr), shape=(n_rows, self.shape[1]))[self.numbers[: self.shape[0]]]
+        M.eliminate_zeros()
+        M.sort_indices()
+        untouched = float(self.present(self.untouched(), True, self.n_averaged))
+        if not untouched or not missing.any():
+            return M
+        return sp.csr_array(M + sp.diags_array(untouched * missing, shape=self.shape, format="csr", dtype=self.dtype))
 
     def add(self, change: Any, total: Any) -> None:
         # As the parts of complex numbers the two have one pattern, wherever either has a value.
