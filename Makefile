@@ -16,7 +16,8 @@ PYTEST := -m pytest -n 2 --dist worksteal
 # `make test` has one process for the tests around the commands and one for the others, each as long as the other: the
 # workers of pytest-xdist would both import and collect all of them.
 COMMANDS := $(addprefix tests/,cli data report serve stream \
-	test_campaign.py test_docs.py test_former_names.py test_package.py test_warming.py)
+	test_campaign.py test_docs.py test_former_names.py test_package.py)
+WARMING := tests/test_warming.py
 
 # Modules are compiled when they are first imported, and not all of them when they are installed.
 PIP := -m pip install --quiet --no-compile --disable-pip-version-check
@@ -27,9 +28,9 @@ export PYTHONDONTWRITEBYTECODE =
 demo: $(VENV)/.demo
 	$(BIN)/mahala compare balance --output demo-output
 
-test test-commands test-learners test-oldest coverage campaign: export OPENBLAS_NUM_THREADS = 1
+test kernels test-commands test-learners test-oldest coverage campaign: export OPENBLAS_NUM_THREADS = 1
 # The tests run on both cores already; those of threads ask for them.
-test test-commands test-learners test-oldest coverage: export OMP_NUM_THREADS = 1
+test kernels test-commands test-learners test-oldest coverage: export OMP_NUM_THREADS = 1
 test: $(VENV)/.ready
 	$(MAKE) --no-print-directory --jobs 2 lint kernels
 	$(MAKE) --no-print-directory --jobs 2 --keep-going test-commands test-learners
@@ -38,11 +39,11 @@ test-commands: $(VENV)/.ready
 	$(BIN)/python -m pytest -q $(COMMANDS)
 
 test-learners: $(VENV)/.ready
-	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(COMMANDS))
+	$(BIN)/python -m pytest -q $(addprefix --ignore=,$(COMMANDS) $(WARMING))
 
-# Compile what several test processes would wait for. It takes one core, and lint the other one.
+# Compile what both test processes would wait for, by the test of `mahala warm-up`. It takes one core, and lint the other.
 kernels: $(VENV)/.ready
-	$(BIN)/mahala warm-up
+	$(BIN)/python -m pytest -q $(WARMING)
 
 # The tests on the lower bounds in pyproject.toml. Packages that they need themselves are new, and have deprecated what
 # old ones call. Numba drops the cache of another version, hence one of its own.

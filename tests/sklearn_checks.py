@@ -1,13 +1,28 @@
-"""scikit-learn's checks as parameters of a test."""
+"""scikit-learn's checks, all of one estimator in one test: each takes a few milliseconds, and pytest as long for it."""
 
 from __future__ import annotations
+
+from unittest import SkipTest
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 
-def with_checks(estimators, **options):
-    """Decorate a test like `parametrize_with_checks`, which in old versions gives a generator that pytest refuses."""
-    mark = parametrize_with_checks(estimators, **options)
-    names, values = mark.args
-    return pytest.mark.parametrize(names, list(values), **mark.kwargs)
+def each_with_checks(estimators):
+    """Decorate a test of an estimator and its checks; a failing check is named in a note of its error."""
+    checks = {}
+    for estimator, check in parametrize_with_checks(estimators).args[1]:
+        checks.setdefault(id(estimator), (estimator, []))[1].append(check)
+    assert len(checks) == len(estimators)
+    return pytest.mark.parametrize(("estimator", "checks"), checks.values(), ids=[repr(own) for own in estimators])
+
+
+def run(checks, estimator):
+    for check in checks:
+        try:
+            check(estimator)
+        except SkipTest:  # it needs what is not installed
+            continue
+        except BaseException as error:
+            error.add_note(f"in {check}")
+            raise

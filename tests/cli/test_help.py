@@ -13,6 +13,7 @@ from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from typer.main import get_command
@@ -118,7 +119,8 @@ def test_example_runs_as_printed(example, folder):
         return
     if words[1:2] == ["simulate"] and "--impressions" not in words:
         words += ["--impressions", "50"]
-    result = CliRunner().invoke(app, words[1:], input=given)
+    with joblib.parallel_config(backend="threading"):  # tests of `compare` start processes
+        result = CliRunner().invoke(app, words[1:], input=given)
     assert result.exit_code == 0, result.output
 
 

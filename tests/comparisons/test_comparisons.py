@@ -116,7 +116,7 @@ def test_selection_does_not_check_x_again(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def mean_distance() -> Any:
-    """An estimator of a local class, which worker processes are sent whole: they cannot import this file."""
+    """A small estimator."""
 
     class MeanDistance(BaseEstimator):
         """Calls a pair similar if it is nearer than `scale` times the mean distance of the training pairs."""
@@ -153,10 +153,12 @@ def test_scikit_learn_splits() -> None:
     np.testing.assert_array_equal(test.y, y_test)
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_scikit_learn_model_selection(n_jobs: int | None) -> None:
+@pytest.mark.parametrize("pickled", [False, True], ids=["", "as in another process"])
+def test_scikit_learn_model_selection(pickled: bool) -> None:
     pairs = separated_pairs()
-    assert cross_val_score(mean_distance(), pairs, n_jobs=n_jobs).tolist() == [1.0] * 5
-    search = GridSearchCV(mean_distance(), {"scale": [0.01, 1.0]}, n_jobs=n_jobs).fit(pairs)
+    if pickled:
+        pairs = pickle.loads(pickle.dumps(pairs))
+    assert cross_val_score(mean_distance(), pairs).tolist() == [1.0] * 5
+    search = GridSearchCV(mean_distance(), {"scale": [0.01, 1.0]}).fit(pairs)
     assert search.best_params_ == {"scale": 1.0}
     assert search.best_estimator_.threshold_ == mean_distance().fit(pairs).threshold_

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import mahala
 from mahala.compiled.jit import kernel
 from mahala.compiled.triplets.rows import late
@@ -18,14 +20,20 @@ print(sum(hits.values()) if hits else 0)
 """
 
 
-def test_of_two_processes_one_compiles_and_the_other_loads_the_machine_code(tmp_path):
-    source = str(Path(mahala.__file__).parents[1])
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": source}
+@pytest.fixture(scope="module")
+def baked(tmp_path_factory):
+    """A cache with one function, and how many cache hits each of the two processes that share it had."""
+    cache = tmp_path_factory.mktemp("baked")
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(Path(mahala.__file__).parents[1])}
     started = [
         subprocess.Popen([sys.executable, "-c", CALL], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    assert sorted(process.communicate(timeout=100)[0].strip() for process in started) == ["0", "1"]
+    return cache, [process.communicate(timeout=100)[0].strip() for process in started]
+
+
+def test_of_two_processes_one_compiles_and_the_other_loads_the_machine_code(baked):
+    assert sorted(baked[1]) == ["0", "1"]
 
 
 READ_ONLY = """
@@ -43,21 +51,20 @@ print(COMPILING.n_compiled)
 """
 
 
-def test_a_cache_that_can_only_be_read_is_read(tmp_path):
+def test_a_cache_that_can_only_be_read_is_read(baked, tmp_path):
     """As in an image that was warmed up; what is compiled in addition goes to a folder of its own."""
-    baked, own = tmp_path / "baked", tmp_path / "own"
+    cache, own = baked[0], tmp_path / "own"
     own.mkdir()
     environment = os.environ | {
-        "NUMBA_CACHE_DIR": str(baked),
+        "NUMBA_CACHE_DIR": str(cache),
         "PYTHONPATH": str(Path(mahala.__file__).parents[1]),
         "TMPDIR": str(own),
     }
-    subprocess.run([sys.executable, "-c", CALL], env=environment, check=True)
-    before = {file: file.read_bytes() for file in baked.rglob("*.nb*")}
+    before = {file: file.read_bytes() for file in cache.rglob("*.nb*")}
     command = [sys.executable, "-c", READ_ONLY, str(own)]
     compiled = [subprocess.run(command, env=environment, capture_output=True, check=True).stdout for _ in range(2)]
     assert [line.split() for line in compiled] == [[b"0", b"1"], [b"0", b"0"]]
-    assert before == {file: file.read_bytes() for file in baked.rglob("*.nb*")}
+    assert before == {file: file.read_bytes() for file in cache.rglob("*.nb*")}
 
 
 def test_compiling_is_told_once_and_timed(tmp_path):

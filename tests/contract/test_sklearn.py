@@ -8,7 +8,7 @@ import pytest
 
 import mahala
 from contract.learners import LEARNERS, few
-from sklearn_checks import with_checks
+from sklearn_checks import each_with_checks, run
 
 
 def settings(kind):
@@ -22,9 +22,9 @@ def settings(kind):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@with_checks([kind(**settings(kind)) for kind in LEARNERS])
-def test_learner_passes(estimator, check):
-    check(estimator)
+@each_with_checks([kind(**settings(kind)) for kind in LEARNERS])
+def test_learner_passes(estimator, checks):
+    run(checks, estimator)
 
 
 @pytest.mark.parametrize("kind", LEARNERS)

@@ -6,9 +6,9 @@ import mahala
 from papers.pola2004.filters.nearest import NearestFilter
 from papers.pola2004.filters.paum import PAUM
 from papers.pola2004.filters.perceptron import Perceptron
-from sklearn_checks import with_checks
+from sklearn_checks import each_with_checks, run
 
 
-@with_checks([Perceptron(), PAUM(), NearestFilter(), NearestFilter(mahala.POLA())])
-def test_filter_passes(estimator, check):
-    check(estimator)
+@each_with_checks([Perceptron(), PAUM(), NearestFilter(), NearestFilter(mahala.POLA())])
+def test_filter_passes(estimator, checks):
+    run(checks, estimator)
