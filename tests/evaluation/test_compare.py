@@ -215,7 +215,8 @@ def test_one_feature_of_many_is_found():
     assert verdict.sentence == (
         f"Shown to help: {board.chosen} has a 3-NN error of {100 * board.winner.error:.1f} %, "
         f"{board.euclidean.spoken} {100 * board.euclidean.error:.1f} %. Chosen on other folds, it gains "
-        f"{100 * verdict.gain:.1f} points over 400 rows (95 % interval {100 * verdict.low:.1f} to {100 * verdict.high:.1f}, p < 0.001)."
+        f"{100 * verdict.gain:.1f} points over 400 rows "
+        f"(95 % interval {100 * verdict.low:.1f} to {100 * verdict.high:.1f}, p < 0.001)."
     )
 
 
