@@ -79,7 +79,7 @@ def plan_of(X, y, **arguments):
 
 
 def slow_neighbors(plan, y):
-    """3, unless the gain of the best of some numbers over 3 is above one standard error, over rows of one repetition."""
+    """3, unless the gain of another number over it is above one standard error, over the rows of one repetition."""
     losses = {k: [] for k in (1, 3, 5, 9)}
     for train, test in plan.parts[:3]:
         scales = plan.X[train].std(axis=0)
