@@ -359,3 +359,12 @@ def test_verdicts_are_read_back():
     for wrong in (list(SHOWN)[:-1], ["is nice", *list(SHOWN)[1:]], []):
         with pytest.raises(ValueError, match="a verdict should have the fields kind, gain, low"):
             Verdict.of(wrong)
+
+
+@pytest.mark.parametrize("n", [4, 40])
+def test_nothing_learned_is_served_where_the_plain_candidate_is_chosen(n):
+    values = np.zeros((1, n, 2))
+    values[0, ::2, 1] = -1.0
+    verdict = judge(values, np.arange(n)[np.newaxis] % 3, **NAMES).verdict
+    assert not verdict.helps
+    assert verdict.sentence.endswith("The raw ranking is served.")
