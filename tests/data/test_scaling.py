@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala import PA, MahalanobisMetric, Metric
-from mahala.data.scaling import divided, feature_scales, in_one_unit
+from mahala.data.scaling import binary_features, divided, feature_scales, in_one_unit
 from strategies import examples
 
 
@@ -64,7 +64,9 @@ def test_float32_stays():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="scaling must be one of 'numbers', 'standard', 'none', 'minmax', 'robust'"):
+    with pytest.raises(
+        ValueError, match="scaling must be one of 'numbers', 'standard', 'none', 'minmax', 'robust', got 'huge'"
+    ):
         feature_scales(np.array([[1.0]]), "huge")
     for wrong, message in (([1.0], "scales must be 2 numbers"), ([1.0, 0.0], "positive"), ([1.0, np.inf], "finite")):
         with pytest.raises(ValueError, match=message):
@@ -73,6 +75,25 @@ def test_refusals():
 
 def test_none_changes_nothing():
     assert (feature_scales(np.array([[1.0, 2.0], [3.0, 9.0]]), "none") == 1.0).all()
+
+
+@given(st.integers(1, 20), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_numbers_are_divided_and_zeros_and_ones_are_not(n, d, seed):
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random(d) < 0.5, rng.integers(0, 2, size=(n, d)), rng.integers(-3, 4, size=(n, d))).astype(float)
+    binary = np.array([set(column) <= {0.0, 1.0} for column in X.T.tolist()])
+    np.testing.assert_array_equal(binary_features(X), binary)
+    expected = np.where(binary, 1.0, feature_scales(X, "standard"))
+    np.testing.assert_array_equal(feature_scales(X, "numbers"), expected)
+    if n > 1:
+        np.testing.assert_array_equal(feature_scales(X.astype(np.float32), "numbers")[binary], 1.0)
+
+
+def test_features_of_sparse_rows_are_numbers():
+    """Counts of words may happen to be 0 and 1."""
+    X = sp.csr_array(np.eye(4))
+    assert not binary_features(X).any()
+    np.testing.assert_array_equal(feature_scales(X, "numbers"), feature_scales(X, "standard"))
 
 
 @given(st.integers(2, 20), st.integers(1, 6), st.integers(0, 2**32 - 1), st.booleans())

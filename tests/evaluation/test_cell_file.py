@@ -91,9 +91,8 @@ def test_without_a_path_cells_are_kept_in_memory():
 
 
 def test_a_cell_is_made_of_what_was_read():
-    confusion = [[1, 2], [3, 4]]
-    values = {"losses": [0.5], "errors": [0.25], "balanced": [], "seconds": 1.0, "scaling": "none"}
-    cell = Cell.of(values | {"confusion": confusion})
-    np.testing.assert_array_equal(cell.confusion, confusion)
-    assert (cell.losses.tolist(), cell.errors.tolist(), len(cell.balanced)) == ([0.5], [0.25], 0)
-    assert (cell.seconds, cell.scaling, cell.failure) == (1.0, "none", None)
+    for predicted in ([1, 2, 0], [0.5, 1 / 3], []):
+        cell = Cell.of({"losses": [0.5, 0.25], "predicted": predicted, "seconds": 1.0, "scaling": "none"})
+        assert cell.predicted.dtype.kind == np.array(predicted).dtype.kind
+        assert (cell.losses.tolist(), cell.predicted.tolist()) == ([0.5, 0.25], predicted)
+        assert (cell.seconds, cell.scaling, cell.stopped, cell.failure) == (1.0, "none", False, None)

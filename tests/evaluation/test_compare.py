@@ -15,17 +15,15 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from mahala import GML, LDA, NCA, OASIS, RCA, MahalanobisMetric, Relief, TablePreprocessor
+from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, Relief, TablePreprocessor
 from mahala.evaluation.compare import ComparisonInterrupted, held_out
 from mahala.evaluation.compare import compare as compare_with_baselines
-from mahala.evaluation.entries import corrected_t
 from mahala.evaluation.fitting import refit
-from mahala.evaluation.plan import default_panel, left_out, members, parts_of
-from mahala.evaluation.statistics import holm
-from mahala.learner import Learner
+from mahala.evaluation.judge import judge, mean_interval, paired_test
+from mahala.evaluation.splits import parts_of
 
 PANEL = {"LDA": LDA(), "RCA": RCA()}
-compare = partial(compare_with_baselines, baselines=False)
+compare = partial(compare_with_baselines, baselines=False, repeats=2)
 
 
 def table(n=90, d=4, classes=3, spread=2.0, seed=0):
@@ -55,7 +53,8 @@ def test_tables_are_preprocessed_in_each_training_part():
     np.testing.assert_allclose(board.euclidean.errors[:, 2], errors)
     assert not np.allclose(errors, leaky)
     made = TablePreprocessor()
-    given = compare(made.fit_transform(frame), y, PANEL, folds=4, scaling="none", n_neighbors=3, preprocessor=made)
+    X = made.fit_transform(frame)
+    given = compare(X, y, PANEL, folds=4, repeats=2, scaling="none", n_neighbors=3, preprocessor=made)
     np.testing.assert_array_equal(given.euclidean.errors, board.euclidean.errors)
     with pytest.raises(ValueError, match="preprocessor must have made X"):
         compare(rng.normal(size=(n, 2)), y, PANEL, preprocessor=made)
@@ -82,10 +81,12 @@ SCALES = {
 def test_errors_are_those_of_a_plain_loop(scaling):
     X, y = table()
     X = X * [1.0, 10.0, 0.1, 3.0]
-    board = compare(X, y, PANEL, folds=2, repeats=2, scaling=scaling, n_neighbors=3, random_state=5)
+    board = compare(X, y, PANEL, folds=4, repeats=2, scaling=scaling, n_neighbors=3, random_state=5)
     expected = {name: [] for name in ("Euclidean", "Euclidean, scaled", *PANEL)}
-    for train, test in RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=5).split(X, y):
+    sizes = []
+    for train, test in RepeatedStratifiedKFold(n_splits=4, n_repeats=2, random_state=5).split(X, y):
         scales = SCALES[scaling](X[train])
+        sizes.append(len(test))
         rows = {"Euclidean": X, "Euclidean, scaled": X / scales}
         for name, learner in PANEL.items():
             rows[name] = learner.fit(X[train] / scales, y[train]).transform(X / scales)
@@ -100,24 +101,35 @@ def test_errors_are_those_of_a_plain_loop(scaling):
     assert {entry.name for entry in board.entries} == set(expected)
     for entry in board.entries:
         np.testing.assert_allclose(entry.errors[:, [0, 2, 4, 24]], expected[entry.name], atol=1e-12)
-        assert entry.error == pytest.approx(np.mean(expected[entry.name], axis=0)[1])
+        assert entry.error == pytest.approx(np.average(expected[entry.name], axis=0, weights=sizes)[1])
 
 
-def test_differences_intervals_and_adjusted_p_values():
+def test_intervals_and_the_verdict_are_over_rows():
+    """Mistakes of a plain loop, averaged over repetitions, paired by row."""
     X, y = table(spread=1.0)
-    board = compare(X, y, PANEL, folds=3, repeats=3, n_neighbors=5)
-    base = board.euclidean
-    tests = {e.name: corrected_t(e.errors[:, 4] - base.errors[:, 4], 3, 3.0 / 90) for e in board.entries if e.learned}
-    adjusted = holm([test.p_value for test in tests.values()])
-    for (name, expected), p in zip(tests.items(), adjusted, strict=True):
-        entry = next(e for e in board.entries if e.name == name)
-        found = entry.difference, entry.difference_low, entry.difference_high
-        assert found == pytest.approx((expected.mean, expected.low, expected.high))
-        assert entry.p_value == pytest.approx(p)
-        mean, _, low, high, _ = corrected_t(entry.errors[:, 4], 3, 3.0 / 90)
-        assert (entry.error, entry.low, entry.high) == pytest.approx((mean, max(low, 0.0), min(high, 1.0)))
+    board = compare(X, y, PANEL, folds=3, repeats=3, n_neighbors=5, scaling="none")
+    wrong = {name: np.zeros((3, 90)) for name in ("Euclidean", *PANEL)}
+    folds = np.zeros((3, 90), dtype=int)
+    for part, (train, test) in enumerate(RepeatedStratifiedKFold(n_splits=3, n_repeats=3, random_state=0).split(X, y)):
+        unit = np.sqrt(X[train].var(axis=0).mean())
+        rows = {name: learner.fit(X[train] / unit, y[train]).transform(X / unit) for name, learner in PANEL.items()}
+        for name, mapped in ({"Euclidean": X} | rows).items():
+            model = KNeighborsClassifier(5, algorithm="kd_tree").fit(mapped[train], y[train])
+            wrong[name][part // 3, test] = model.predict(mapped[test]) != y[test]
+        folds[part // 3, test] = part
+    for entry in board.entries:
+        losses = wrong[entry.name].mean(axis=0)
+        assert entry.error == pytest.approx(losses.mean())
+        low, high = mean_interval(losses)
+        assert (entry.low, entry.high) == pytest.approx((max(low, 0.0), min(high, 1.0)))
+        expected = paired_test(losses - wrong["Euclidean"].mean(axis=0))[:3]
+        assert (entry.difference, entry.difference_low, entry.difference_high) == pytest.approx(expected)
     errors = [entry.error for entry in board.entries]
     assert errors == sorted(errors)
+    values = -np.stack([wrong[name] for name in ("Euclidean", *PANEL)], axis=2)
+    decision = judge(values, folds, measure="5-NN error", units="rows")
+    assert board.verdict[:-1] == pytest.approx(decision.verdict[:-1])
+    assert board.chosen == ["Euclidean", *PANEL][decision.chosen]
 
 
 class Spy(LDA):
@@ -173,56 +185,80 @@ def test_a_failure_is_an_entry():
     alone = compare(X, y, {"broken": Broken()}, folds=3)
     assert alone.best_learner is None
     assert not alone.winner.learned
-    assert alone.verdict().startswith("No learner could be fitted here")
+    assert alone.verdict.sentence.startswith("No learner could be fitted here; ")
+    assert not alone.verdict.helps
 
 
-def test_noise_beats_nobody():
+def test_noise_does_not_help():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 6)), rng.integers(0, 2, size=120)
-    board = compare(X, y, {"LDA": LDA(), "GML": GML(), "Relief": Relief()})
-    assert not board.beats_euclidean
-    best = board.best_learner
-    assert board.verdict().startswith(
-        f"The best learner, {best.name}, is not shown to beat Euclidean on these 120 rows: its k-NN error is "
-    )
-    smallest = f"Only gains above {100 * best.detectable:.1f} points are detectable here."
-    assert smallest in board.verdict()
+    board = compare(X, y, {"LDA": LDA(), "GML": GML(), "Relief": Relief()}, repeats=2)
+    assert board.verdict.kind == "does not help"
     assert board.winner is board.euclidean
-    assert board.headline == "No learner is shown to beat Euclidean"
+    assert (board.candidate, board.chosen) == (None, board.reference)
+    assert board.headline.startswith("Does not help")
+    best = board.best_learner
+    assert board.verdict.sentence.startswith(
+        f"Does not help: the best learner, {best.name}, has a {board.measure} of {100 * best.error:.1f} %, "
+    )
 
 
 def test_one_feature_of_many_is_found():
     board = compare(*noisy(), {"LDA": LDA(), "GML weights": GML(diagonal=True)}, n_neighbors=3)
-    assert board.beats_euclidean
-    assert board.winner.learned
-    words = board.verdict()
-    assert words.startswith(f"{board.winner.name} cuts the 3-NN error from {100 * board.euclidean.error:.1f} % (")
-    assert (
-        f"to {100 * board.winner.error:.1f} % ({-100 * board.winner.difference:.1f} points less, 95 % interval" in words
+    verdict = board.verdict
+    assert (verdict.kind, verdict.n, verdict.repeats, verdict.wins) == ("shown to help", 400, 2, 2)
+    assert board.winner is board.candidate
+    assert board.winner.name == board.chosen
+    assert verdict.low > 0.0
+    assert verdict.p_value < 0.001
+    assert board.headline == f"Shown to help: {board.chosen}"
+    assert verdict.sentence == (
+        f"Shown to help: {board.chosen} has a 3-NN error of {100 * board.winner.error:.1f} %, "
+        f"{board.euclidean.spoken} {100 * board.euclidean.error:.1f} %. Chosen on other folds, it gains "
+        f"{100 * verdict.gain:.1f} points over 400 rows "
+        f"(95 % interval {100 * verdict.low:.1f} to {100 * verdict.high:.1f}, p < 0.001)."
     )
-    assert f"p = {board.winner.p_value:.2g}, adjusted for 2 learners)." in words
 
 
 def test_a_tie_goes_to_euclidean():
     X, y = table(spread=50.0)
-    board = compare(X, y, PANEL, folds=3, scaling="none")
+    board = compare(X, y, PANEL, folds=3, repeats=2, scaling="none")
     assert [entry.error for entry in board.entries] == [0.0, 0.0, 0.0]
-    assert board.winner.name == "Euclidean"
-    assert not board.beats_euclidean
+    assert (board.winner.name, board.chosen, board.verdict.helps) == ("Euclidean", "Euclidean", False)
 
 
-def test_scaling_that_matters_is_said():
+def test_the_reference_is_the_best_plain_distance():
     X, y = table(spread=3.0)
-    board = compare(X * [1.0, 1.0, 1.0, 1000.0], y, PANEL)
-    assert board.euclidean.name == "Euclidean, scaled"
-    assert "Scaling the features alone takes Euclidean from" in board.verdict()
+    board = compare(X * [1.0, 1.0, 1.0, 1000.0], y, PANEL, repeats=2)
+    assert board.reference == board.euclidean.name == "Euclidean, scaled"
+    assert compare(X, y, PANEL, repeats=2, scaling="none").reference == "Euclidean"
+
+
+def test_zeros_and_ones_are_left_as_they_are():
+    """A rare category, divided by its small deviation, would dominate."""
+    rng, n = np.random.default_rng(0), 200
+    y = np.arange(n) % 2
+    rare = (rng.random((n, 8)) < 0.03).astype(float)
+    X = np.column_stack([rng.normal(size=(n, 2)) + 2.0 * y[:, None], rare])
+    board = compare(X, y, PANEL, folds=3, repeats=1)
+    errors = {entry.name: entry.error for entry in board.entries}
+    assert {"Euclidean", "Euclidean, scaled", "Euclidean, all scaled"} < set(errors)
+    assert {entry.name: entry.scaling for entry in board.entries}["Euclidean, scaled"] == "numbers"
+    assert errors["Euclidean, scaled"] < errors["Euclidean, all scaled"]
+    expected = []
+    for train, test in RepeatedStratifiedKFold(n_splits=3, n_repeats=1, random_state=0).split(X, y):
+        scales = np.concatenate([X[train, :2].std(axis=0), np.ones(8)])
+        model = KNeighborsClassifier(board.n_neighbors, algorithm="kd_tree").fit(X[train] / scales, y[train])
+        expected.append(1.0 - model.score(X[test] / scales, y[test]))
+    [scaled] = [entry for entry in board.entries if entry.name == "Euclidean, scaled"]
+    np.testing.assert_allclose(scaled.errors[:, board.n_neighbors - 1], expected, atol=1e-12)
 
 
 def test_same_seed_same_numbers_in_any_number_of_processes():
     X, y = table()
     learners = {"LDA": LDA(), "Relief": Relief(n_samples=20)}
-    boards = [compare(X, y, learners, folds=2, random_state=1, n_jobs=n_jobs) for n_jobs in (1, 2)]
-    other = compare(X, y, learners, folds=2, random_state=2)
+    boards = [compare(X, y, learners, folds=2, repeats=2, random_state=1, n_jobs=n_jobs) for n_jobs in (1, 2)]
+    other = compare(X, y, learners, folds=2, repeats=2, random_state=2)
     for one, two in zip(*(board.entries for board in boards), strict=True):
         assert one.name == two.name
         np.testing.assert_array_equal(one.errors, two.errors)
@@ -257,7 +293,7 @@ def test_small_classes():
 
 
 def test_large_tables_are_sampled(monkeypatch):
-    monkeypatch.setattr("mahala.evaluation.plan.MOST_ROWS", 60)
+    monkeypatch.setattr("mahala.evaluation.splits.MOST_ROWS", 60)
     X, y = table(300)
     y[:295] = np.arange(295) % 2
     y[295:] = 2
@@ -273,13 +309,23 @@ def test_large_tables_are_sampled(monkeypatch):
     ("arguments", "message"),
     [
         ({"folds": 1}, "folds must be at least 2"),
-        ({"repeats": 0}, "repeats must be an integer"),
+        ({"repeats": 0}, "repeats must be"),
         ({"n_neighbors": 61}, "n_neighbors must be at most 60"),
         ({"scaling": "log"}, "scaling must be"),
         ({"metric": "accuracy"}, "metric must be"),
         ({"budget": 0.0}, "budget must be"),
         ({"learners": {}}, "learners must be one or more"),
         ({"learners": {"Euclidean": LDA()}}, "names other than 'Euclidean'"),
+        ({"learners": {"Euclidean, all scaled": LDA()}}, "names other than 'Euclidean'"),
+        ({"learners": ["LDA", "Fisher"]}, "names among PA-I, LDA, .* got 'Fisher'"),
+        ({"learners": [LDA()]}, "names among PA-I, LDA, .* got LDA"),
+        ({"learners": []}, "learners must be one or more"),
+        ({"learners": {"MLKR": MLKR()}}, "learn from classes, but MLKR learns target values"),
+        ({"groups": np.zeros(90)}, "groups must have at least two different values"),
+        ({"groups": np.arange(80)}, "groups must be 1-D"),
+        ({"times": np.zeros(90)}, "times must have a past and a future"),
+        ({"times": np.zeros(80)}, "times must have one value for each of the 90 rows"),
+        ({"metric": "r2", "learners": {"OASIS": OASIS()}, "n_neighbors": 61}, "n_neighbors must be at most 60"),
     ],
 )
 def test_wrong_arguments(arguments, message):
@@ -328,13 +374,6 @@ def test_held_out_rows_are_not_learned_from():
     np.testing.assert_array_equal(metric.scales, expected.scales)
 
 
-@pytest.mark.parametrize("shape", [(150, 4), (1797, 64), (5000, 784), (20_000, 16), (20_000, 300), (500, 3000)])
-def test_panels_are_learners(shape):
-    panel = default_panel(*shape)
-    assert "LDA" in panel
-    assert all(isinstance(learner, Learner) for learner in panel.values())
-
-
 def test_the_panel_runs():
     X, y = table(60)
     board = compare(X, y, folds=2, repeats=1)
@@ -361,25 +400,18 @@ def test_the_confusion_matrix_is_that_of_the_test_rows():
 
 def test_no_confusion_matrix_of_hundreds_of_classes_and_of_failures():
     y = np.repeat(np.arange(301), 2)
-    many = compare(np.column_stack([y, y]) * 1.0, y, {"LDA": LDA()}, folds=2, repeats=1)
+    many = compare(np.column_stack([y, y]) * 1.0, y.astype(str), {"LDA": LDA()}, folds=2, repeats=1)
+    assert len(many.classes) == 301
     assert {entry.confusion for entry in many.entries} == {None}
     failed = compare(*table(), {"OASIS": OASIS()}, folds=2, repeats=1)
     assert [entry.confusion is None for entry in failed.entries] == [entry.learned for entry in failed.entries]
-
-
-@pytest.mark.parametrize(("shape", "names"), [((12_000, 300), {"NCA", "LMNN", "GML", "GML weights"}), ((90, 4), set())])
-def test_who_is_left_out_has_a_reason(shape, names):
-    reasons = left_out(*shape)
-    assert set(reasons) == names
-    assert set(default_panel(*shape)) == set(members(*shape)) - names
-    assert all(f"{shape[0]:,} rows" in why or f"{shape[1]} features" in why for why in reasons.values())
 
 
 def test_scaling_is_chosen_in_the_training_part():
     """Noise in small units harms once scaled, and noise in large units harms unless scaled."""
     X, y = table(n=300, classes=2, spread=4.0)
     noise = np.random.default_rng(1).normal(size=(300, 20))
-    small = compare(np.column_stack([X, 0.01 * noise]), y, {"NCA": NCA(max_iter=5)}, folds=3, repeats=1)
+    small = compare(np.column_stack([X, 0.01 * noise]), y, {"NCA": NCA(max_iter=5)}, folds=3, repeats=1, n_neighbors=3)
     assert {entry.name: entry.scaling for entry in small.entries}["NCA"] == "none"
     large = compare(X * [1.0, 1.0, 100.0, 100.0], y, {"NCA": NCA(max_iter=5)}, folds=3, repeats=1)
     assert {entry.name: entry.scaling for entry in large.entries} == {
@@ -400,7 +432,7 @@ def test_lopsided_classes_are_ranked_by_the_balanced_error():
     X, y = fraud()
     board = compare(X, y, PANEL, folds=4, repeats=1)
     assert (board.metric, board.majority, board.majority_error) == ("balanced", "fine", 0.05)
-    assert board.measure == "balanced k-NN error"
+    assert board.measure == f"balanced {board.n_neighbors}-NN error"
     assert "over 75 % of rows are of class 'fine': always answering 'fine' has an error of 5.0 %" in board.notes[0]
     for entry in board.entries:
         assert entry.error == pytest.approx(entry.balanced_error)
@@ -517,9 +549,8 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_call_goes_on(tmp_path):
     for one, two in zip(resumed.entries, whole.entries, strict=True):
         assert one.name == two.name
         np.testing.assert_array_equal(one.errors, two.errors)
-        assert (one.p_value, one.scaling, one.n_neighbors) == pytest.approx(
-            (two.p_value, two.scaling, two.n_neighbors), nan_ok=True
-        )
+        assert (one.error, one.difference_low, one.scaling) == (two.error, two.difference_low, two.scaling)
+    assert resumed.verdict == whole.verdict
     compare(X, y, learners, **arguments)
     assert len(Spy.seen) == 12  # of `whole`; the last one is from the file alone
     compare(X + 1.0, y, learners, **arguments)
@@ -533,12 +564,15 @@ def test_ctrl_c_before_a_part_is_finished():
     assert not isinstance(caught.value, ComparisonInterrupted)
 
 
-def test_a_partial_comparison_of_one_part_has_no_test():
+def test_a_partial_comparison_of_one_part_is_one_fold():
+    """No other fold could choose, so nothing is shown."""
     X, y = table()
     with pytest.raises(ComparisonInterrupted) as caught:
         interrupted_after(5, X, y, PANEL, folds=3)
     board = caught.value.leaderboard
-    assert board.parts == 1
+    assert (board.parts, board.planned, board.partial) == (1, 6, True)
     assert board.winner is board.euclidean
+    assert not board.verdict.helps
+    assert (board.verdict.kind, board.verdict.n) == ("too early to tell", 30)
+    assert board.verdict.sentence.startswith("Too early to tell: one test part was measured. The ")
     assert board.axis_end > 0.0
-    assert "One test part is too few for a test." in board.verdict()

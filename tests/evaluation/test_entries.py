@@ -1,4 +1,4 @@
-"""Intervals, tests and choices from the cells of a comparison."""
+"""Entries and verdicts from the cells of a comparison, against plain loops."""
 
 from __future__ import annotations
 
@@ -9,137 +9,196 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.optimize import brentq
 
-from mahala.evaluation.entries import best_column, chosen_neighbors, context, corrected_t, detectable, entries
+from mahala import LDA, RCA
+from mahala.evaluation.entries import decide, entries, entry_of, reference_of, units_of
+from mahala.evaluation.judge import judge, paired_test
 from mahala.evaluation.measuring import Cell
-from mahala.evaluation.statistics import holm
+from mahala.evaluation.plan import Key, Plan, target_of
+from mahala.evaluation.splits import parts_of
+
+LEARNERS = {"LDA": LDA(), "RCA": RCA()}
 
 
-def plain_corrected_t(differences, n_train, n_test):
-    """Nadeau and Bengio (2003), section 3: t = mean / sqrt((1/J + n2/n1) s²)."""
-    J = len(differences)
-    mean = sum(differences) / J
-    variance = sum((x - mean) ** 2 for x in differences) / (J - 1)
-    error = ((1 / J + n_test / n_train) * variance) ** 0.5
-    half = stats.t.interval(0.95, J - 1)[1] * error
-    return mean, mean - half, mean + half, 2 * (1 - stats.t.cdf(abs(mean / error), J - 1))
+def plan_of(y, *, folds=3, repeats=2, groups=None, **arguments):
+    """A plan of rows whose features do not matter, because cells are given."""
+    numbers = np.asarray(y).dtype.kind == "f"
+    target = target_of(y, len(y), numbers)
+    codes = None if numbers else target.codes
+    settings = {
+        "X": np.column_stack([np.arange(len(y)), np.arange(len(y)) ** 2]).astype(float), "target": target,
+        "rows": np.arange(len(y)), "n_rows": len(y), "parts": parts_of(codes, folds, repeats, 0, groups, None, len(y)),
+        "folds": folds, "repeats": repeats, "counts": np.arange(1, 3), "n_neighbors": 2, "groups": groups,
+        "measure": "r2" if numbers else "error", "scaling": "auto", "random_state": 0, "budget": None,
+        "learners": LEARNERS, "baselines": [], "left_out": {}, "preprocessor": None, "notes": [],
+    }  # fmt: skip
+    return Plan(**(settings | arguments))
 
 
-@given(st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=20).filter(lambda v: np.std(v) > 0.02), st.integers(2, 10))
-def test_corrected_t_is_the_papers(values, folds):
-    ours = corrected_t(np.array(values), folds, 0.01)
-    mean, low, high, p = plain_corrected_t(values, folds - 1.0, 1.0)
-    np.testing.assert_allclose(
-        (ours.mean, ours.low, ours.high, ours.p_value), (mean, low, high, p), rtol=1e-9, atol=1e-12
-    )
+def cells_of(plan, seed, shares, **fields):
+    """Cells with predictions of which a share is wrong, by candidate."""
+    rng = np.random.default_rng(seed)
+    cells = {}
+    for name in plan.candidates:
+        for part, (_, test) in enumerate(plan.parts):
+            values = plan.target.values[test]
+            if plan.target.is_number:
+                predicted = values + shares[name] * rng.normal(size=len(test))
+                losses = np.square(predicted - values).mean()
+            else:
+                wrong = rng.random(len(test)) < shares[name]
+                predicted = np.where(wrong, (values + 1) % len(plan.target.classes), values)
+                losses = np.mean(predicted != values)
+            cells[Key(name, part)] = Cell(np.array([0.5, losses]), predicted, 0.5, **({"scaling": "standard"} | fields))
+    return cells
 
 
-def test_equal_differences_are_not_certain():
-    """Two parts that differ by one row each prove nothing, though they vary by nothing."""
-    mean, _, low, high, p = corrected_t(np.array([0.1, 0.1]), 2, 0.1)
-    assert low < mean < high
-    assert p > 0.05
-    assert corrected_t(np.zeros(10), 5, 0.1).p_value == 1.0
+SHARES = {"Euclidean": 0.7, "Euclidean, scaled": 0.4, "LDA": 0.1, "RCA": 0.3}
 
 
-def test_rounding_is_no_difference():
-    ours, theirs = np.array([7, 1, 2, 2, 2, 7]) / 3, np.array([2, 7, 7, 2, 1, 2]) / 3
-    assert (ours - theirs).mean() > 0.0
-    mean, _, low, high, p_value = corrected_t(ours - theirs, 2, 0.1)
-    assert (mean, low, p_value) == (0.0, -high, 1.0)
+def slow_losses(plan, cells, name, parts):
+    """The loss of each row in each repetition, in a dictionary."""
+    found = {}
+    counts = np.bincount(plan.target.codes)
+    for part in parts:
+        repeat = next(r for r, numbers in enumerate(plan.repetitions) if part in numbers)
+        for row, predicted in zip(plan.parts[part][1].tolist(), cells[Key(name, part)].predicted.tolist(), strict=True):
+            actual = plan.target.values[row]
+            if plan.measure == "r2":
+                found[repeat, row] = (predicted - actual) ** 2
+            elif plan.measure == "error":
+                found[repeat, row] = float(predicted != actual)
+            else:
+                found[repeat, row] = (predicted != actual) * len(plan.target.codes) / len(counts) / counts[actual]
+    return found
 
 
-def test_one_value_has_no_interval():
-    mean, *others = corrected_t(np.array([0.2]), 5, 0.01)
-    assert mean == 0.2
-    assert all(math.isnan(other) for other in others)
+@pytest.mark.parametrize("measure", ["error", "balanced", "r2"])
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.booleans())
+def test_units_are_the_losses_of_rows(measure, seed, repeats, grouped):
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=24) if measure == "r2" else np.repeat(["a", "b", "c"], [12, 6, 6])[rng.permutation(24)]
+    groups = np.arange(24) // 2 if grouped else None
+    plan = plan_of(y, repeats=repeats, groups=groups, measure=measure)
+    cells = cells_of(plan, seed, SHARES)
+    units = units_of(plan, cells, range(len(plan.parts)))
+    assert (units.name, units.overlap) == ("groups" if grouped else "rows", 0.0)
+    assert set(units.losses) == set(plan.candidates)
+    for name, losses in units.losses.items():
+        slow = slow_losses(plan, cells, name, range(len(plan.parts)))
+        expected = [[slow[repeat, row] for row in range(24)] for repeat in range(repeats)]
+        np.testing.assert_allclose(losses, expected, atol=1e-12)
+    for repeat, parts in enumerate(plan.repetitions):
+        for part in parts:
+            assert (units.folds[repeat, plan.parts[part][1]] == part).all()
+    if grouped:
+        np.testing.assert_array_equal(units.groups, groups)
 
 
-@given(
-    st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=20).filter(lambda v: np.std(v) > 0.001),
-    st.integers(2, 10),
-    st.lists(st.floats(0.2, 1.0), min_size=0, max_size=9),
-)
-def test_the_smallest_difference_is_where_the_adjusted_p_value_crosses(values, folds, others):
-    """Shift the differences, which keeps their deviation, until Holm's p-value is 0.05 beside larger ones."""
-    centred = np.array(values) - np.mean(values)
-
-    def excess(shift):
-        p = corrected_t(centred + shift, folds, 1e-9).p_value
-        return float(holm([p, *others])[0]) - 0.05
-
-    slow = brentq(excess, 1e-6, 100.0, xtol=1e-14, rtol=1e-12)
-    ours = detectable(corrected_t(centred, folds, 1e-9).error, len(values), 1 + len(others))
-    assert ours == pytest.approx(slow, rel=1e-6)
+def test_of_a_partial_comparison_complete_repetitions_count():
+    plan = plan_of(np.arange(24) % 2, repeats=2)
+    cells = cells_of(plan, 0, SHARES)
+    whole = units_of(plan, cells, [0, 1, 2, 4])
+    np.testing.assert_array_equal(whole.losses["LDA"], units_of(plan, cells, range(6)).losses["LDA"][:1])
+    some = units_of(plan, cells, [0, 2])
+    rows = np.sort(np.concatenate([plan.parts[part][1] for part in (0, 2)]))
+    np.testing.assert_array_equal(some.losses["LDA"], whole.losses["LDA"][:, rows])
+    later = units_of(plan, cells, [4])  # processes may finish a part of the second repetition first
+    assert later.losses["LDA"].shape == (1, 8)
 
 
-def slow_choice(losses, repetitions):
-    """The same choice, one loop after the other."""
-    chosen = []
-    for part in range(len(losses)):
-        own = [q for q in range(len(losses)) if q != part and repetitions[q] == repetitions[part]]
-        usual = min(2, losses.shape[1] - 1)
-        if len(own) < 2:
-            chosen.append(usual)
-            continue
-        means = [sum(losses[q][k] for q in own) / len(own) for k in range(losses.shape[1])]
-        best = min(range(len(means)), key=lambda k: round(means[k], 12))
-        gains = [losses[q][usual] - losses[q][best] for q in own]
-        middle = sum(gains) / len(gains)
-        error = (sum((g - middle) ** 2 for g in gains) / (len(gains) - 1) / len(gains)) ** 0.5
-        chosen.append(best if round(middle - error, 12) > 0 else usual)
-    return chosen
+@pytest.mark.parametrize("measure", ["f1", "roc_auc"])
+def test_units_of_other_measures_are_test_parts(measure):
+    plan = plan_of(np.arange(24) % 2, measure=measure)
+    cells = cells_of(plan, 0, SHARES)
+    units = units_of(plan, cells, range(6))
+    assert (units.name, units.overlap, units.groups) == ("test parts", 0.5, None)
+    assert units.losses["LDA"].tolist() == [[cells[Key("LDA", part)].losses[1] for part in range(6)]]
+    assert units.folds.tolist() == [[0, 1, 2, 3, 4, 5]]
 
 
-@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 8), st.integers(0, 2**32 - 1))
-def test_neighbours_are_chosen_by_the_other_parts_of_the_repetition(repeats, folds, n_counts, seed):
-    losses = np.random.default_rng(seed).integers(0, 50, size=(repeats * folds, n_counts)) / 7.0
-    repetitions = np.repeat(np.arange(repeats), folds)
-    chosen = chosen_neighbors(losses, repetitions, None)
-    assert chosen.tolist() == slow_choice(losses, repetitions)
-    changed = losses.copy()
-    changed[0] = changed[0, ::-1] + 1.0
-    assert chosen_neighbors(changed, repetitions, None)[0] == chosen[0]
-    assert (chosen_neighbors(losses, repetitions, 0) == 0).all()
+@pytest.mark.parametrize("measure", ["error", "balanced", "r2"])
+def test_entries_have_what_was_measured(measure):
+    rng = np.random.default_rng(0)
+    y = rng.normal(5.0, 3.0, size=30) if measure == "r2" else np.repeat(["a", "b"], [20, 10])[rng.permutation(30)]
+    plan = plan_of(y, measure=measure)
+    cells = cells_of(plan, 1, SHARES)
+    for part, how in enumerate(("none", "minmax", "minmax", "robust", "minmax", "none")):
+        cell = cells[Key("LDA", part)]
+        cells[Key("LDA", part)] = Cell(cell.losses, cell.predicted, float(part), how, stopped=how == "none")
+    cells[Key("RCA", 2)] = Cell(np.empty(0), np.empty(0), 0.5, "standard", failure="no luck")
+    units = units_of(plan, cells, range(6))
+    assert "RCA" not in units.losses
+    reference = reference_of(plan, units)
+    assert reference == "Euclidean, scaled"
+    found = entries(plan, cells, range(6), units, reference)
+    assert [entry.name for entry in found] == ["LDA", "Euclidean, scaled", "Euclidean", "RCA"]
+    assert [entry.learned for entry in found] == [True, False, False, True]
+    assert found[-1].failure == "no luck"
+    assert math.isnan(found[-1].error)
+    lda, base = found[0], found[1]
+    assert (lda.scaling, lda.stopped, lda.seconds) == ("minmax", 2, 2.5)
+    assert (base.difference, base.difference_low, base.difference_high) == (0.0, 0.0, 0.0)
+    by_row = {}
+    for name in plan.candidates[:3]:
+        slow = slow_losses(plan, cells, name, range(6))
+        by_row[name] = np.array([(slow[0, row] + slow[1, row]) / 2 for row in range(30)])
+    for entry in found[:3]:
+        losses = by_row[entry.name]
+        low, high = stats.t.interval(0.95, 29, losses.mean(), stats.sem(losses))
+        assert entry.error == pytest.approx(losses.mean())
+        assert entry.low == pytest.approx(max(low, 0.0))
+        assert entry.high == pytest.approx(high if measure == "r2" else min(high, 1.0))
+        differences = losses - by_row[reference]
+        if entry.name != reference:
+            expected = paired_test(differences)[:3]
+            assert (entry.difference, entry.difference_low, entry.difference_high) == pytest.approx(expected)
+        predicted = np.concatenate([cells[Key(entry.name, part)].predicted for part in range(6)])
+        actual = np.concatenate([plan.target.values[test] for _, test in plan.parts])
+        if measure == "r2":
+            assert entry.absolute_error == pytest.approx(np.abs(predicted - actual).mean() * y.std())
+            assert entry.confusion is None
+            assert math.isnan(entry.plain_error)
+        else:
+            wrong = [np.mean(predicted[actual == code] != code) for code in (0, 1)]
+            assert entry.balanced_error == pytest.approx(np.mean(wrong))
+            assert entry.plain_error == pytest.approx(np.mean(predicted != actual))
+            assert entry.confusion.tolist() == [
+                [int(np.sum((actual == i) & (predicted == j))) for j in (0, 1)] for i in (0, 1)
+            ]
+            assert math.isnan(entry.absolute_error)
 
 
-def test_a_small_gain_does_not_change_the_number_of_neighbours():
-    noisy = np.array([[0.10, 0.2, 0.2], [0.30, 0.2, 0.2], [0.19, 0.2, 0.2]])
-    assert best_column(noisy) == 2
-    assert best_column(noisy - [0.1, 0.0, 0.0]) == 0
-    # A gain in one of two parts is exactly one standard error, whatever rounding says.
-    assert all(best_column(np.array([[0.0, a, a], [0.0, 0.0, 0.0]])) == 2 for a in np.arange(1, 200) / 7)
+def test_the_decision_is_the_judges():
+    plan = plan_of(np.arange(60) % 2)
+    cells = cells_of(plan, 0, SHARES)
+    units = units_of(plan, cells, range(6))
+    name, decision = decide(plan, units, "Euclidean, scaled", "3-NN error")
+    values = -np.stack([units.losses[name] for name in ("Euclidean, scaled", "LDA", "RCA")], axis=2)
+    expected = judge(values, units.folds, measure="3-NN error", units="rows")
+    assert decision.verdict == expected.verdict
+    assert (name, decision.verdict.kind) == ("LDA", "shown to help")
+    noise = cells_of(plan, 0, dict.fromkeys(SHARES, 0.4))
+    name, decision = decide(plan, units_of(plan, noise, range(6)), "Euclidean", "3-NN error")
+    assert (name, decision.verdict.helps) == ("Euclidean", False)
 
 
-def cell(losses, **others):
-    values = np.asarray(losses, dtype=float)
-    return Cell(values, values / 2, values / 4, 0.5, **({"scaling": "standard"} | others))
+def test_a_tie_goes_to_the_plain_distance_and_to_raw_features():
+    plan = plan_of(np.arange(24) % 2)
+    cells = cells_of(plan, 0, dict.fromkeys(SHARES, 0.0))
+    units = units_of(plan, cells, range(6))
+    assert reference_of(plan, units) == "Euclidean"
+    found = entries(plan, cells, range(6), units, "Euclidean")
+    assert [entry.learned for entry in found] == [False, False, True, True]
+    assert decide(plan, units, "Euclidean", "error")[0] == "Euclidean"
 
 
-def test_entries_have_what_was_measured():
-    cells = {
-        "Euclidean": [cell([0.2, 0.3], scaling="none")] * 4,
-        "one": [cell([0.1, 0.2], scaling=how, stopped=how == "none") for how in ("none", "minmax", "minmax", "robust")],
-        "broken": [cell([]), cell([], failure="no luck"), cell([]), cell([])],
-    }
-    found = entries(cells, {"one", "broken"}, repetitions=np.zeros(4), at=0, folds=4, step=0.01)
-    assert [entry.name for entry in found] == ["one", "Euclidean", "broken"]
-    one, plain, broken = found
-    assert (one.error, one.plain_error, one.balanced_error) == (0.1, 0.05, 0.025)
-    assert (one.scaling, one.stopped, one.n_neighbors) == ("minmax", 1, 1)
-    assert one.detectable == pytest.approx(detectable(corrected_t(np.full(4, -0.1), 4, 0.01).error, 4, 1))
-    assert math.isnan(plain.detectable)
-    assert broken.failure == "no luck"
-    [boosting] = context({"boosting": cells["one"]}, 1)
-    assert (boosting.error, boosting.plain_error, boosting.stopped) == (0.2, 0.1, 1)
-    assert context({"boosting": cells["broken"]}, 1)[0].failure == "no luck"
-
-
-def test_one_part_has_no_test():
-    cells = {"Euclidean": [cell([0.2])], "one": [cell([0.1])]}
-    one, plain = entries(cells, {"one"}, repetitions=np.zeros(1), at=None, folds=4, step=0.01)
-    assert (one.error, one.difference, plain.difference) == (0.1, -0.1, 0.0)
-    assert math.isnan(one.p_value)
-    assert math.isnan(one.high)
-    assert not one.beats_euclidean
+def test_the_context_of_baselines_is_a_mean_over_their_parts():
+    plan = plan_of(np.arange(24) % 2)
+    cells = cells_of(plan, 0, SHARES)
+    own = {part: cells[Key("RCA", part)] for part in range(3)}
+    boosting = entry_of(plan, "gradient boosting", own)
+    assert not boosting.learned
+    assert boosting.error == pytest.approx(np.mean([cell.losses[1] for cell in own.values()]))
+    failed = {0: Cell(np.empty(0), np.empty(0), 1.0, "standard", failure="no luck")}
+    assert entry_of(plan, "gradient boosting", failed).failure == "no luck"

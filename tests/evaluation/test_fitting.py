@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.decomposition import PCA
-from sklearn.metrics import pairwise_distances
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import pairwise_distances, r2_score
 
+from mahala import LDA, MLKR
 from mahala.evaluation import fitting
-from mahala.evaluation.fitting import CLASSIFIERS, class_scores, embedded
+from mahala.evaluation.fitting import baseline_scores, embedded, refit
+from mahala.evaluation.plan import target_of
 from mahala.support.contexts import time_limit
 
 
@@ -38,22 +42,69 @@ def test_pca_keeps_95_percent_of_the_variance(sparse):
     np.testing.assert_allclose(ours, theirs, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", ["logistic regression", "gradient boosting"])
 def test_classifiers_give_probabilities_of_all_classes(name):
     X, y = rows()
-    scores = class_scores(name, X[:80], y[:80], X[80:], 0)
+    target = target_of(y, 120, False).select(np.arange(80))
+    scores = baseline_scores(name, X[:80], target, X[80:], 0)
     np.testing.assert_allclose(scores.sum(axis=1), 1.0)
     assert np.mean(scores.argmax(axis=1) == y[80:]) > 0.6
-    sparse = class_scores(name, sp.csr_array(X[:80]), y[:80], sp.csr_array(X[80:]), 0)
+    sparse = baseline_scores(name, sp.csr_array(X[:80]), target, sp.csr_array(X[80:]), 0)
     assert np.mean(sparse.argmax(axis=1) == scores.argmax(axis=1)) > 0.9
+    some = np.flatnonzero(y[:80] != 1)  # a class that the training part does not have
+    scores = baseline_scores(name, X[some], target.select(some), X[80:], 0)
+    assert scores.shape == (40, 3)
+    assert (scores[:, 1] == 0.0).all()
+
+
+@pytest.mark.parametrize("name", ["ridge regression", "gradient boosting"])
+def test_regressions_predict_numbers(name):
+    X, _ = rows()
+    numbers = X @ np.arange(1.0, 7.0)
+    target = target_of(numbers, 120, True)
+    assert target.is_number
+    predicted = baseline_scores(name, X[:80], target.select(np.arange(80)), X[80:], 0)
+    assert predicted.shape == (40, 1)
+    assert r2_score(target.values[80:], predicted[:, 0]) > 0.4
+    sparse = baseline_scores(name, sp.csr_array(X[:80]), target.select(np.arange(80)), sp.csr_array(X[80:]), 0)
+    assert r2_score(target.values[80:], sparse[:, 0]) > 0.4
+
+
+def test_classes_are_weighted_under_the_balanced_error():
+    rng = np.random.default_rng(0)
+    y = (np.arange(400) < 30).astype(int)
+    X = rng.normal(size=(400, 3)) + y[:, None]
+    target = target_of(y, 400, False)
+    centred = X - X.mean(axis=0)
+    for balanced in (False, True):
+        model = LogisticRegression(max_iter=200, class_weight="balanced" if balanced else None).fit(centred, y)
+        scores = baseline_scores("logistic regression", X, target, X, 0, balanced)
+        np.testing.assert_allclose(scores, model.predict_proba(centred), atol=1e-6)
+    for name in ("logistic regression", "gradient boosting"):
+        plain, weighted = (baseline_scores(name, X, target, X, 0, balanced)[:, 1] for balanced in (False, True))
+        assert np.mean(weighted > 0.5) > 1.5 * np.mean(plain > 0.5)
 
 
 def test_boosting_stops_at_its_time_limit(monkeypatch):
     monkeypatch.setattr(fitting, "_MANY", 0)
     X, y = rows()
     with time_limit(0.0) as limit:
-        assert fitting._boosted(X, y, 0).n_iter_ == 10
+        assert fitting._boosted(HistGradientBoostingClassifier(), X, y, 3).n_iter_ == 10
     assert limit.stopped
     with time_limit(None) as limit:
-        assert fitting._boosted(X, y, 0).n_iter_ > 10
+        assert fitting._boosted(HistGradientBoostingClassifier(), X, y, 3).n_iter_ > 10
     assert not limit.stopped
+
+
+def test_learners_of_numbers_are_refitted_to_them():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)) * [1.0, 10.0, 100.0]
+    y = X[:, 0] + 0.1 * rng.normal(size=60)
+    metric = refit(X, y, MLKR(max_iter=20, random_state=0))
+    values = (y - y.mean()) / y.std()
+    expected = MLKR(max_iter=20, random_state=0).fit(X / X.std(axis=0), values).metric_
+    np.testing.assert_allclose(metric.matrix, expected.matrix, rtol=1e-6, atol=1e-9)
+    assert metric.scales == pytest.approx(X.std(axis=0))
+    by_class = refit(X, y, LDA())  # a learner of classes learns from quarters of the range
+    quarters = np.searchsorted(np.quantile(y, [0.25, 0.5, 0.75]), y)
+    np.testing.assert_allclose(by_class.matrix, LDA().fit(X / X.std(axis=0), quarters).metric_.matrix, rtol=1e-9)

@@ -41,6 +41,12 @@ def slow_choice(gains, groups):
     return best if bounds[best] > 1e-12 else 0
 
 
+def slow_learned_choice(gains, groups):
+    """The learned candidate with the largest lower bound, even if that is not above 0."""
+    bounds = slow_bounds(gains, groups)
+    return max(range(1, len(bounds)), key=lambda candidate: bounds[candidate])
+
+
 def slow_judge(values, folds, groups):
     """The chosen candidate, and the gain of the choice by (repeat, unit), one loop after the other."""
     n_repeats, n, n_candidates = values.shape
@@ -54,7 +60,7 @@ def slow_judge(values, folds, groups):
     for r in range(n_repeats):
         for i in range(n):
             others = [j for j in range(n) if folds[r, j] != folds[r, i]]
-            honest[r, i] = gains[r][i][slow_choice(means[others], [groups[j] for j in others])]
+            honest[r, i] = gains[r][i][slow_learned_choice(means[others], [groups[j] for j in others])]
     return slow_choice(means, groups), honest
 
 
@@ -80,7 +86,7 @@ def draws(p_value):
 @st.composite
 def judged(draw, most_repeats=3):
     """Values of candidates on units, the folds of the units, and their groups, each in one fold."""
-    n_repeats, n_candidates = draw(st.integers(1, most_repeats)), draw(st.integers(1, 5))
+    n_repeats, n_candidates = draw(st.integers(1, most_repeats)), draw(st.integers(2, 5))
     n_groups, folds = draw(st.integers(2, 12)), draw(st.integers(2, 4))
     rng = np.random.default_rng(draw(SEEDS))
     sizes = rng.integers(1, 4, n_groups) if draw(st.booleans()) else np.ones(n_groups, dtype=int)
@@ -135,7 +141,7 @@ def test_the_choice_for_a_fold_is_made_without_it(case, seed):
     fold = folds[0] == folds[0, 0]
     changed = values.copy()
     changed[0, fold] = np.random.default_rng(seed).normal(size=(fold.sum(), values.shape[2])) * 100.0
-    candidate = slow_choice(values[0, ~fold] - values[0, ~fold, :1], groups[~fold])
+    candidate = slow_learned_choice(values[0, ~fold] - values[0, ~fold, :1], groups[~fold])
     for given_values in (values, changed):
         decision = judge(given_values, folds, groups=groups, **NAMES)
         np.testing.assert_allclose(decision.values[fold], given_values[0, fold, candidate], rtol=1e-9, atol=1e-9)
@@ -308,9 +314,23 @@ def test_rounding_is_no_gain():
     assert (decision.verdict.gain, decision.verdict.p_value, decision.verdict.kind) == (0.0, 1.0, "does not help")
 
 
-def test_the_plain_candidate_alone():
-    decision = judge(np.random.default_rng(0).normal(size=(2, 9, 1)), np.arange(18).reshape(2, 9) % 3, **NAMES)
-    assert (decision.chosen, decision.verdict.kind, decision.verdict.gain) == (0, "does not help", 0.0)
+@pytest.mark.parametrize(("n_candidates", "n_folds"), [(1, 3), (3, 1)])
+def test_one_candidate_or_one_fold_leaves_no_choice(n_candidates, n_folds):
+    values = np.random.default_rng(0).normal(size=(2, 9, n_candidates))
+    values[:, :, 1:] += 5.0
+    decision = judge(values, np.tile(np.arange(9) % n_folds, (2, 1)), **NAMES)
+    assert (decision.chosen, decision.verdict.kind, decision.verdict.n) == (0, "too early to tell", 9)
+    np.testing.assert_array_equal(decision.values, values[:, :, 0].mean(axis=0))
+    assert np.isnan(decision.verdict.p_value)
+
+
+def test_folds_that_hold_all_gains_are_not_ignored():
+    """The other folds have no gain, and would choose the plain candidate: they choose among the learned ones."""
+    values = np.zeros((1, 50, 2))
+    values[0, :10, 1] = 1.0
+    decision = judge(values, np.repeat(np.arange(5), 10)[np.newaxis], **NAMES)
+    assert (decision.chosen, decision.verdict.gain) == (1, pytest.approx(0.2))
+    assert decision.verdict.kind == "shown to help"
 
 
 SHOWN = Verdict("shown to help", 0.04, 0.01, 0.07, 200, 0.008, "nDCG@10", "queries", share=0.25)
@@ -339,3 +359,12 @@ def test_verdicts_are_read_back():
     for wrong in (list(SHOWN)[:-1], ["is nice", *list(SHOWN)[1:]], []):
         with pytest.raises(ValueError, match="a verdict should have the fields kind, gain, low"):
             Verdict.of(wrong)
+
+
+@pytest.mark.parametrize("n", [4, 40])
+def test_nothing_learned_is_served_where_the_plain_candidate_is_chosen(n):
+    values = np.zeros((1, n, 2))
+    values[0, ::2, 1] = -1.0
+    verdict = judge(values, np.arange(n)[np.newaxis] % 3, **NAMES).verdict
+    assert not verdict.helps
+    assert verdict.sentence.endswith("The raw ranking is served.")

@@ -8,39 +8,58 @@ import numpy as np
 import pytest
 
 from mahala.evaluation.entries import Entry
+from mahala.evaluation.judge import Verdict
 from mahala.evaluation.leaderboard import Leaderboard
 
 
-def entry(name, error, high, *, learned=True, difference=0.0, p_value=math.nan, failure=None):
+def entry(name, error, high, *, learned=True, difference=0.0, failure=None, **more):
     ends = difference - 0.01, difference + 0.01
-    numbers = [error, 2.0 * error - high, high, difference, *ends, p_value, 0.5]
-    return Entry(name, learned, np.full((2, 1), error), *numbers, failure, detectable=0.15)
+    numbers = [error, 2.0 * error - high, high, difference, *ends, 0.5]
+    return Entry(name, learned, np.full((2, 1), error), *numbers, failure, **more)
 
 
-def board(*entries):
+VERDICT = Verdict("shown to help", 0.1, 0.05, 0.15, 90, 0.01, "3-NN error", "rows", text="NCA helps, as was shown.")
+
+
+def board(*entries, kind="shown to help", chosen="NCA", **more):
     return Leaderboard(
-        entries, np.array([3]), 3, 2, 1, "standard", 0, 90, 4, ("a", "b"), np.arange(90), notes=()
+        entries, VERDICT._replace(kind=kind), chosen, "Euclidean", np.array([3]), 3, 2, 1, "standard", 0, 90, 4,
+        ("a", "b"), np.arange(90), (np.arange(45), np.arange(45, 90)), 2, 2, **more,
     )  # fmt: skip
 
 
 EUCLIDEAN = entry("Euclidean", 0.2, 0.25, learned=False)
-BETTER = entry("NCA", 0.1, 0.15, difference=-0.1, p_value=0.01)
-CHANCE = entry("LDA", 0.08, 0.14, difference=-0.12, p_value=0.2)
+BETTER = entry("NCA", 0.1, 0.15, difference=-0.1)
+CHANCE = entry("LDA", 0.08, 0.14, difference=-0.12)
 FAILED = entry("ITML", math.nan, math.nan, failure="no")
 
 
-def test_the_winner_is_the_best_that_is_significantly_better():
+def test_the_winner_is_the_learner_that_the_judge_shows_to_help():
     won = board(CHANCE, BETTER, EUCLIDEAN, FAILED)
-    assert (won.winner, won.best_learner, won.euclidean) == (BETTER, CHANCE, EUCLIDEAN)
+    assert (won.winner, won.candidate, won.best_learner, won.euclidean) == (BETTER, BETTER, CHANCE, EUCLIDEAN)
     assert won.ranked == (CHANCE, BETTER, EUCLIDEAN)
-    assert won.verdict().startswith("NCA cuts the 3-NN error from 20.0 % (Euclidean) to 10.0 % (10.0 points less, ")
-    tied = board(CHANCE, EUCLIDEAN)
-    assert tied.winner is EUCLIDEAN
-    assert (
-        "LDA, is not shown to beat Euclidean on these 90 rows: its 3-NN error is 8.0 % against 20.0 %" in tied.verdict()
-    )
-    assert tied.verdict().endswith("Only gains above 15.0 points are detectable here.")
-    assert board(EUCLIDEAN, FAILED).best_learner is None
+    assert won.headline == "Shown to help: NCA"
+    probable = board(CHANCE, BETTER, EUCLIDEAN, kind="probably helps")
+    assert (probable.winner, probable.candidate) == (EUCLIDEAN, BETTER)
+    assert probable.headline == "Probably helps: NCA"
+    plain = board(CHANCE, EUCLIDEAN, kind="does not help", chosen="Euclidean", cautions=("a leak?",))
+    assert (plain.winner, plain.candidate) == (EUCLIDEAN, None)
+    assert plain.headline == "Does not help (see the cautions)"
+    assert board(EUCLIDEAN, FAILED, kind="does not help", chosen="Euclidean").best_learner is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "measure"),
+    [
+        ("error", "3-NN error"),
+        ("balanced", "balanced 3-NN error"),
+        ("f1", "1 - F1 of 3-NN"),
+        ("roc_auc", "1 - ROC AUC of 3-NN"),
+        ("r2", "1 - R² of 3-NN"),
+    ],
+)
+def test_the_measure_has_one_number_of_neighbours(metric, measure):
+    assert board(BETTER, EUCLIDEAN, metric=metric).measure == measure
 
 
 @pytest.mark.parametrize(
@@ -67,18 +86,32 @@ def test_the_printed_form_is_short_and_says_the_verdict():
     assert "10.0 %" in few.splitlines()[2]
     assert "reference" in few.splitlines()[3]
     assert "failed" in few.splitlines()[4]
-    assert "NCA cuts the 3-NN error" in few
+    assert few.splitlines()[-1] == "NCA helps, as was shown."
+
+
+def test_a_number_has_no_classes():
+    numbers = Entry("Euclidean", False, np.full((2, 1), 0.2), 0.2, 0.1, 0.3, 0.0, 0.0, 0.0, 0.5, absolute_error=12.5)
+    found = board(numbers, metric="r2", chosen="Euclidean", kind="does not help")
+    found = Leaderboard(**(vars(found) | {"classes": (), "class_counts": ()}))
+    assert "a number to predict" in repr(found)
+    assert (found.majority, found.context()) == ("", None)
+    assert math.isnan(found.majority_error)
+    assert found.lines()[0].texts["absolute_error"] == "12.5"
 
 
 def test_a_notebook_shows_every_entry_as_text():
-    evil = entry("<script>alert(1)</script>", 0.1, 0.2, difference=-0.1, p_value=0.2)
+    evil = entry("<script>alert(1)</script>", 0.1, 0.2, difference=-0.1)
     text = board(evil, EUCLIDEAN, FAILED)._repr_html_()
     assert text.count("<tr>") == 4
     assert "<script" not in text
     assert "&lt;script&gt;" in text
-    assert "not shown to beat Euclidean" in text
+    assert "NCA helps, as was shown." in text
 
 
-def test_a_comparison_that_could_not_have_shown_anything():
-    tied = board(CHANCE, entry("Euclidean", 0.1, 0.2, learned=False))
-    assert "Only gains above 15.0 points are detectable here; the total error is 10.0 %." in tied.verdict()
+def test_a_constant_answer_is_context():
+    found = board(BETTER, EUCLIDEAN, class_counts=(60, 30))
+    assert (found.majority, found.majority_error) == ("a", pytest.approx(1 / 3))
+    assert found.context() == "For context: k-NN with NCA 10.0 %, always 'a' 33.3 %."
+    balanced = board(BETTER, EUCLIDEAN, class_counts=(60, 30), metric="balanced")
+    assert "always 'a' 50.0 %" in balanced.context()
+    assert board(BETTER, EUCLIDEAN, class_counts=(60, 30), metric="f1").context() is None

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
+from sklearn.metrics import balanced_accuracy_score, f1_score, r2_score, roc_auc_score
 
-from mahala.evaluation.measures import losses, measure_for, row_weights, smallest_step
+from mahala.evaluation.measures import losses, measure_for, row_losses, row_weights
 
 
 @given(st.integers(2, 4), st.integers(0, 2**32 - 1))
@@ -34,7 +34,7 @@ def test_losses_are_one_minus_the_scores(n_classes, seed):
 
 
 @given(st.integers(2, 4), st.integers(0, 2**32 - 1))
-def test_one_row_changes_a_loss_by_a_step_and_mistakes_have_weights(n_classes, seed):
+def test_mistakes_have_weights(n_classes, seed):
     rng = np.random.default_rng(seed)
     codes = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=20)])
     for measure in ("error", "balanced"):
@@ -45,7 +45,35 @@ def test_one_row_changes_a_loss_by_a_step_and_mistakes_have_weights(n_classes, s
             predicted[row] = (predicted[row] + 1) % n_classes
             changes.append(losses(measure, predicted[:, None], codes, lambda code: np.empty(0), None)[0] - right)
         np.testing.assert_allclose(changes, row_weights(measure, codes))
-        assert max(changes) == pytest.approx(smallest_step(measure, np.bincount(codes).astype(float)))
+
+
+@given(st.integers(2, 4), st.integers(0, 2**32 - 1))
+def test_losses_are_means_over_rows(n_classes, seed):
+    rng = np.random.default_rng(seed)
+    codes = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=20)])
+    predicted = rng.integers(n_classes, size=(3, len(codes)))
+    numbers, guesses = rng.normal(size=len(codes)), rng.normal(size=(3, len(codes)))
+    for measure, guessed, targets in (
+        ("error", predicted, codes),
+        ("balanced", predicted, codes),
+        ("r2", guesses, numbers),
+    ):
+        by_row = row_losses(measure, guessed, targets)
+        assert by_row.shape == guessed.shape
+        np.testing.assert_allclose(
+            by_row.mean(axis=1), losses(measure, guessed.T, targets, lambda code: np.empty(0), None)
+        )
+    for measure in ("f1", "roc_auc"):
+        assert row_losses(measure, predicted, codes) is None
+
+
+def test_the_loss_of_numbers_in_units_of_their_deviation_is_one_minus_r2():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(5.0, 3.0, size=40)
+    guesses = numbers + rng.normal(size=40)
+    values = (numbers - numbers.mean()) / numbers.std()
+    found = losses("r2", ((guesses - numbers.mean()) / numbers.std())[:, None], values, lambda code: np.empty(0), None)
+    assert found[0] == pytest.approx(1.0 - r2_score(numbers, guesses))
 
 
 def test_lopsided_is_more_than_three_of_four():

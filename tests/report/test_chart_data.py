@@ -35,6 +35,7 @@ def board():
 def test_errors_by_k_are_means_over_test_parts(board):
     told = errors_by_k(board)
     assert told["counts"] == list(range(1, 26))
+    assert told["at"] == board.n_neighbors
     for series, entry in zip(told["series"], board.ranked, strict=True):
         assert (series["name"], series["plain"]) == (entry.name, not entry.learned)
         np.testing.assert_allclose(series["errors"], entry.errors.mean(axis=0), rtol=1e-3)

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from mahala import LDA, RCA
+from mahala import LDA, MLKR, RCA
 from report.cases import EVIL, Page, make, table
 
 
@@ -37,7 +37,7 @@ def test_sections_in_their_order():
         (f"s{at}", title) for at, title in enumerate(titles)
     ]
     assert re.findall(r"<section id=(s\d+)>", text) == [f"s{at}" for at in range(len(titles))]
-    assert board.verdict().split(": ")[-1].split(" (")[0] in page.text
+    assert " ".join(board.verdict.sentence.split()) in page.text
     for entry in board.entries:
         assert entry.name in page.text
         assert f"{100 * entry.error:.1f} %" in page.text
@@ -94,18 +94,42 @@ def test_a_failure_and_no_learner_at_all():
 def test_the_heading_is_the_outcome():
     rng = np.random.default_rng(0)
     board, text = make(rng.normal(size=(90, 4)), np.arange(90) % 2)
-    assert "<h1>No learner is shown to beat Euclidean</h1>" in text
+    assert board.verdict.kind == "does not help"
+    assert f"<h1>{board.headline}</h1>" in text
     assert "For context: k-NN with" in text
     X, y = table(d=20, n=600, spread=2.0, seed=1)
     board, text = make(X, y, learners={"LDA": LDA()}, scaling="none", repeats=3, n_neighbors=3)
-    assert board.beats_euclidean
-    assert "<h1>LDA beats Euclidean</h1>" in text
+    assert board.winner.name == "LDA"
+    assert "<h1>Shown to help: LDA</h1>" in text
+
+
+def test_cautions_are_at_the_top():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [60, 30])
+    board, text = make(rng.normal(size=(90, 4)), y, n_neighbors=1)
+    [caution] = board.cautions
+    page = Page(text)
+    assert caution in page.text
+    assert page.text.index(caution) < page.text.index("Leaderboard")
+    assert board.headline.endswith("(see the cautions)")
+
+
+def test_a_number_to_predict():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4))
+    board, text = make(X, X[:, 0] + 0.1 * rng.normal(size=90), learners={"MLKR": MLKR(max_iter=20, random_state=0)})
+    page = Page(text)
+    assert board.metric == "r2"
+    assert " ".join(board.verdict.sentence.split()) in page.text
+    assert "mean absolute error" in page.text
+    assert not {"classes", "confusion"} & set(data(text))
+    assert "Which classes are confused" not in text
 
 
 @pytest.mark.parametrize(("classes", "d"), [(2, 1), (12, 13), (3, 2), (71, 72)])
 def test_odd_shapes(classes, d):
     X, y = table(classes, d, n=6 * max(classes, 20))
-    _, text = make(X, y, learners={"RCA": RCA()})
+    _, text = make(X, y.astype(str), learners={"RCA": RCA()})  # many whole numbers would be numbers to predict
     assert len(data(text)["plane"]["classes"]) == classes
     assert ("some look alike" in text) == (classes > 70)
 
@@ -113,7 +137,7 @@ def test_odd_shapes(classes, d):
 def test_hundreds_of_classes_have_no_confusion_matrix():
     y = np.repeat(np.arange(301), 2)
     X = np.random.default_rng(0).normal(size=(602, 2)) + y[:, None]
-    _, text = make(X, y, learners={"RCA": RCA()}, folds=2)
+    _, text = make(X, y.astype(str), learners={"RCA": RCA()}, folds=2)
     assert "confusion" not in data(text)
     assert "Which classes are confused" not in text
     assert "Of 301 classes, the 40 with the most rows." in text

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 
 import numpy as np
 
 from mahala.evaluation.entries import Entry
+from mahala.evaluation.judge import Verdict
 from mahala.evaluation.leaderboard import Leaderboard
 from mahala.report.html import leaderboard_note, leaderboard_table
 
+VERDICT = Verdict("shown to help", 0.1, 0.05, 0.15, 90, 0.01, "3-NN error", "rows")
 
-def entry(name, error, learned=True, p=math.nan, failure=None, **more):
+
+def entry(name, error, learned=True, failure=None, **more):
     return Entry(
-        name, learned, np.full((2, 1), error), error, error - 0.01, error + 0.01, -0.021, -0.05, 0.03, p, 1.5, failure,
+        name, learned, np.full((2, 1), error), error, error - 0.01, error + 0.01, -0.021, -0.05, 0.03, 1.5, failure,
         **more,
     )  # fmt: skip
 
 
 def board(*entries):
-    return Leaderboard(entries, np.array([3]), 3, 2, 1, "standard", 0, 90, 4, ("a", "b"), np.arange(90), notes=())
+    return Leaderboard(
+        entries, VERDICT, "NCA", "Euclidean", np.array([3]), 3, 2, 1, "standard", 0, 90, 4, ("a", "b"), np.arange(90),
+        (np.arange(45), np.arange(45, 90)), 2, 2,
+    )  # fmt: skip
 
 
 def heads(text):
@@ -30,10 +35,8 @@ def heads(text):
 
 def test_columns_are_those_of_the_entries():
     plain = entry("Euclidean", 0.2, learned=False)
-    text = leaderboard_table(
-        board(entry("NCA", 0.1, p=0.01, balanced_error=0.25, scaling="<robust>", stopped=2), plain)
-    )
-    titles = ["metric", "3-NN error", "to Euclidean", "p", "fit", "balanced error", "k", "scaling", "stopped"]
+    text = leaderboard_table(board(entry("NCA", 0.1, balanced_error=0.25, scaling="<robust>", stopped=2), plain))
+    titles = ["metric", "3-NN error", "to plain", "fit", "balanced error", "scaling", "stopped"]
     assert heads(text) == titles
     assert "<td class=n data-value=0.25>25.0 %</td>" in text
     assert "<td data-value='&lt;robust&gt;'>&lt;robust&gt;</td>" in text
@@ -46,17 +49,24 @@ def test_columns_are_those_of_the_entries():
 
 
 def test_a_column_without_any_value_is_left_out():
-    plain = Entry("Euclidean", False, np.full((2, 1), 0.2), 0.2, 0.1, 0.3, 0.0, 0.0, 0.0, math.nan, 0.5)
+    plain = Entry("Euclidean", False, np.full((2, 1), 0.2), 0.2, 0.1, 0.3, 0.0, 0.0, 0.0, 0.5)
     failed = Entry("ITML", True, seconds=0.1, failure="no & no")
     text = leaderboard_table(board(plain, failed))
-    assert heads(text) == ["metric", "3-NN error", "to Euclidean", "fit", "k", "scaling"]
+    assert heads(text) == ["metric", "3-NN error", "to plain", "fit", "scaling"]
     assert "could not be fitted: no &amp; no" in text
 
 
-def test_the_note_says_for_how_many_learners_p_is_adjusted():
-    plain, one, two = entry("Euclidean", 0.2, False), entry("a", 0.1, p=0.1), entry("b", 0.1, p=0.2)
-    assert "adjusted for 2 learners" in leaderboard_note(board(one, two, plain))
-    assert "adjusted" not in leaderboard_note(board(one, plain))
+def test_the_note_explains_the_columns():
+    note = leaderboard_note(board(entry("NCA", 0.1), entry("Euclidean", 0.2, False)))
+    assert "95 % interval" in note
+    assert "Holm" not in note  # one choice is tested, by the judge
+
+
+def test_numbers_have_their_mean_absolute_error():
+    numbers = [entry("NCA", 0.1, absolute_error=12.5), entry("Euclidean", 0.2, False, absolute_error=20.0)]
+    text = leaderboard_table(replace(board(*numbers), metric="r2", classes=()))
+    assert heads(text) == ["metric", "1 - R² of 3-NN", "to plain", "fit", "mean absolute error", "scaling"]
+    assert "<td class=n data-value=12.5>12.5</td>" in text
 
 
 def test_the_measure_that_ranks_is_one_column():

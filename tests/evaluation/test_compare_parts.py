@@ -1,0 +1,194 @@
+"""Comparisons with groups and times, the order of rows, and what is said of doubtful columns."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+from mahala import LDA, RCA
+from mahala.evaluation.compare import compare as compare_with_baselines
+from mahala.evaluation.splits import parts_of
+
+compare = partial(compare_with_baselines, baselines=False)
+PANEL = {"LDA": LDA(), "RCA": RCA()}
+
+
+def households(n_groups=40, seed=0):
+    """Rows of households, which are near each other and have one label."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(n_groups), 4)
+    y = rng.integers(0, 2, n_groups)[groups]
+    X = rng.normal(size=(n_groups, 3))[groups] + 0.1 * rng.normal(size=(len(groups), 3))
+    return X, y, groups
+
+
+def plain_errors(X, y, parts, k):
+    return [
+        1.0 - KNeighborsClassifier(k, algorithm="kd_tree").fit(X[train], y[train]).score(X[test], y[test])
+        for train, test in parts
+    ]
+
+
+def test_groups_are_in_one_part():
+    X, y, groups = households()
+    names = np.array([f"house {group}" for group in groups], dtype=object)
+    board = compare(X, y, PANEL, groups=names, folds=4, repeats=2, n_neighbors=3, scaling="none")
+    parts = parts_of(y, 4, 2, 0, np.unique(names, return_inverse=True)[1])
+    np.testing.assert_allclose(board.euclidean.errors[:, 2], plain_errors(X, y, parts, 3), atol=1e-12)
+    assert (board.verdict.units, board.verdict.n) == ("groups", 40)
+    train, test = board.first_part
+    assert not set(names[train]) & set(names[test])
+    without = compare(X, y, PANEL, folds=4, repeats=1, n_neighbors=3, scaling="none")
+    assert without.euclidean.error < 0.15
+    assert board.euclidean.error > 0.3
+    assert (without.verdict.units, without.verdict.n) == ("rows", 160)
+
+
+def test_few_groups_are_few_folds():
+    X, y, _ = households()
+    groups = np.arange(160) % 3
+    board = compare(X, y, PANEL, groups=groups, folds=5, repeats=1)
+    assert (board.folds, board.planned) == (3, 3)
+    assert (board.verdict.kind, board.verdict.n, board.winner) == ("too early to tell", 3, board.euclidean)
+
+
+def test_the_past_predicts_the_future():
+    rng = np.random.default_rng(0)
+    times = rng.permutation(120) // 2
+    y = np.arange(120) % 2
+    X = rng.normal(size=(120, 3)) + y[:, None]
+    days = np.datetime64("2024-01-01") + times
+    board = compare(X, y, PANEL, times=days, folds=4, n_neighbors=3, scaling="none")
+    parts = parts_of(y, 4, 1, 0, None, times.astype(float))
+    np.testing.assert_allclose(board.euclidean.errors[:, 2], plain_errors(X, y, parts, 3), atol=1e-12)
+    assert (board.folds, board.repeats, board.planned) == (4, 1, 4)
+    train, test = board.first_part
+    assert days[train].max() < days[test].min()
+    assert board.verdict.n == sum(len(test) for _, test in parts)
+    assert board.euclidean.confusion.sum() == board.verdict.n
+
+
+def shuffled_errors(X, y, times, seed):
+    """Errors of all entries, of the rows and of the same rows in another order, on the same test rows."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    boards = [
+        compare(X[rows], y[rows], PANEL, times=times[rows], folds=3, n_neighbors=3)
+        for rows in (np.arange(len(y)), order)
+    ]
+    return [{entry.name: entry.errors for entry in board.entries} for board in boards]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_rows_does_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 4))[rng.integers(0, 40, 120)]  # some rows are the same, with other labels
+    one, two = shuffled_errors(X, rng.integers(0, 3, 120), np.arange(120) // 20, seed)
+    assert one.keys() == two.keys()
+    for name, errors in one.items():
+        np.testing.assert_allclose(errors, two[name], atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_whole_numbers_does_not_matter(seed):
+    """Many rows are equally far away, and sums of scaled features in another order differ by rounding."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, size=(120, 4)).astype(float)
+    one, two = shuffled_errors(X, rng.integers(0, 3, 120), np.arange(120) // 20, seed)
+    for name, errors in one.items():
+        np.testing.assert_allclose(errors, two[name], atol=1e-12, err_msg=name)
+
+
+def test_a_sorted_table_has_the_error_of_a_shuffled_one():
+    """Of few different rows, those of the first class came first, and won all ties."""
+    rng = np.random.default_rng(0)
+    y = np.sort(rng.integers(0, 2, 300))
+    X = np.column_stack([rng.random(300) < 0.3 + 0.4 * y, rng.random(300) < 0.5]).astype(float)
+    order = rng.permutation(300)
+    errors = [
+        compare(X[rows], y[rows], PANEL, repeats=2, n_neighbors=3).euclidean.error for rows in (slice(None), order)
+    ]
+    best = min(np.mean((X[:, 0] > 0) != y), 0.5)
+    assert errors == pytest.approx([best, best], abs=0.03)
+
+
+def frame_of(seed=0):
+    X, y, groups = households(seed=seed)
+    numbers = np.random.default_rng(seed).permutation(1000)[:40]
+    return pandas.DataFrame(X, columns=["a", "b", "c"]).assign(household=numbers[groups]), y, numbers[groups]
+
+
+def test_a_column_of_groups_is_named_with_the_error_on_new_groups():
+    frame, y, groups = frame_of()
+    board = compare(frame, y, PANEL, folds=4, repeats=1, n_neighbors=3)
+    [caution] = board.cautions
+    new = compare(frame, y, PANEL, folds=4, repeats=1, n_neighbors=3, groups=groups)
+    on_new = next(entry for entry in new.entries if entry.name == board.winner.name).errors[:, 2].mean()
+    assert caution == (
+        "Column 'household' looks like an id of groups, because its rows share the label. On new groups the 3-NN error "
+        f"of {board.winner.spoken} is {100 * on_new:.1f} %, not {100 * board.winner.error:.1f} %: name it as the "
+        "groups, or drop it."
+    )
+    assert on_new > board.winner.error + 0.2
+    assert board.headline.endswith("(see the cautions)")
+    assert not any("id of groups" in caution for caution in new.cautions)
+    assert not any("id of groups" in c for c in compare(frame[["a", "b", "c"]], y, PANEL, repeats=1).cautions)
+
+
+def test_a_column_that_gives_the_label_away_is_named():
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    frame = pandas.DataFrame(rng.normal(size=(90, 2)), columns=["a", "b"]).assign(code=10.0 * y + rng.random(90))
+    board = compare(frame, y, PANEL, folds=3, repeats=1)
+    assert board.cautions == ("Column 'code' alone nearly determines the label: a leak? If so, drop it.",)
+    assert board.headline.endswith("(see the cautions)")
+    assert compare(frame[["a", "b"]], y, PANEL, folds=3, repeats=1, n_neighbors=25).cautions == ()
+
+
+@pytest.mark.parametrize(("metric", "constant"), [("error", 0.3), ("balanced", 0.5)])
+def test_an_error_above_that_of_a_constant_answer_is_said(metric, constant):
+    rng = np.random.default_rng(1)
+    y = np.repeat(["yes", "no"], [70, 30])
+    board = compare(rng.normal(size=(100, 3)), y, PANEL, folds=3, repeats=1, n_neighbors=1, metric=metric)
+    assert board.winner.error > constant
+    assert board.cautions == (
+        f"k-NN is worse than always answering 'yes': {100 * board.winner.error:.1f} % against {100 * constant:.1f} %.",
+    )
+    apart = rng.normal(size=(100, 3)) + 3.0 * (y == "no")[:, None]
+    assert compare(apart, y, PANEL, folds=3, repeats=1, metric=metric).cautions == ()
+
+
+def test_probably_helps_names_both():
+    """Few rows and a small gain: the learner is chosen, and the plain distance stays the winner."""
+    kinds = {}
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        y = np.arange(60) % 2
+        X = rng.normal(size=(60, 6))
+        X[:, 0] += 1.5 * y
+        board = compare(X, y, {"LDA": LDA()}, folds=3, repeats=2, n_neighbors=3, random_state=seed)
+        kinds[board.verdict.kind] = board
+        if "probably helps" in kinds:
+            break
+    board = kinds["probably helps"]
+    verdict = board.verdict
+    assert (board.candidate.name, board.winner) == ("LDA", board.euclidean)
+    assert verdict.low <= 0.0 < verdict.gain
+    assert verdict.p_value > 0.05
+    assert verdict.sentence.startswith(f"Probably helps ({verdict.wins} of 2 repeats): LDA has a 3-NN error of ")
+    assert verdict.sentence.endswith("More rows would tell.")
+
+
+def test_baselines_weight_classes_under_the_balanced_error():
+    rng = np.random.default_rng(0)
+    y = (np.arange(300) < 30).astype(int)
+    X = rng.normal(size=(300, 3)) + 1.2 * y[:, None]
+    found = {}
+    for metric in ("balanced", "error"):
+        board = compare_with_baselines(X, y, {"LDA": LDA()}, folds=3, repeats=1, metric=metric)
+        found[metric] = {entry.name: entry.balanced_error for entry in board.baselines}
+    for name in ("logistic regression", "gradient boosting"):
+        assert found["balanced"][name] < found["error"][name] - 0.03
