@@ -245,7 +245,7 @@ def test_intervals_and_p_values_agree(gains, size, overlap, flips):
     groups = None if size == 1 else np.arange(len(gains)) // size
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge_module, "_FLIPS", flips)
-        mean, low, high, p_value = paired_test(gains, groups, overlap)
+        mean, low, high, p_value = paired_test(gains, groups, overlap=overlap)
     if abs(p_value - 0.05) > 1e-9:
         assert (p_value < 0.05) == (low > 0.0 or high < 0.0)
     assert 0.0 <= p_value <= 1.0

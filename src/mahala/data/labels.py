@@ -23,7 +23,10 @@ def is_continuous(labels: NDArray[Any]) -> bool:
     """
     if labels.dtype.kind not in "iuf":
         return False
-    n_values = len(np.unique(labels))
+    values, counts = np.unique(labels, return_counts=True)
+    n_values = len(values)
+    if counts.min() > 1 and np.array_equal(values - values[0], np.arange(n_values)) and values[0] in (0, 1):
+        return False  # codes of classes
     whole = labels.dtype.kind != "f" or bool((labels == np.rint(labels)).all())
     return n_values > (2 * _MOST_CLASSES if whole else _MOST_CLASSES) and n_values > _SHARE * len(labels)
 

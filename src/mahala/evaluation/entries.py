@@ -98,7 +98,7 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
     """Return the losses of all candidates that did not fail, on the test parts that are done.
 
     Of rows that were tested in some of the repetitions only, because the comparison is partial, the complete
-    repetitions count; without any, the parts of the first one.
+    repetitions count; without any, the parts of the one with the most.
     """
     names = [name for name in plan.candidates if all(cells[Key(name, part)].failure is None for part in done)]
     if row_losses(plan.measure, plan.target.values, plan.target.values) is None:
@@ -106,7 +106,7 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
         by_part = {name: np.array([[cells[Key(name, part)].losses[at] for part in done]]) for name in names}
         return Units(by_part, np.arange(len(done))[np.newaxis], None, "test parts", 1.0 / max(plan.folds - 1, 1))
     whole = [parts for parts in plan.repetitions if set(parts) <= set(done)]
-    used = whole or [[part for part in plan.repetitions[0] if part in done]]
+    used = whole or [max(([part for part in parts if part in done] for parts in plan.repetitions), key=len)]
     rows = np.sort(np.concatenate([plan.parts[part][1] for part in used[0]]))
     folds = np.empty((len(used), len(plan.target.codes)), dtype=np.intp)
     losses: dict[str, FloatArray] = {}

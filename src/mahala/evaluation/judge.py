@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from scipy import stats
 
-from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, row_blocks
 
 Kind = Literal["shown to help", "probably helps", "too early to tell", "does not help"]
 
@@ -23,6 +23,8 @@ ROUNDING = 1e-12
 # Up to so many units that differ, p-values are those of random signs; above, those of Student's t.
 MOST_FLIPPED = 200
 _FLIPS = 9_999
+# Draws of signs with which the folds choose again, and signs in all of them.
+_FEWEST_DRAWS, _MOST_DRAWS, _MOST_SIGNS = 199, 1_999, 10_000_000
 
 
 class Verdict(NamedTuple):
@@ -85,7 +87,9 @@ class Verdict(NamedTuple):
         return f"{first}{repeats}: {change} on {self.n:,} {self.units} not learned from.{more} {self._served()}"
 
     def _served(self) -> str:
-        return f"{self.share:.0%} of the learned map is served." if self.share else "The raw ranking is served."
+        return (
+            f"{100.0 * self.share:.0f} % of the learned map is served." if self.share else "The raw ranking is served."
+        )
 
     def __str__(self) -> str:
         return self.sentence
@@ -156,14 +160,15 @@ def judge(
     gains = values - values[:, :, :1]
     gains[np.abs(gains) < ROUNDING] = 0.0
     mean_gains = gains.mean(axis=0)
+    tests = [(repeat, fold_of == fold) for repeat, fold_of in enumerate(folds) for fold in np.unique(fold_of)]
     chosen_gains = np.empty(folds.shape)
-    for repeat, fold_of in enumerate(folds):
-        for fold in np.unique(fold_of):
-            test = fold_of == fold
-            bounds = lower_bounds(mean_gains[~test], None if groups is None else groups[~test])
-            chosen_gains[repeat, test] = gains[repeat, test, 1 + int(bounds[1:].argmax())]
+    for repeat, test in tests:
+        bounds = lower_bounds(mean_gains[~test], None if groups is None else groups[~test])
+        chosen_gains[repeat, test] = gains[repeat, test, 1 + int(bounds[1:].argmax())]
+    unit_gains = chosen_gains.mean(axis=0)
+    least = _flipped_p_value(gains[:, :, 1:], tests, groups, float(unit_gains.mean()))
+    gain, low, high, p_value = paired_test(unit_gains, groups, overlap=overlap, least=least)
     chosen = choose(mean_gains, groups)
-    gain, low, high, p_value = paired_test(chosen_gains.mean(axis=0), groups, overlap)
     if chosen and not gain > 0.0:
         chosen = 0
     kind: Kind
@@ -172,40 +177,87 @@ def judge(
     elif not chosen:
         kind = "does not help"
     else:
-        kind = "shown to help" if p_value <= ALPHA else "probably helps"
+        kind = "shown to help" if low > 0.0 else "probably helps"
     wins = int((chosen_gains.mean(axis=1) > 0.0).sum())
-    verdict = Verdict(kind, gain, low, high, n, p_value, measure, units, wins, len(folds))
-    return Decision(chosen, values[:, :, 0].mean(axis=0) + chosen_gains.mean(axis=0), verdict)
+    share = 1.0 if chosen else 0.0
+    verdict = Verdict(kind, gain, low, high, n, p_value, measure, units, wins, len(folds), share)
+    return Decision(chosen, values[:, :, 0].mean(axis=0) + unit_gains, verdict)
+
+
+def _flipped_p_value(
+    gains: FloatArray, tests: list[tuple[int, BoolArray]], groups: IndexArray | None, mean: float
+) -> float:
+    """Return the p-value of the gain of the choice under random signs, with which the folds choose again.
+
+    The choice for one fold depends on the gains of the others, and theirs on this one, so that gains of the choice are
+    not independent even where those of each candidate are. `gains` are those of learned candidates, of shape
+    (n_repeats, n_units, n_candidates); units of one group change their signs together. Lower bounds follow from sums
+    over groups, which are linear in the signs, and from squares, which do not depend on them.
+    """
+    n_repeats, n, _ = gains.shape
+    means = gains.mean(axis=0)
+    codes = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    n_groups = int(codes.max()) + 1
+
+    def by_group(rows: FloatArray) -> FloatArray:
+        if groups is None:
+            return rows
+        sums = np.zeros((n_groups, rows.shape[1]))
+        np.add.at(sums, codes, rows)
+        return sums
+
+    rng, hits = np.random.default_rng(0), 0
+    n_draws = int(np.clip(_MOST_SIGNS // n_groups, _FEWEST_DRAWS, _MOST_DRAWS))
+    for block in row_blocks(n_draws, n_groups):
+        size = block.stop - block.start
+        signs = rng.integers(2, size=(size, n_groups)) * 2.0 - 1.0
+        total = np.zeros(size)
+        for repeat, test in tests:
+            outside = by_group(np.where(test[:, np.newaxis], 0.0, means))
+            counts = np.bincount(codes[~test], minlength=n_groups)
+            m, n_outside = np.count_nonzero(counts), int(counts.sum())
+            center = signs @ outside / n_outside
+            # Of the sums of the groups around their sizes times the mean.
+            squares = np.square(outside).sum(axis=0) - 2.0 * center * (signs @ (counts[:, np.newaxis] * outside))
+            squares += np.square(center) * float(counts @ counts)
+            errors = np.sqrt(np.maximum(squares, 0.0) * m / max(m - 1, 1)) / n_outside
+            choice = (center - QUANTILE * errors).argmax(axis=1)
+            inside = signs @ by_group(np.where(test[:, np.newaxis], gains[repeat], 0.0))
+            total += inside[np.arange(size), choice]
+        hits += np.count_nonzero(np.abs(total) / (n * n_repeats) >= abs(mean) * (1.0 - 1e-9))
+    return (1.0 + hits) / (1.0 + n_draws)
 
 
 def paired_test(
-    gains: FloatArray, groups: IndexArray | None = None, overlap: float = 0.0
+    gains: FloatArray, groups: IndexArray | None = None, *, overlap: float = 0.0, least: float = 0.0
 ) -> tuple[float, float, float, float]:
-    """Return the mean gain, the ends of its 95 % interval, and the p-value of no gain.
+    """Return the mean gain, the ends of its 95 % interval, and the p-value of no gain; one unit has no interval.
 
     The p-value is that of random signs if few units differ (exact but for 9,999 draws), and not below that of
-    Student's t. The interval has the standard error that belongs to the p-value, so the two never contradict each
-    other. Units of a group change their signs together.
+    Student's t, nor below `least`. The interval has the standard error that belongs to the p-value, so the two never
+    contradict each other. Units of a group change their signs together.
 
     >>> [round(number, 3) for number in paired_test(np.repeat([1.0, 0.0], [8, 192]))]
     [0.04, 0.011, 0.069, 0.008]
     """
-    sums = gains if groups is None else np.bincount(groups, gains)[np.unique(groups)]
+    sums = gains if groups is None else np.bincount(np.unique(groups, return_inverse=True)[1], gains)
     mean, freedom = float(gains.mean()), len(sums) - 1
-    if freedom < 1 or not gains.any():
-        return mean, mean, mean, 1.0
+    if freedom < 1:
+        return mean, np.nan, np.nan, 1.0
+    different = sums[np.abs(sums) > ROUNDING]
+    if not len(different):
+        return 0.0, 0.0, 0.0, 1.0
     error = float(_standard_errors(gains[:, np.newaxis], groups)[0]) * np.sqrt(1.0 + overlap * len(sums))
-    different = sums[sums != 0.0]
+    p_value = least
     if len(different) <= MOST_FLIPPED:
         signs = np.random.default_rng(0).integers(2, size=(_FLIPS, len(different))) * 2.0 - 1.0
         total = abs(different.sum()) - 1e-9 * np.abs(different).sum()  # equal sums in another order differ by rounding
-        p_value = (1.0 + np.count_nonzero(np.abs(signs @ different) >= total)) / (1.0 + _FLIPS)
-        if p_value < 1.0:
-            error = max(error, abs(mean) / float(stats.t.isf(p_value / 2.0, freedom)))
-    if not error:  # all units gain the same
-        return mean, mean, mean, 0.0
+        hits = np.count_nonzero(np.abs(signs @ different) >= total)
+        p_value = max(p_value, (1.0 + hits) / (1.0 + _FLIPS))
+    if 0.0 < p_value < 1.0:
+        error = max(error, abs(mean) / float(stats.t.isf(p_value / 2.0, freedom)))
     reach = float(stats.t.ppf(1.0 - ALPHA / 2.0, freedom)) * error
-    return mean, mean - reach, mean + reach, float(2.0 * stats.t.sf(abs(mean) / error, freedom))
+    return mean, mean - reach, mean + reach, float(2.0 * stats.t.sf(abs(mean) / error, freedom)) if error else 0.0
 
 
 def mean_interval(values: FloatArray, groups: IndexArray | None = None) -> tuple[float, float]:

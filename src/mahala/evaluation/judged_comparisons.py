@@ -85,12 +85,11 @@ def judge_comparisons(
     names = [name for name, values in by_name.items() if judged.any() and not np.isnan(values[judged]).any()]
     groups = np.unique(columns[0][judged], return_inverse=True)[1]
     values = np.stack([by_name[name][judged] for name in names], axis=1) if names else np.zeros((0, 1))
+    measure = "answers foreseen"
     if len(np.unique(groups)) < 2:
-        early = Verdict("too early to tell", 0.0, -1.0, 1.0, len(np.unique(groups)), 1.0, "answers foreseen", "items")
+        early = Verdict("too early to tell", 0.0, -1.0, 1.0, len(np.unique(groups)), 1.0, measure, "items", share=0.0)
         return JudgedComparisons(EUCLIDEAN, early, {})
-    decision = judge(
-        values[np.newaxis], first[judged][np.newaxis], measure="answers foreseen", units="items", groups=groups
-    )
+    decision = judge(values[np.newaxis], first[judged][np.newaxis], measure=measure, units="items", groups=groups)
     means = {name: float(values[:, at].mean()) for at, name in enumerate(names)}
     return JudgedComparisons(names[decision.chosen], decision.verdict, means)
 

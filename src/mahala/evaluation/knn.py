@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mahala.engine import current_engine, engine_for
-from mahala.engine.inputs import apply_to_rows, as_rows
+from mahala.engine.inputs import apply_to_rows, as_rows, computed
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, row_blocks
-from mahala.support.validation import check_counts, check_labels
+from mahala.support.validation import check_counts, check_labels, is_sparse
 
 DEFAULT_NEIGHBORS = range(1, 26)
+# Squared distances that differ by a smaller share are equal.
+_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,72 +134,108 @@ def neighbor_means(train: Any, values: FloatArray, test: Any, counts: IndexArray
 
     A block has the shape (numbers of neighbours, rows, columns of values). Neighbours at equal distances share what
     is left: if m rows are nearer than the k-th and t rows are as near as it, each of the t counts (k - m) / t. So the
-    order of the training rows does not matter. With `values` of 0 and 1 the means are votes, and equal ones are
-    exactly equal.
+    order of the training rows does not matter. Distances that differ by rounding are equal. With `values` of 0 and 1
+    the means are votes, and equal ones are exactly equal.
     """
-    engine, most, n_train = current_engine(), int(counts[-1]), train.shape[0]
-    own = test is None
-    test = train if own else test
-    has_more = most < n_train - own
-    rows, squared = engine.nearest(train, test, most + has_more, exclude_self=own)
-    for block in row_blocks(test.shape[0], (most + 1) * values.shape[1]):
-        near, distances = rows[block, :most], squared[block]
-        n = len(near)
-        sums = np.zeros((most + 1, n, values.shape[1]))  # of the nearest 0, 1, ... neighbours
-        np.cumsum(values[near].transpose(1, 0, 2), axis=0, out=sums[1:])
-        first = np.zeros((most, n), dtype=np.intp)  # for each neighbour, the first one at its distance
-        end = np.full((most, n), most)  # and the end of those at its distance
-        for k in range(1, most):
-            first[k] = np.where(distances[:, k] == distances[:, k - 1], first[k - 1], k)
-        for k in range(most - 2, -1, -1):
-            end[k] = np.where(distances[:, k] == distances[:, k + 1], end[k + 1], k + 1)
+    own, most = test is None, int(counts[-1])
+    places = _Places.of(train, values)
+    n_places = places.rows.shape[0]
+    near_all, squared_all = places.nearest(train if own else test, min(most + 1 + own, n_places))
+    for block in row_blocks(len(near_all), (most + 2) * values.shape[1]):
+        rows = np.arange(block.start, block.stop) if own else None
+        near, squared = near_all[block], squared_all[block]
+        sizes, sums = places.contents(near, rows)
+        first, end = places.ties(squared)
+        n, width = near.shape
         at = np.arange(n)
-        last = sums[most] - sums[first[-1], at]  # of all rows at the distance of the last neighbour
-        n_last = most - first[-1]
-        if has_more:
-            tied_rows = np.flatnonzero(distances[:, most] == distances[:, most - 1])
-            _count_ties(engine, train, values, test, (block.start, own), distances[:, most], tied_rows, last, n_last)
+        n_nearer = np.concatenate([np.zeros((n, 1)), np.cumsum(sizes, axis=1)], axis=1)
+        nearer = np.concatenate([np.zeros((n, 1, sums.shape[2])), np.cumsum(sums, axis=1)], axis=1)
+        # Of those at the distance of the last place, some may not have been found.
+        n_last = n_nearer[:, -1] - n_nearer[at, first[:, -1]]
+        last = nearer[:, -1] - nearer[at, first[:, -1]]
+        if width < n_places:
+            queries = train if own else test
+            is_open = n_nearer[at, first[:, -1]] < most
+            for row in np.flatnonzero(is_open):
+                n_last[row], last[row] = places.at_distance(
+                    queries[[block.start + row]], squared[row, -1], None if rows is None else rows[row]
+                )
         means = np.empty((len(counts), n, values.shape[1]))
-        for place, k in enumerate((counts - 1).tolist()):
-            nearer = sums[first[k], at]
-            is_last = end[k] == most
-            tied = np.where(is_last[:, np.newaxis], last, sums[end[k], at] - nearer)
-            n_tied = np.where(is_last, n_last, end[k] - first[k])[:, np.newaxis]
-            means[place] = (nearer * n_tied + (k + 1 - first[k])[:, np.newaxis] * tied) / (n_tied * (k + 1.0))
+        for place, k in enumerate(counts.tolist()):
+            group = np.minimum((n_nearer[:, 1:] < k).sum(axis=1), width - 1)  # of the k-th neighbour
+            start, stop = first[at, group], end[at, group]
+            is_last = (stop == width)[:, np.newaxis]
+            m, t = n_nearer[at, start][:, np.newaxis], (n_nearer[at, stop] - n_nearer[at, start])[:, np.newaxis]
+            tied = np.where(is_last, last, nearer[at, stop] - nearer[at, start])
+            t = np.where(is_last, n_last[:, np.newaxis], t)
+            means[place] = (nearer[at, start] * t + (k - m) * tied) / (t * k)
         yield means
 
 
-def _count_ties(
-    engine: Any,
-    train: Any,
-    values: FloatArray,
-    test: Any,
-    offset: tuple[int, bool],
-    farthest: FloatArray,
-    open_rows: IndexArray,
-    last: FloatArray,
-    n_last: IndexArray,
-) -> None:
-    """Add to `last` and `n_last` the training rows at the distance of the last neighbour that were not found yet.
+class _Places(NamedTuple):
+    """The different training rows, which of them each row is, and how many rows, and which sum of values, each has."""
 
-    The `open_rows`, whose next neighbour is at that distance, too, are searched again, for more and more neighbours.
-    """
-    start, own = offset
-    n_train, most = train.shape[0], int(n_last.max())
-    while len(open_rows):
-        most = min(4 * most + 1, n_train)
-        still_open = []
-        for part in row_blocks(len(open_rows), most):
-            tested = open_rows[part]
-            rows, squared = engine.nearest(train, test[start + tested], most)
-            is_tied = squared == farthest[tested, np.newaxis]
-            if own:  # a row is not its own neighbour
-                is_tied &= rows != (start + tested)[:, np.newaxis]
-            last[tested] = np.einsum("ij,ijk->ik", is_tied.astype(np.float64), values[rows])
-            n_last[tested] = is_tied.sum(axis=1)
-            if most < n_train:
-                still_open.append(tested[squared[:, -1] <= farthest[tested]])
-        open_rows = np.concatenate(still_open) if still_open else open_rows[:0]
+    rows: Any
+    of_row: IndexArray
+    sizes: FloatArray
+    sums: FloatArray
+    values: FloatArray
+    rounding: float
+
+    @classmethod
+    def of(cls, train: Any, values: FloatArray) -> _Places:
+        """Merge equal rows, so that there are few ties; sparse rows and those of Dask stay as they are."""
+        n = train.shape[0]
+        rows, of_row = train, np.arange(n)
+        if isinstance(train, np.ndarray):
+            rows, of_row = np.unique(train, axis=0, return_inverse=True)
+        of_row = of_row.reshape(n)
+        sizes = np.bincount(of_row).astype(np.float64)
+        sums = np.zeros((len(sizes), values.shape[1]))
+        np.add.at(sums, of_row, values)
+        squares = rows.multiply(rows).sum() if is_sparse(rows) else computed((rows.astype(np.float64) ** 2).sum())
+        return cls(rows, of_row, sizes, sums, values, _ROUNDING**2 * float(squares) / n)
+
+    def nearest(self, queries: Any, n: int) -> tuple[IndexArray, FloatArray]:
+        """Return the nearest places of each query and their squared distances."""
+        result: tuple[IndexArray, FloatArray] = current_engine().nearest(self.rows, queries, n)
+        return result
+
+    def contents(self, near: IndexArray, rows: IndexArray | None) -> tuple[FloatArray, FloatArray]:
+        """Return how many training rows are at each of these places, and the sums of their values; without `rows`."""
+        sizes, sums = self.sizes[near], self.sums[near]
+        if rows is not None:  # a row is not its own neighbour
+            is_own = near == self.of_row[rows][:, np.newaxis]
+            sizes = sizes - is_own
+            sums = sums - is_own[:, :, np.newaxis] * self.values[rows][:, np.newaxis]
+        return sizes, sums
+
+    def is_tied(self, squared: Any, other: Any) -> Any:
+        """Return whether squared distances are equal but for rounding."""
+        return np.abs(squared - other) <= _ROUNDING * np.abs(other) + self.rounding
+
+    def ties(self, squared: FloatArray) -> tuple[IndexArray, IndexArray]:
+        """Return, for each of the nearest places, the first one at its distance and the end of those at it."""
+        n, width = squared.shape
+        first, end = np.zeros((n, width), dtype=np.intp), np.full((n, width), width)
+        same = self.is_tied(squared[:, 1:], squared[:, :-1])
+        for j in range(1, width):
+            first[:, j] = np.where(same[:, j - 1], first[:, j - 1], j)
+        for j in range(width - 2, -1, -1):
+            end[:, j] = np.where(same[:, j], end[:, j + 1], j + 1)
+        return first, end
+
+    def at_distance(self, query: Any, squared: float, row: int | None) -> tuple[float, FloatArray]:
+        """Return how many training rows are at a distance of a query, and the sum of their values."""
+        n, n_places = 1, self.rows.shape[0]
+        while n < n_places:
+            n = min(max(4 * n, 64), n_places)
+            near, distances = self.nearest(query, n)
+            if distances[0, -1] > squared and not self.is_tied(distances[0, -1], squared):
+                break
+        chosen = near[:, self.is_tied(distances[0], squared)]
+        sizes, sums = self.contents(chosen, None if row is None else np.array([row]))
+        return float(sizes.sum()), sums[0].sum(axis=0)
 
 
 def _class_codes(y_train: NDArray[Any], y_test: NDArray[Any]) -> tuple[IndexArray, IndexArray]:

@@ -216,11 +216,21 @@ def check_times(times: Any, n_rows: int) -> FloatArray | None:
     if times is None:
         return None
     values = np.asarray(times)
+    if values.dtype.kind == "O" and len(values) and hasattr(values[0], "toordinal"):  # dates, also with time zones
+        values = np.array([_seconds(time) for time in values.tolist()])
     if values.shape != (n_rows,):
         raise ValueError(f"times must have one value for each of the {n_rows} rows, got shape {values.shape}")
     if values.dtype.kind not in "iufM":
-        raise ValueError(f"times must be numbers or dates, got {values[0]!r}")
+        raise ValueError(f"times must be numbers or dates, got {str(values[0])!r}")
+    missing = np.isnat(values) if values.dtype.kind == "M" else ~np.isfinite(values)
     numbers: FloatArray = values.astype(np.int64 if values.dtype.kind == "M" else np.float64).astype(np.float64)
-    if not np.isfinite(numbers).all():
+    if missing.any():
         raise ValueError("times must have no missing values")
     return numbers
+
+
+def _seconds(time: Any) -> float:
+    """Return a date or time as seconds; NaN if it is missing."""
+    if time is None or time != time:
+        return np.nan
+    return float(time.timestamp()) if hasattr(time, "timestamp") else 86400.0 * time.toordinal()

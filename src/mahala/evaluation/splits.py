@@ -16,6 +16,8 @@ Parts = list[tuple[IndexArray, IndexArray]]
 MOST_ROWS = 20_000
 # A cross-validation is repeated until so many rows were tested, within these limits.
 _TESTED_ROWS, _FEWEST_REPEATS, _MOST_REPEATS = 1_000, 2, 10
+# Groups per fold from which on they are stratified in different ways.
+_MANY_GROUPS = 10
 # A column with fewer values is a category, whatever its rows share.
 _FEWEST_GROUPS = 15
 # How much more often rows with the same value share a label than rows with the next value, at least.
@@ -51,7 +53,9 @@ def parts_of(
             else RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=seed)
         )
         return list(splits.split(X, codes))
-    by_group = GroupKFold if codes is None else StratifiedGroupKFold
+    # Few groups of different sizes are stratified in the same way each time.
+    many = int(groups.max()) >= _MANY_GROUPS * folds
+    by_group = StratifiedGroupKFold if codes is not None and (many or repeats == 1) else GroupKFold
     return [
         part
         for repeat in range(repeats)

@@ -32,7 +32,7 @@ def report(
     """
     data: dict[str, object] = {"by_k": chart_data.errors_by_k(leaderboard)}
     sections = [
-        Section("Leaderboard", leaderboard_table(leaderboard), _NOTE),
+        Section("Leaderboard", leaderboard_table(leaderboard), LEADERBOARD_NOTE),
         Section(
             "Error by number of neighbours",
             chart("by_k"),
@@ -73,7 +73,7 @@ def leaderboard_table(board: Leaderboard) -> str:
     return f"<div class=scroll>{table}</div>"
 
 
-_NOTE = (
+LEADERBOARD_NOTE = (
     "Dot: mean error; line and small numbers: 95 % interval. To plain: difference to the best plain distance in "
     "percentage points, with its interval. Intervals describe each learner alone and are not adjusted for their "
     "number; the verdict above is the test. Fit: CPU seconds on one thread, the median over training parts. A click "
