@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numba import njit
 
 from mahala.compiled.blas import gemm
+from mahala.compiled.jit import kernel
 
 
-@njit
+@kernel
 def multiply(A, a_row, a_transposed, B, b_row, b_transposed, C, m, n, k, subtract):
     gemm(A, a_row, a_transposed, B, b_row, b_transposed, C, m, n, k, subtract)
 
