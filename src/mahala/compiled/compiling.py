@@ -26,7 +26,6 @@ from numba import njit
 from numba.core import event
 from numba.core.caching import _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.types import BaseFunction
 from numba.types import unliteral
 
 from mahala.support.contexts import COMPILING
@@ -118,23 +117,6 @@ class CompileListener(event.Listener):  # type: ignore[misc]
 
 
 event.register("numba:compile", CompileListener())
-
-
-def _resolved_once(resolve: Any) -> Any:
-    """Let Numba resolve an operation once for each combination of types: a sixth of the time of compiling."""
-    signatures: dict[Any, Any] = {}
-
-    @functools.wraps(resolve)
-    def resolved(function: Any, context: Any, arguments: Any, named: Any) -> Any:
-        key = function, tuple(arguments), tuple(sorted(named.items()))
-        if key not in signatures:
-            signatures[key] = resolve(function, context, arguments, named)
-        return signatures[key]
-
-    return resolved
-
-
-BaseFunction.get_call_type = _resolved_once(BaseFunction.get_call_type)  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
