@@ -282,13 +282,23 @@ def test_the_plain_distance_is_saved_unless_it_is_beaten(tmp_path):
 
 
 def test_a_learner_that_probably_helps_is_saved_beside_the_plain_distance(tmp_path):
-    command = ["wine", "--learners", "LDA", "-k", 3, "--no-baselines", "--no-report", "--output", tmp_path / "out"]
+    command = [
+        "wine",
+        "--learners",
+        "gml weights",
+        "-k",
+        3,
+        "--no-baselines",
+        "--no-report",
+        "--output",
+        tmp_path / "out",
+    ]
     told = json.loads(mahala(*command, "--json").stdout)
-    assert (told["verdict"]["kind"], told["chosen"]) == ("probably helps", "LDA")
+    assert (told["verdict"]["kind"], told["chosen"]) == ("probably helps", "GML weights")
     learned, plain = (Metric.load(tmp_path / "out" / f"{name}.safetensors") for name in ("learned", "model"))
-    assert (learned.origin["learner"], plain.origin["learner"]) == ("LDA", "Euclidean")
+    assert (learned.origin["learner"], plain.origin["learner"]) == ("GML", "Euclidean")
     shown = words(mahala(*command).output)
-    assert "LDA, which probably helps, is in learned.safetensors" in shown
+    assert "GML weights, which probably helps, is in learned.safetensors" in shown
     assert f"({told['verdict']['wins']} of {told['verdict']['repeats']} repeats)" in shown
 
 
