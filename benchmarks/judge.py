@@ -150,8 +150,8 @@ TABLES = (
     "soyL", "soyS", "vehicle", "wine",
 )  # fmt: skip
 LABELS = {
-    "Cars93": "Type", "Chile": "vote", "Fishing": "mode", "bacteria": "y", "crabs": "sp", "heart": "event", "mpg": "class",
-    "penguins": "species", "titanic": "survived",
+    "Cars93": "Type", "Chile": "vote", "Fishing": "mode", "bacteria": "y", "crabs": "sp", "heart": "event",
+    "mpg": "class", "penguins": "species", "titanic": "survived",
 }  # fmt: skip
 
 
