@@ -23,27 +23,40 @@ SKIPPED = -0.0
 _lock = threading.RLock()
 
 
-class Kernel:
-    """A function that is compiled when it is first called."""
+class Kernel(functools.partial[Any]):
+    """A function that is compiled when it is first called.
 
-    def __init__(self, function: Callable[..., Any], fastmath: Set[str], options: dict[str, bool]) -> None:
-        functools.update_wrapper(self, function)
-        self._function, self._fastmath, self._options = function, fastmath, options
+    A partial object of the compiled function, so that a call takes no more time than one of that function.
+    """
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self.dispatcher(*arguments, **named)
+    def __new__(cls, function: Callable[..., Any], fastmath: Set[str], options: dict[str, bool]) -> Kernel:
+        """Return a kernel that compiles the function at the first call."""
+
+        def first_call(*arguments: Any, **named: Any) -> Any:
+            return made.dispatcher(*arguments, **named)
+
+        made = super().__new__(cls, first_call)
+        functools.update_wrapper(made, function)
+        made.__dict__["_function"], made.__dict__["_options"] = function, (fastmath, options)
+        return made
 
     @functools.cached_property
     def dispatcher(self) -> Any:
         """Numba's function, in which the kernels that it calls are Numba's, too."""
         from mahala.compiled.compiling import compiled
 
-        variables = self._function.__globals__
+        function = self.__dict__["_function"]
+        variables = function.__globals__
         with _lock:
-            for name in self._function.__code__.co_names:
+            if "dispatcher" in self.__dict__:
+                return self.__dict__["dispatcher"]
+            for name in function.__code__.co_names:
                 if isinstance(variables.get(name), Kernel):
                     variables[name] = variables[name].dispatcher
-            return self.__dict__.get("dispatcher") or compiled(self._function, self._fastmath, self._options)
+            result = compiled(function, *self.__dict__["_options"])
+            set_state: Any = super().__setstate__  # type: ignore[misc]  # which typeshed does not list
+            set_state((result, (), {}, self.__dict__ | {"dispatcher": result}))
+            return result
 
 
 def kernel(function: Function) -> Function:

@@ -186,9 +186,10 @@ class MarginState(PairState):
             self.own("tuning")
         V, y = chunk
         n = len(y)
-        # einsum takes longer than a step
-        single = n == 1 and isinstance(V, np.ndarray)
-        norms2 = np.array([V[0] @ V[0]]) if single else row_dots(V, V)
+        if isinstance(V, np.ndarray):  # of one row, einsum takes longer than a step
+            norms2 = np.array([V[0] @ V[0]]) if n == 1 else np.einsum("ij,ij->i", V, V)
+        else:
+            norms2 = row_dots(V, V)
         if n > len(norms2):
             self._feed_dual(chunk, norms2, rule, steps)
             return
