@@ -65,6 +65,8 @@ def _write_files(folder):
     )
     (folder / "customers.csv").write_text("id,age,visits,spent,churned\n" + rows)
     (folder / "fraud.csv").write_text("id,age,visits,spent,fraud\n" + rows)
+    homes = "".join(f"{i // 3},{a},{b},{k}\n" for i, ((a, b, _), k) in enumerate(zip(X, y, strict=True)))
+    (folder / "visits.csv").write_text("household,age,visits,bought\n" + homes)
     mahala.OASIS(n_triplets=50, random_state=0).fit(X, y).save("state.safetensors")
     queries, items = rng.normal(size=(8, 3)), rng.normal(size=(40, 3))
     for name, rows in (("queries", queries), ("q", queries), ("items", items), ("i", items), ("embeddings", items)):
