@@ -44,7 +44,7 @@ def cups(tmp_path):
 def test_the_bundled_table(tmp_path):
     result = mahala("wine", "--output", tmp_path / "out", *QUICK)
     assert result.exit_code == 0, result.output
-    for text in ("LDA", "Euclidean, scaled", "reference", "k-NN error", "model.safetensors holds", "leaderboard.csv"):
+    for text in ("LDA", "Euclidean, scaled", "reference", "3-NN error", "model.safetensors holds", "leaderboard.csv"):
         assert text in words(result.output)
     metric = Metric.load(tmp_path / "out" / "model.safetensors")
     assert metric.feature_names[0] == "alcohol"
@@ -65,7 +65,8 @@ def test_files_and_json_agree(cups, tmp_path):
     assert [line["name"] for line in lines] == [entry["name"] for entry in told["entries"]]
     for line, entry in zip(lines, told["entries"], strict=True):
         assert float(line["error"]) == entry["error"]
-        assert (line["p_value"] == "") == (entry["p_value"] is None)
+        assert (line["absolute_error"] == "") == (entry["absolute_error"] is None)
+    assert told["verdict"]["kind"] in ("shown to help", "probably helps", "does not help")
     metric = Metric.load(out / "model.safetensors")
     rows = read_table(cups, label="<b>kind</b>", drop=["number"])
     assert metric.feature_names == ("sugar", "milk")
@@ -85,10 +86,10 @@ def test_the_default_folder_is_named_after_the_table(cups, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     result = mahala(cups, "--label", "<b>kind</b>", "--no-report", *QUICK)
     assert result.exit_code == 0
-    assert (tmp_path / "cups of tea-mahala" / "leaderboard.csv").exists()
+    assert (tmp_path / "cups of tea-_b_kind_b_-mahala" / "leaderboard.csv").exists()
     cups.rename(tmp_path / "tea.2024.csv")
     assert mahala("tea.2024.csv", "--label", "<b>kind</b>", "--no-report", *QUICK).exit_code == 0
-    assert (tmp_path / "tea.2024-mahala" / "leaderboard.csv").exists()
+    assert (tmp_path / "tea.2024-_b_kind_b_-mahala" / "leaderboard.csv").exists()
 
 
 def test_no_number_is_lost_in_a_narrow_terminal(cups, tmp_path, monkeypatch):
@@ -111,7 +112,8 @@ def test_a_failed_learner_is_said(tmp_path):
     assert result.exit_code == 0, result.output
     assert "OASIS could not be fitted: OASIS learns a bilinear similarity" in words(result.output)
     assert "No learner could be fitted here" in words(result.output)
-    assert Metric.load(tmp_path / "model.safetensors").origin == {"learner": "Euclidean", "params": {}}
+    origin = {"learner": "Euclidean", "params": {}, "verdict": "too early to tell"}
+    assert Metric.load(tmp_path / "model.safetensors").origin == origin
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_failed_learner_is_said(tmp_path):
         (["nowhere.csv"], "nowhere.csv: No such file"),
         (["wine", "--learners", "magic"], "--learners is 'magic', not a learner"),
         (["wine", "--learners", ","], "--learners must name learners"),
-        (["iris", "--label", "x"], "--label, --drop, --keep and extra name columns of a file"),
+        (["iris", "--label", "x"], "--label and --drop name columns of a file"),
         (["wine", "-k", "1000"], "n_neighbors must be at most"),
     ],
 )
@@ -221,7 +223,7 @@ def test_ctrl_c_writes_what_is_finished(tmp_path):
         "cells.jsonl", "leaderboard.csv", "model.safetensors"
     ]  # fmt: skip
     origin = Metric.load(tmp_path / "out" / "model.safetensors").origin
-    assert origin["partial"].endswith("of 40 test parts")
+    assert origin["partial"].endswith("of 140 test parts")
 
 
 def stop_at_cell(number, monkeypatch):
@@ -273,10 +275,66 @@ def test_the_plain_distance_is_saved_unless_it_is_beaten(tmp_path):
     command = [tmp_path / "noise.npz", "--learners", "LDA,RCA", "--no-baselines", "--no-report"]
     result = mahala(*command, "--output", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    assert "is not shown to beat Euclidean on these 60 rows" in words(result.output)
-    assert "Only gains above" in words(result.output)
+    assert "Does not help: the best learner" in words(result.output)
     assert "model.safetensors holds the plain distance, Euclidean" in words(result.output)
-    assert Metric.load(tmp_path / "out" / "model.safetensors").origin == {"learner": "Euclidean", "params": {}}
+    origin = {"learner": "Euclidean", "params": {}, "verdict": "does not help"}
+    assert Metric.load(tmp_path / "out" / "model.safetensors").origin == origin
+
+
+def test_a_learner_that_probably_helps_is_saved_beside_the_plain_distance(tmp_path):
+    command = [
+        "wine",
+        "--learners",
+        "gml weights",
+        "-k",
+        3,
+        "--no-baselines",
+        "--no-report",
+        "--output",
+        tmp_path / "out",
+    ]
+    told = json.loads(mahala(*command, "--json").stdout)
+    assert (told["verdict"]["kind"], told["chosen"]) == ("probably helps", "GML weights")
+    learned, plain = (Metric.load(tmp_path / "out" / f"{name}.safetensors") for name in ("learned", "model"))
+    assert (learned.origin["learner"], plain.origin["learner"]) == ("GML", "Euclidean")
+    shown = words(mahala(*command).output)
+    assert "GML weights, which probably helps, is in learned.safetensors" in shown
+    assert f"({told['verdict']['wins']} of {told['verdict']['repeats']} repeats)" in shown
+
+
+def test_groups_and_times(tmp_path):
+    """A household tells the label, but not that of a new one."""
+    rng = np.random.default_rng(0)
+    label_of = rng.integers(0, 2, 30)
+    lines = ["household,size,day,kind"]
+    for i in range(240):
+        home = int(rng.integers(30))
+        day = f"2026-{i // 28 + 1:02d}-{i % 28 + 1:02d}"
+        lines.append(f"{home},{rng.normal():.3f},{day},{'ab'[label_of[home]]}")
+    (tmp_path / "visits.csv").write_text("\n".join(lines))
+    command = [
+        tmp_path / "visits.csv",
+        "--label",
+        "kind",
+        "--learners",
+        "LDA",
+        "--no-baselines",
+        "--no-report",
+        "--json",
+    ]
+    told = json.loads(mahala(*command, "--drop", "day", "--output", tmp_path / "a").stdout)
+    (caution,) = [text for text in told["cautions"] if "household" in text]
+    assert "looks like an id of groups" in caution
+    assert next(e["error"] for e in told["entries"] if e["name"] == told["reference"]) < 0.2
+    told = json.loads(mahala(*command, "--groups", "household", "--drop", "day", "--output", tmp_path / "b").stdout)
+    assert told["features"] == 1
+    assert told["verdict"]["units"] == "groups"
+    assert min(entry["error"] for entry in told["entries"]) > 0.3
+    told = json.loads(mahala(*command, "--time", "day", "--output", tmp_path / "c").stdout)
+    assert (told["repeats"], told["features"]) == (1, 2)
+    result = mahala(*command, "--groups", "home", "--output", tmp_path / "d")
+    assert "which" in words(result.stderr)
+    assert result.exit_code == 2
 
 
 def test_lopsided_classes_and_baselines(tmp_path):
@@ -285,7 +343,7 @@ def test_lopsided_classes_and_baselines(tmp_path):
     np.savez(tmp_path / "fraud.npz", X=rng.normal(size=(200, 3)) + 2.0 * y[:, None], y=np.where(y, "fraud", "fine"))
     command = [tmp_path / "fraud.npz", "--output", tmp_path / "out", "--no-report", "--learners", "LDA", "--folds", 2]
     shown = words(mahala(*command, "--repeats", 1).output)
-    assert "balanced k-NN error" in shown
+    assert "balanced 3-NN error" in shown
     assert "over 75 % of rows are of class 'fine': always answering 'fine' has an error of 10.0 %" in shown
     assert "logistic regression" in shown
     assert "gradient boosting" in shown
@@ -313,8 +371,9 @@ def test_a_budget_is_a_time(tmp_path):
 
 
 def test_members_that_are_left_out_are_listed(tmp_path, monkeypatch):
-    for module in ("compare", "plan"):  # a panel that learns from so many features at once
-        monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_: {"PCA": PCA(n_components=2)})
+    for module in ("compare", "panel"):  # a panel that learns from so many features at once
+        panel = {"PCA": PCA(n_components=2)}
+        monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_, panel=panel, **__: panel)
     np.savez(tmp_path / "t.npz", X=np.random.default_rng(0).normal(size=(30, 1001)), y=np.arange(30) % 2)
     command = [tmp_path / "t.npz", "--output", tmp_path / "out", "--no-report", "--no-baselines", "--folds", 2]
     shown = words(mahala(*command, "--repeats", 1).output)

@@ -99,7 +99,7 @@ def test_names_where_files_are_read(tmp_path, monkeypatch):
     assert (table.X.shape, table.feature_names) == ((150, 4), None)
     with pytest.raises(ValueError, match="iris has rows of 4 features, but the model compares rows of 3"):
         read_data("iris", n_features=3)
-    with pytest.raises(ValueError, match="label, drop, keep and extra name columns of a file, but 'iris' is the name"):
+    with pytest.raises(ValueError, match="label and drop name columns of a file, but 'iris' is the name"):
         read_data("iris", label="kind")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wine.csv").write_text("a,b\n1,2\n3,4\n")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse as sp
+from scipy.spatial.distance import cdist, pdist
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import pairwise_distances, r2_score
 
-from mahala import LDA, MLKR
+from mahala import LDA, MLKR, Metric
 from mahala.evaluation import fitting
 from mahala.evaluation.fitting import baseline_scores, embedded, refit
+from mahala.evaluation.panel import default_panel
 from mahala.evaluation.plan import target_of
 from mahala.support.contexts import time_limit
 
@@ -108,3 +113,42 @@ def test_learners_of_numbers_are_refitted_to_them():
     by_class = refit(X, y, LDA())  # a learner of classes learns from quarters of the range
     quarters = np.searchsorted(np.quantile(y, [0.25, 0.5, 0.75]), y)
     np.testing.assert_allclose(by_class.matrix, LDA().fit(X / X.std(axis=0), quarters).metric_.matrix, rtol=1e-9)
+
+
+def penguins_like(n=120, seed=0):
+    """Numbers, categories and cells that are missing, as tables have them."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    frame = pandas.DataFrame(
+        {
+            "bill": rng.normal(40 + 5 * y, 2.0),
+            "mass": rng.normal(4000 + 300 * (y == 2), 200.0),
+            "island": np.array(["Biscoe", "Dream", "Torgersen"])[np.where(rng.random(n) < 0.8, y, y[::-1])],
+            "sex": rng.choice(["male", "female"], n),
+        }
+    )
+    frame.loc[[3, 50], "bill"] = np.nan
+    frame.loc[[5, 9, 70], "sex"] = None
+    return frame, y
+
+
+@pytest.mark.parametrize("name", ["LDA", "RCA", "ITML", "GML", "GML weights", "LMNN", "BoostMetric"])
+def test_a_blanked_cell_does_not_move_a_row_out_of_the_table(name):
+    frame, y = penguins_like()
+    metric = refit(frame, y, default_panel(*frame.shape)[name], "numbers")
+    Z = metric.transform(frame)
+    for column in frame.columns:
+        blank = frame.assign(**{column: None if frame[column].dtype == object else np.nan})
+        assert cdist(metric.transform(blank), Z).max() < 3.0 * pdist(Z).max()
+
+
+def test_rows_far_outside_are_named(tmp_path):
+    frame, y = penguins_like()
+    metric = refit(frame, y, LDA(), "numbers")
+    metric.save(tmp_path / "m")
+    frame.loc[7, "bill"] = 4000.0
+    with pytest.warns(UserWarning, match="1 of 120 rows are far outside.*row 7 is .* mostly because of 'bill'"):
+        Metric.load(tmp_path / "m").transform(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.transform(penguins_like(seed=1)[0])

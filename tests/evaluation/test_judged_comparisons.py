@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def triplets(n=400, seed=0):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30))
-def test_values_are_shares_of_right_orders(seed, n):
+def test_values_of_triplets_and_pairs(seed, n):
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, size=(12, 2)).astype(float)
     metric = MahalanobisMetric.euclidean(2)
@@ -38,17 +39,23 @@ def test_values_are_shares_of_right_orders(seed, n):
     for a, p, q in roles.T:
         near, far = squared(a, p), squared(a, q)
         expected.append(1.0 if near < far else 0.5 if near == far else 0.0)
-    np.testing.assert_array_equal(_values(metric, Triplets(X, *roles), np.arange(n)), expected)
+    everything = np.arange(n)
+    np.testing.assert_array_equal(_values(metric, Triplets(X, *roles), everything[:0], everything), expected)
     similar = rng.random(n) < 0.5
+    similar[:2] = [True, False][:n]
+    if n < 2:
+        return
     pairs = Pairs(X, roles[0], roles[1], similar)
-    distances = [squared(a, b) for a, b in zip(roles[0], roles[1], strict=True)]
-    expected = []
-    for i in range(n):
-        others = [distances[j] for j in range(n) if similar[j] != similar[i]]
-        sign = 1.0 if similar[i] else -1.0
-        right = [1.0 if sign * (o - distances[i]) > 0 else 0.5 if o == distances[i] else 0.0 for o in others]
-        expected.append(np.mean(right) if others else 0.5)
-    np.testing.assert_allclose(_values(metric, pairs, np.arange(n)), expected)
+    train, test = everything[: max(2, n // 2)], everything[n // 2 :]
+    distances = np.array([squared(a, b) for a, b in zip(roles[0], roles[1], strict=True)])
+    # No other threshold is right for more of the pairs learned from.
+    found = _values(metric, pairs, train, train).mean()
+    ends = [-1.0, *(np.unique(distances[train]) + 0.5)]
+    assert found == pytest.approx(max(((distances[train] <= end) == similar[train]).mean() for end in ends))
+    values = _values(metric, pairs, train, test)
+    assert set(values) <= {0.0, 1.0}
+    same = [i for i in range(len(test)) if test[i] in train]
+    np.testing.assert_array_equal(values[same], _values(metric, pairs, train, test[same]))
 
 
 class Spy(LMNN):

@@ -210,7 +210,8 @@ def _unspanned(scaled: Any, directions: FloatArray) -> FloatArray:
         return directions
     rows = computed(rows_times(scaled, directions.astype(scaled.dtype))).astype(np.float64, copy=False)
     variances, axes = np.linalg.eigh(rows.T @ rows / len(rows))
-    return directions @ axes[:, variances <= _SAME]
+    unspanned: FloatArray = directions @ axes[:, variances <= _SAME]
+    return unspanned
 
 
 def row_coordinates(X: Any, engine: Engine) -> Coordinates:

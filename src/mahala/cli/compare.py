@@ -114,7 +114,7 @@ def compare(
         keep=keep or (), extra=[name for name in (groups, time) if name is not None], identifiers=keep_ids,
         decimal=decimal, first_index=first_index,
     )  # fmt: skip
-    numbers = target_of(table.labels, len(table.labels), None if metric == "auto" else metric == "r2").is_number
+    numbers = target_of(table.labels, table.X.shape[0], None if metric == "auto" else metric == "r2").is_number
     table = table if numbers else without_single_rows(table, label)
     labels: Any = table.labels
     if not as_json:
@@ -129,7 +129,7 @@ def compare(
         try:
             board = cross_validate(
                 table.X, labels, None if learners is None else chosen, folds=folds, repeats=repeats or "auto",
-                n_neighbors=n_neighbors, metric="r2" if numbers else metric, scaling=scaling,
+                n_neighbors=n_neighbors, metric=metric, scaling=scaling,
                 groups=table.extra.get(groups or ""), times=times_of(table.extra.get(time or "")), budget=seconds,
                 baselines=baselines, random_state=seed, n_jobs=n_jobs, preprocessor=table.preprocessor, resume=cells,
                 callback=lambda done, total, learner: update(done, learner, total),

@@ -29,10 +29,10 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None, o
         return kind if inspect.isclass(kind) and issubclass(kind, Learner) else None
 
     # The names that a leaderboard has.
-    variants = {"pa-i": ("PA", {"variant": "I", "C": "auto"}), "gml weights": ("GML", {"diagonal": True})}
-    if name.lower() in variants:
-        name, parameters = variants[name.lower()]
-        return configured(getattr(mahala, name)(**parameters), settings, seed)
+    if name.lower() == "pa-i":
+        return configured(mahala.PA("I", C="auto"), settings, seed)
+    if name.lower() == "gml weights":
+        return configured(mahala.GML(diagonal=True), settings, seed)
     exact = {other.lower(): other for other in mahala.__all__}.get(name.lower())
     if exact is None or (kind := kind_of(exact)) is None:
         names = [other for other in mahala.__all__ if kind_of(other) is not None]

@@ -81,8 +81,8 @@ def without_single_rows(table: Table, label: str | None) -> Table:
     remark = (label or "label", f"label: classes of one row left out, which cannot be trained and tested: {names}")
     numbers = rows if table.rows is None else table.rows[rows]
     extra = {name: values[rows] for name, values in table.extra.items()}
-    changed = {"columns": (*table.columns, remark), "rows": numbers, "extra": extra}
-    return table._replace(X=table.X[rows], labels=table.labels[rows], **changed)
+    columns = (*table.columns, remark)
+    return table._replace(X=table.X[rows], labels=table.labels[rows], columns=columns, rows=numbers, extra=extra)
 
 
 def times_of(values: Any) -> Any:

@@ -94,8 +94,8 @@ def read_data(source: str | os.PathLike[str], *, label: str | None = None, **opt
         with as_file(files("mahala") / "data" / f"{name}.csv") as path:
             return read_table(path, label=label or _BUNDLED[name], **options)
     if label is not None or any(options.get(option) for option in ("drop", "keep", "extra")):
-        message = f"label, drop, keep and extra name columns of a file, but {name!r} is the name of a data set"
-        raise ParameterError(message, "label", "drop", "keep", "extra")
+        message = f"label and drop name columns of a file, but {name!r} is the name of a data set"
+        raise ParameterError(message, "label", "drop")
     X, y, _ = load(name)
     features = options.get("features")
     n_features = options.get("n_features") if features is None else len(features)

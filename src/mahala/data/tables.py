@@ -111,8 +111,8 @@ def read_table(
         table = _from_frame(frame, path, label, drop, keep, extra, identifiers, decimal, preprocessor, features)
     else:
         if drop or keep or extra:
-            message = f"drop, keep and extra name columns of CSV and Parquet files, but {path} has no column names"
-            raise ParameterError(message, "drop", "keep", "extra")
+            message = f"drop and keep name columns of CSV and Parquet files, but {path} has no column names"
+            raise ParameterError(message, "drop", "keep")
         n_features = n_features if features is None else len(features)
         table = Table(*read_arrays(path, suffix, label, n_features, first_index), None)
     if n_features not in (None, table.X.shape[1]):

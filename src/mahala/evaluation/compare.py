@@ -151,7 +151,8 @@ def compare(
         folds = min(folds, int(group_codes.max()) + 1)
     rows = sample_of(target.codes, folds, random_state, notes)
     X, target = X[rows], target.select(rows)
-    group_codes, moments = (None if values is None else values[rows] for values in (group_codes, moments))
+    group_codes = None if group_codes is None else group_codes[rows]
+    moments = None if moments is None else moments[rows]
     n_repeats = 1 if moments is not None else auto_repeats(len(rows)) if repeats == "auto" else int(repeats)
     codes = None if target.is_number else target.codes
     parts = parts_of(codes, folds, n_repeats, random_state, group_codes, moments, len(rows))

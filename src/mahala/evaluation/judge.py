@@ -224,7 +224,7 @@ def _flipped_p_value(
             choice = (center - QUANTILE * errors).argmax(axis=1)
             inside = signs @ by_group(np.where(test[:, np.newaxis], gains[repeat], 0.0))
             total += inside[np.arange(size), choice]
-        hits += np.count_nonzero(np.abs(total) / (n * n_repeats) >= abs(mean) * (1.0 - 1e-9))
+        hits += int(np.count_nonzero(np.abs(total) / (n * n_repeats) >= abs(mean) * (1.0 - 1e-9)))
     return (1.0 + hits) / (1.0 + n_draws)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 from sklearn.base import clone
 
 from mahala.batch.boost_metric import BoostMetric
@@ -56,8 +55,8 @@ def judge_comparisons(
 
     Items are divided into folds. A learner learns from comparisons without any item of the fold, and is tested on
     those whose first item is in it. The value of a triplet is 1 if the positive is nearer than the negative; that of a
-    pair is the share of pairs of the other kind, in the same fold, that are ordered rightly with it. Comparisons of one
-    first item are not independent and count as one unit.
+    pair is 1 if its distance is on the right side of the threshold that is best for the pairs learned from. Comparisons
+    of one first item are not independent and count as one unit.
     """
     if isinstance(data, Pairs):
         data = data.labelled(None)
@@ -72,7 +71,9 @@ def judge_comparisons(
         train = np.flatnonzero(np.all([fold_of[column] != fold for column in columns], axis=0))
         if not len(test) or not len(train):
             continue
-        by_name[EUCLIDEAN][test] = _values(plain, data, test)
+        if isinstance(data, Pairs) and len(np.unique(data.similar[train])) < 2:  # type: ignore[index]
+            continue
+        by_name[EUCLIDEAN][test] = _values(plain, data, train, test)
         for name, learner in learners.items():
             with warnings.catch_warnings(), time_limit(None if seconds is None else seconds / folds / len(learners)):
                 warnings.simplefilter("ignore")
@@ -80,7 +81,7 @@ def judge_comparisons(
                     metric = clone(learner).fit(data[train]).metric_
                 except ValueError:  # too few comparisons are left to learn from
                     continue
-                by_name[name][test] = _values(metric, data, test)
+                by_name[name][test] = _values(metric, data, train, test)
     judged = ~np.isnan(by_name[EUCLIDEAN])
     names = [name for name, values in by_name.items() if judged.any() and not np.isnan(values[judged]).any()]
     groups = np.unique(columns[0][judged], return_inverse=True)[1]
@@ -94,18 +95,11 @@ def judge_comparisons(
     return JudgedComparisons(names[decision.chosen], decision.verdict, means)
 
 
-def _values(metric: MahalanobisMetric, data: Pairs | Triplets, rows: IndexArray) -> FloatArray:
-    """Return the value of each of these comparisons: 1 if it is foreseen, 0 if not, 1/2 for ties."""
-    margins = metric.margins(data[rows])
+def _values(metric: MahalanobisMetric, data: Pairs | Triplets, train: IndexArray, test: IndexArray) -> FloatArray:
+    """Return the value of each tested comparison: 1 if it is foreseen, 0 if not, 1/2 for ties."""
     if isinstance(data, Triplets):
+        margins = metric.margins(data[test])
         return np.asarray(np.where(margins == 0.0, 0.5, margins > 0.0))
     assert data.similar is not None, "labelled above"
-    similar = data.similar[rows]
-    result = np.full(len(rows), 0.5)
-    if similar.any() and not similar.all():
-        ranks = stats.rankdata(margins)
-        for kind in (True, False):
-            mine = similar == kind
-            below = (ranks[mine] - stats.rankdata(margins[mine])) / (~mine).sum()  # pairs of the other kind below
-            result[mine] = below if kind else 1.0 - below
-    return result
+    margins = metric.calibrate_threshold(data[train]).margins(data[test])
+    return np.asarray((margins >= 0.0) == data.similar[test], dtype=np.float64)

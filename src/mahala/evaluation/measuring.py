@@ -166,7 +166,7 @@ def choose(plan: Plan, part: int, settings: dict[str, Any]) -> Chosen:
                 predicted, _ = predictions(divided(X, scales), target, None, k)
                 by_shape[shape] = row_losses(measure, predicted[:, 0], target.values)  # type: ignore[assignment]
             by_scaling[how] = by_shape[shape]
-    scaled = {how: losses for how, losses in by_scaling.items() if how != "none"}
+    scaled: dict[Scaling, FloatArray] = {how: losses for how, losses in by_scaling.items() if how != "none"}
     return Chosen(clearly_best(by_scaling), clearly_best(scaled))
 
 

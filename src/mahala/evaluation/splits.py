@@ -21,7 +21,7 @@ _MANY_GROUPS = 10
 # A column with fewer values is a category, whatever its rows share.
 _FEWEST_GROUPS = 15
 # How much more often rows with the same value share a label than rows with the next value, at least.
-_MORE_OFTEN, _STANDARD_ERRORS = 0.15, 4.0
+_MORE_OFTEN, _STANDARD_ERRORS = 0.15, 3.0
 
 
 def parts_of(

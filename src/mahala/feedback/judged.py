@@ -9,6 +9,7 @@ import numpy as np
 
 from mahala.comparisons import Judgments
 from mahala.evaluation.judge import Verdict, judge
+from mahala.evaluation.judge import choose as choose_by_bound
 from mahala.feedback.gains import CrossValidation
 from mahala.online.aroma import CovarianceState
 from mahala.online.state.dense import DenseState
@@ -23,6 +24,8 @@ Averaged = DenseState | CovarianceState  # they have the mean of all models besi
 POOL = 256
 # Up to one non-zero feature in so many, mapping queries one by one is cheaper than whole matrices.
 SPARSE = 5
+# The largest share of a map that probably helps, but is not shown to.
+MOST_UNSHOWN = 0.5
 
 
 class Search(NamedTuple):
@@ -189,7 +192,8 @@ def choose(
 ) -> tuple[int, Verdict, CrossValidation]:
     """Return the number of the expert that the judge chooses, the verdict, and the values by query.
 
-    Expert 0 is the raw ranking. `learned(rows)` learns from queries.
+    At most half of a map that is not shown to help is used. Expert 0 is the raw ranking. `learned(rows)` learns from
+    queries.
     """
     n = len(search.queries)
     fold_of = rng.permutation(n) % folds
@@ -198,4 +202,9 @@ def choose(
         test = np.flatnonzero(fold_of == fold)
         values[test] = expert_values(search, test, learned(np.flatnonzero(fold_of != fold)), experts, k)
     decision = judge(values[np.newaxis], fold_of[np.newaxis], measure=f"nDCG@{k}", units="queries")
-    return decision.chosen, decision.verdict, CrossValidation(search.rows, values[:, 0], decision.values)
+    chosen, verdict = decision.chosen, decision.verdict
+    if verdict.kind == "probably helps":
+        allowed = np.flatnonzero(experts[:, 0] >= 1.0 - MOST_UNSHOWN)
+        chosen = int(allowed[choose_by_bound(values[:, allowed] - values[:, :1])])
+        verdict = verdict if chosen else verdict._replace(kind="does not help", share=0.0)
+    return chosen, verdict, CrossValidation(search.rows, values[:, 0], decision.values)

@@ -164,9 +164,10 @@ class QueryAdapter(SavedEstimator):
         def learned(rows: IndexArray) -> judged.Averaged:
             return passes.learn(search, rows, self._model.new_model(), self._model.rule)
 
-        expert, self._judged, self.cross_validation_ = judged.choose(
+        expert, verdict, self.cross_validation_ = judged.choose(
             search, learned, self._trust.experts, folds, int(self.k), self._rng
         )
+        self._judged: Verdict | None = verdict
         if expert:  # otherwise the model stays the identity, as cross-validation chose
             self._model.learned = learned(np.arange(n))
             self._trust.prefer(expert)
@@ -362,7 +363,7 @@ class QueryAdapter(SavedEstimator):
         self._fixed_values = {name: getattr(self, name) for name in _FIXED}
         self._rng = np.random.default_rng(int(check_seed(self.random_state).randint(2**31)))
         self._trust = Trust(float(self.cap), self.half_life)
-        self._judged: Verdict | None = None
+        self._judged = None
         self._ids, self._users = Remembered(int(self.memory)), Remembered(int(self.memory))
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
