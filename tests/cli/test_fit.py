@@ -57,7 +57,7 @@ def test_what_is_printed(tmp_path, table):
     out = tmp_path / "m.safetensors"
     result = run(table, "--label", "class", "--drop", "id", "--learner", "rca", "--output", out)
     assert result.exit_code == 0, result.output
-    for words in ("RCA", "90 rows of 3 classes", "3-NN error", "on the training rows", "mahala compare"):
+    for words in ("RCA", "90 rows of 3 classes", "3-NN error", "on the training rows", "verdict"):
         assert words in result.stdout
 
 

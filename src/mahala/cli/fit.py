@@ -19,11 +19,14 @@ from mahala.cli.tables import check_labels, labelled_table, show_columns
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
+    from mahala.evaluation.judge import Verdict
     from mahala.learner import Learner
     from mahala.metric import Metric
 
 # Comparing all rows with each other can take longer than the fit; a sample of this size is accurate enough.
 _MOST_MEASURED = 10_000
+# Folds of the judge, and how long their fits may take.
+_FOLDS, _MOST_SECONDS = 5, 30.0
 
 
 def fit(
@@ -49,6 +52,9 @@ def fit(
     bins: options.Bins = None,
     decimal: options.Decimal = None,
     first_index: options.FirstIndex = 1,
+    judge: Annotated[
+        bool, typer.Option("--judge/--no-judge", help="Cross-validate the learner, if that takes up to half a minute.")
+    ] = True,
     state: Annotated[bool, typer.Option("--state", help="Save the learner, to learn more later; no scaling.")] = False,
     seed: Annotated[int, typer.Option(help="The random_state of the learner.", min=0)] = 0,
     device: options.Device = None,
@@ -59,7 +65,8 @@ def fit(
     """Learn a metric from a table with labels and write it to a model file.
 
     The model file stores the names and scales of the features, so that `transform`, `search` and `explain` accept raw
-    tables. The printed error is measured on the training rows; use `mahala compare` to estimate the error on new rows.
+    tables. The printed error is measured on the training rows, and the verdict on rows not learned from; use `mahala
+    compare` to choose among learners.
     Ctrl-C stops an iterative or online learner after its iteration or chunk of steps, and saves the model so far,
     marked in the model file. A second Ctrl-C stops at once.
 
@@ -130,6 +137,8 @@ def fit(
         facts = _facts(chosen, metric, table, X) | {"scaling": how, "seconds": seconds, "file": str(output)}
         facts["stopped"] = "interrupted" if stopped else facts["stopped"]
         facts["columns"] = table.columns
+        verdict = None if stopped or state or not judge else _verdict(chosen, table, how, seconds)
+        facts["verdict"] = None if verdict is None else verdict.as_dict()
     show(facts, as_json, lambda facts: [fact_grid(_lines(facts, settings or [], state))])
 
 
@@ -150,6 +159,26 @@ def _fit(learner: Learner, X: Any, y: Any) -> bool:
         if getattr(learner, "stop_reason_", None) != "interrupted":
             raise  # nothing has been learned yet
         return True
+
+
+def _verdict(learner: Learner, table: Table, scaling: Literal["standard", "none"], seconds: float) -> Verdict | None:
+    """Judge a learner by cross-validation; None if that would take long, or if there are too few rows."""
+    from mahala.evaluation.compare import compare
+    from mahala.online.similarity_learner import SimilarityLearner
+    from mahala.support.validation import is_chunked
+
+    rows, labels = table.X, table.labels
+    if labels is None or is_chunked(rows) or isinstance(learner, SimilarityLearner) or _FOLDS * seconds > _MOST_SECONDS:
+        return None
+    learners = {type(learner).__name__: learner}
+    try:
+        board = compare(
+            rows, labels, learners, folds=_FOLDS, repeats=1, scaling=scaling, budget=2.0 * _MOST_SECONDS,
+            baselines=False, preprocessor=table.preprocessor,
+        )  # fmt: skip
+    except ValueError:  # as for a class of one row
+        return None
+    return board.verdict
 
 
 def _scaling(
@@ -226,8 +255,8 @@ def _lines(facts: dict[str, Any], settings: list[str], state: bool) -> Iterator[
         sample = "" if facts["rows_measured"] == facts["rows"] else f" ({facts['rows_measured']:,} of them)"
         before = "" if facts["before"] is None else f"{facts['before']:.1%} Euclidean → "
         yield facts["measure"], f"{before}[bold]{facts['after']:.1%}[/bold] learned"
-        hint = "" if facts["before"] is None else "; new rows: mahala compare"
-        yield "", f"[dim]on the training rows{sample}, leave-one-out{hint}[/dim]"
+        yield "", f"[dim]on the training rows{sample}, leave-one-out[/dim]"
+    yield "verdict", None if facts["verdict"] is None else escape(facts["verdict"]["sentence"])
     stopped = ", stopped by Ctrl-C" if facts["stopped"] == "interrupted" else ""
     yield "took", f"{facts['seconds']:.2g} s{stopped}"
     yield "state" if state else "model", escape(facts["file"])
