@@ -68,7 +68,7 @@ def compare(
     device: options.Device = None,
     scheduler: options.Scheduler = None,
     seed: Annotated[int, typer.Option(help="Seed of the folds and of the learners.", min=0)] = 0,
-    output: Annotated[Path | None, typer.Option(help="Folder to write to; default: NAME-mahala.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder to write to; default: NAME-LABEL-mahala.")] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html.")] = True,
     force: options.Force = False,
     as_json: Json = False,

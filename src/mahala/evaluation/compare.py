@@ -72,11 +72,12 @@ def compare(
     learner is fitted; the test part is then predicted by nearest neighbours in the training part: classes by votes,
     numbers by means. The reference is the plain distance with the lowest error, of raw features and of scaled ones.
 
-    The judge makes one test, however many learners there are. For each fold it chooses a learner, or the reference, on
-    the other folds: the one with the largest mean gain minus 1.64 standard errors, if that is above 0. What it chose is
-    measured on the fold. The gains over all rows, paired with the reference, give the verdict: "shown to help" if
-    their 95 % interval is above 0, "probably helps" if a learner is chosen and the gain is above 0, and otherwise
-    "does not help". The intervals of the entries describe each learner alone and are not adjusted.
+    The judge makes one test, however many learners there are. For each fold it chooses a learner on the other folds:
+    the one with the largest mean gain minus 1.64 standard errors. What it chose is measured on the fold. On all folds
+    together it chooses the reference instead if no learner has such a lower bound above 0. The gains over all rows,
+    paired with the reference, give the verdict: "shown to help" if a learner is chosen and the 95 % interval is above
+    0, "probably helps" if a learner is chosen and the gain is above 0, and otherwise "does not help". The intervals of
+    the entries describe each learner alone and are not adjusted.
 
     Parameters
     ----------
