@@ -371,7 +371,7 @@ def test_a_budget_is_a_time(tmp_path):
 
 
 def test_members_that_are_left_out_are_listed(tmp_path, monkeypatch):
-    for module in ("compare", "panel"):  # a panel that learns from so many features at once
+    for module in ("planning", "panel"):  # a panel that learns from so many features at once
         panel = {"PCA": PCA(n_components=2)}
         monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_, panel=panel, **__: panel)
     np.savez(tmp_path / "t.npz", X=np.random.default_rng(0).normal(size=(30, 1001)), y=np.arange(30) % 2)

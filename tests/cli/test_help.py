@@ -46,7 +46,7 @@ def folder(prepared, tmp_path, monkeypatch):
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     panel = {"LDA": mahala.LDA(), "RCA": mahala.RCA()}  # two learners that are quick
-    for module in ("compare", "panel"):
+    for module in ("planning", "panel"):
         monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_, **__: panel)
 
 

@@ -20,9 +20,9 @@ from mahala.evaluation.fitting import refit
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     """A panel of one learner, and two repeats."""
-    for name in ("compare", "auto_metric"):
+    for name in ("planning", "auto_metric"):
         monkeypatch.setattr(f"mahala.evaluation.{name}.default_panel", lambda *_, **__: {"LDA": LDA(shrinkage="auto")})
-    monkeypatch.setattr("mahala.evaluation.compare.auto_repeats", lambda n_rows: 2)
+    monkeypatch.setattr("mahala.evaluation.planning.auto_repeats", lambda n_rows: 2)
 
 
 def helpful(n=160, seed=0):

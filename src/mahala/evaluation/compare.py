@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 from joblib.parallel import get_active_backend
 
-from mahala.data.labels import possible_leaks
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import Scaling
 from mahala.evaluation.cell_file import CellFile
-from mahala.evaluation.entries import decide, entries, entry_of, reference_of, units_of
-from mahala.evaluation.fitting import CLASSIFIERS, DISTANCES, fitted
-from mahala.evaluation.knn import DEFAULT_NEIGHBORS
+from mahala.evaluation.fitting import fitted
 from mahala.evaluation.leaderboard import Leaderboard
-from mahala.evaluation.leaderboard_lines import p_text, percent, points
-from mahala.evaluation.measures import LOPSIDED, Measure, measure_for
-from mahala.evaluation.measuring import Budget, Cell, choose, measure_cell, measured_cells, usual_neighbors
-from mahala.evaluation.panel import check_learners, default_panel, left_out, named_learners
-from mahala.evaluation.plan import Key, Plan, Target, check_groups, check_times, rows_and_preprocessor, target_of
-from mahala.evaluation.splits import MOST_ROWS, auto_repeats, group_column, parts_of, possible_folds, sample_of
+from mahala.evaluation.measures import Measure
+from mahala.evaluation.measuring import Budget, Cell, measured_cells
+from mahala.evaluation.plan import Key, Plan, target_of
+from mahala.evaluation.planning import make_plan
+from mahala.evaluation.summary import summarise
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
-from mahala.support.arrays import BoolArray, IndexArray
+from mahala.support.arrays import BoolArray
 from mahala.support.contexts import time_limit
-from mahala.support.parameters import Count, Positive, check_value, get_config
-from mahala.support.validation import check_rows, is_sparse
+from mahala.support.parameters import Count, check_value
+from mahala.support.validation import check_rows
 
 # Seconds that a comparison takes at most by default.
 BUDGET = 600.0
@@ -129,77 +123,17 @@ def compare(
     >>> leaderboard.verdict.kind
     'probably helps'
     """
-    for value, name in ((folds, "folds"), (n_jobs, "n_jobs")):
-        check_value(value, name, Count)
-    check_value(repeats, "repeats", Literal["auto"] | Count)
-    check_value(n_neighbors, "n_neighbors", Count | None)
-    check_value(budget, "budget", Positive | None)
-    check_value(metric, "metric", Literal["auto", "error", "balanced", "f1", "roc_auc", "r2"])
-    check_value(scaling, "scaling", Literal["auto", "none", "numbers", "standard", "minmax", "robust"])
-    if folds < 2:
-        raise ValueError(f"folds must be at least 2, got {folds}")
-    X, preprocessor = rows_and_preprocessor(X, preprocessor)
-    n_rows = X.shape[0]
-    target = target_of(y, n_rows, None if metric == "auto" else metric == "r2")
-    group_codes, moments, notes = check_groups(groups, n_rows), check_times(times, n_rows), list[str]()
-    if target.is_number:
-        if metric == "auto":
-            notes.append("The target is a number: k-NN regression is compared. For classes, pass them as text.")
-    else:
-        folds = possible_folds(target.codes, target.classes, folds, notes)
-    if group_codes is not None:
-        folds = min(folds, int(group_codes.max()) + 1)
-    rows = sample_of(target.codes, folds, random_state, notes)
-    X, target = X[rows], target.select(rows)
-    group_codes = None if group_codes is None else group_codes[rows]
-    moments = None if moments is None else moments[rows]
-    n_repeats = 1 if moments is not None else auto_repeats(len(rows)) if repeats == "auto" else int(repeats)
-    codes = None if target.is_number else target.codes
-    parts = parts_of(codes, folds, n_repeats, random_state, group_codes, moments, len(rows))
-    missing: dict[str, str] = {}
-    size = min(n_rows, MOST_ROWS), X.shape[1]
-    if learners is None:
-        learners = default_panel(*size, random_state, numbers=target.is_number)
-        missing = left_out(*size, numbers=target.is_number)
-    elif not isinstance(learners, Mapping) and isinstance(learners, Iterable):
-        learners = named_learners(learners, *size, random_state, numbers=target.is_number)
-    check_learners(learners, numbers=target.is_number)
-    least = min(len(train) for train, _ in parts)
-    if n_neighbors is not None and n_neighbors > least:
-        raise ValueError(f"n_neighbors must be at most {least}, the number of training rows, got {n_neighbors}")
-    measure: Measure = metric if metric != "auto" else "r2" if target.is_number else measure_for(target.codes)
-    if metric != measure == "balanced":
-        notes.append(_why_balanced(target))
-    without = {"k-NN with LDA", "logistic regression"} if target.is_number else {"ridge regression"}
-    taken = {name for learner in learners for name in (learner, f"k-NN with {learner}")} | without
-    plan = Plan(
-        X=X,
-        target=target,
-        rows=rows,
-        n_rows=n_rows,
-        parts=parts,
-        folds=folds if moments is None else len(parts),
-        repeats=n_repeats,
-        counts=np.arange(1, min(max(n_neighbors or 0, DEFAULT_NEIGHBORS[-1]), least) + 1),
-        n_neighbors=n_neighbors or 0,
-        groups=group_codes,
-        measure=measure,
-        scaling=scaling,
-        random_state=random_state,
-        budget=budget,
-        learners=learners,
-        baselines=[name for name in (*DISTANCES, *CLASSIFIERS) if baselines and name not in taken],
-        left_out=missing,
+    check_value(n_jobs, "n_jobs", Count)
+    plan = make_plan(
+        X, y, learners, folds=folds, repeats=repeats, n_neighbors=n_neighbors, metric=metric, scaling=scaling,
+        groups=groups, times=times, budget=budget, baselines=baselines, random_state=random_state,
         preprocessor=preprocessor,
-        notes=notes,
-    )
-    if n_neighbors is None:
-        plan = replace(plan, n_neighbors=usual_neighbors(plan))
+    )  # fmt: skip
     cells, interrupt = _measure(plan, resume, n_jobs, callback)
     done = _finished_parts(plan, cells)
     if interrupt is not None and not done:
         raise interrupt
-    board = _summarise(
+    board = summarise(
         plan, cells, done, "Ctrl-C" if interrupt is not None else f"the budget of {budget or 0.0:g} seconds"
     )
     if interrupt is not None:
@@ -231,112 +165,6 @@ def _measure(
 def _finished_parts(plan: Plan, cells: Mapping[Key, Cell]) -> list[int]:
     """Return the test parts on which all candidates have been measured."""
     return [part for part in range(len(plan.parts)) if all(Key(name, part) in cells for name in plan.candidates)]
-
-
-def _summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) -> Leaderboard:
-    """Make the leaderboard of the test parts that are done; `end` is what ended a partial comparison."""
-    notes = list(plan.notes)
-    if len(done) < len(plan.parts):
-        notes.append(f"Partial: {end} ended the comparison after {len(done)} of {len(plan.parts)} test parts.")
-    elif len(cells) < len(plan.keys):
-        notes.append("Not all baselines were measured, because the comparison was ended before.")
-    units = units_of(plan, cells, done)
-    reference = reference_of(plan, units)
-    chosen, decision = decide(plan, units, reference, plan.measure)
-    baselines = {
-        name: {key.part: cells[key] for key in plan.keys if key.name == name and key in cells}
-        for name in plan.baselines
-    }
-    target = plan.target
-    same = ("n_neighbors", "folds", "repeats", "scaling", "random_state", "n_rows", "rows", "left_out")
-    board = Leaderboard(
-        **{name: getattr(plan, name) for name in same},
-        entries=tuple(entries(plan, cells, done, units, reference)),
-        verdict=decision.verdict,
-        chosen=chosen,
-        reference=reference,
-        neighbor_counts=plan.counts,
-        n_features=plan.X.shape[1],
-        classes=target.classes,
-        class_counts=() if target.is_number else tuple(np.bincount(target.codes).tolist()),
-        first_part=plan.parts[0],
-        notes=tuple(notes),
-        metric=plan.measure,
-        baselines=tuple(entry_of(plan, name, parts) for name, parts in baselines.items() if parts),
-        parts=len(done),
-        planned=len(plan.parts),
-        columns=() if plan.preprocessor is None else tuple(plan.preprocessor.columns_),
-    )
-    board = replace(board, verdict=board.verdict._replace(measure=board.measure, text=_sentence(board)))
-    return replace(board, cautions=tuple(_cautions(plan, board)))
-
-
-def _sentence(board: Leaderboard) -> str:
-    """Return the verdict in words."""
-    verdict, base, best = board.verdict, board.euclidean, board.candidate or board.best_learner
-    if best is None:
-        return f"No learner could be fitted here; {base.spoken} has a {board.measure} of {percent(base.error)}."
-    if math.isnan(verdict.p_value):
-        what = f"The {board.measure} of {base.spoken} is {percent(base.error)}"
-        return f"Too early to tell: one test part was measured. {what}."
-    first = verdict.kind[0].upper() + verdict.kind[1:]
-    if verdict.kind == "probably helps" and verdict.repeats > 1:
-        first += f" ({verdict.wins} of {verdict.repeats} repeats)"
-    who = best.name if verdict.helps else f"the best learner, {best.name},"
-    choice = "Chosen on other folds, it gains" if verdict.helps else "What is chosen on other folds gains"
-    interval = f"95 % interval {points(verdict.low)} to {points(verdict.high)}, {p_text(verdict.p_value)}"
-    more = " More rows would tell." if verdict.kind == "probably helps" else ""
-    return (
-        f"{first}: {who} has a {board.measure} of {percent(best.error)}, {base.spoken} {percent(base.error)}. {choice} "
-        f"{points(verdict.gain)} points over {verdict.n:,} {verdict.units} ({interval}).{more}"
-    )
-
-
-def _cautions(plan: Plan, board: Leaderboard) -> Iterable[str]:
-    """Yield what makes the verdict doubtful: leaks, ids of groups, and errors above that of a constant answer."""
-    if board.metric in ("error", "balanced"):
-        constant = {"error": board.majority_error, "balanced": 1.0 - 1.0 / len(board.classes)}[board.metric]
-        if board.winner.error > constant:
-            yield (
-                f"k-NN is worse than always answering {board.majority!r}: {percent(board.winner.error)} against "
-                f"{percent(constant)}."
-            )
-    if plan.preprocessor is None or is_sparse(plan.X):
-        return
-    features = plan.preprocessor.feature_groups()
-    for name in possible_leaks(plan.X, plan.target.codes, features):
-        yield f"Column {name!r} alone nearly determines the label: a leak? If so, drop it."
-    column = None if plan.groups is not None else group_column(plan.X, plan.target.codes, features)
-    if column is not None:
-        old, new = _new_group_errors(plan, board, column.groups)
-        yield (
-            f"Column {column.name!r} looks like an id of groups, because its rows share the label. On new groups the "
-            f"{board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: name it as the groups, "
-            "or drop it."
-        )
-
-
-def _new_group_errors(plan: Plan, board: Leaderboard, groups: IndexArray) -> tuple[float, float]:
-    """Return the error of the winner, and its error where groups are not in both parts."""
-    codes = None if plan.target.is_number else plan.target.codes
-    parts = parts_of(codes, min(plan.folds, int(groups.max()) + 1), 1, plan.random_state, groups, n_rows=len(plan.rows))
-    plan = replace(plan, parts=parts, groups=groups, learners={**plan.learners})
-    name, settings = board.winner.name, get_config()
-    cells = {
-        part: measure_cell(plan, Key(name, part), choose(plan, part, settings), None, settings)[1]
-        for part in range(len(parts))
-    }
-    return board.winner.error, entry_of(plan, name, cells).error
-
-
-def _why_balanced(target: Target) -> str:
-    counts = np.bincount(target.codes)
-    majority = target.classes[int(counts.argmax())]
-    return (
-        f"The balanced error ranks, because over {100.0 * LOPSIDED:.0f} % of rows are of class {majority!r}: always "
-        f"answering {majority!r} has an error of {percent(1.0 - counts.max() / len(target.codes))}, but a balanced "
-        f"error of {percent(1.0 - 1.0 / len(counts))}. The metric 'error' ranks by the plain error."
-    )
 
 
 def held_out(

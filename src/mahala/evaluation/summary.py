@@ -1,0 +1,116 @@
+"""Summarise a comparison: the leaderboard, the verdict in words, and what makes it doubtful."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from mahala.data.labels import possible_leaks
+from mahala.evaluation.entries import decide, entries, entry_of, reference_of, units_of
+from mahala.evaluation.leaderboard import Leaderboard
+from mahala.evaluation.leaderboard_lines import p_text, percent, points
+from mahala.evaluation.measuring import Cell, choose, measure_cell
+from mahala.evaluation.plan import Key, Plan
+from mahala.evaluation.splits import group_column, parts_of
+from mahala.support.arrays import IndexArray
+from mahala.support.parameters import get_config
+from mahala.support.validation import is_sparse
+
+
+def summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) -> Leaderboard:
+    """Make the leaderboard of the test parts that are done; `end` is what ended a partial comparison."""
+    notes = list(plan.notes)
+    if len(done) < len(plan.parts):
+        notes.append(f"Partial: {end} ended the comparison after {len(done)} of {len(plan.parts)} test parts.")
+    elif len(cells) < len(plan.keys):
+        notes.append("Not all baselines were measured, because the comparison was ended before.")
+    units = units_of(plan, cells, done)
+    reference = reference_of(plan, units)
+    chosen, decision = decide(plan, units, reference, plan.measure)
+    baselines = {
+        name: {key.part: cells[key] for key in plan.keys if key.name == name and key in cells}
+        for name in plan.baselines
+    }
+    target = plan.target
+    same = ("n_neighbors", "folds", "repeats", "scaling", "random_state", "n_rows", "rows", "left_out")
+    board = Leaderboard(
+        **{name: getattr(plan, name) for name in same},
+        entries=tuple(entries(plan, cells, done, units, reference)),
+        verdict=decision.verdict,
+        chosen=chosen,
+        reference=reference,
+        neighbor_counts=plan.counts,
+        n_features=plan.X.shape[1],
+        classes=target.classes,
+        class_counts=() if target.is_number else tuple(np.bincount(target.codes).tolist()),
+        first_part=plan.parts[0],
+        notes=tuple(notes),
+        metric=plan.measure,
+        baselines=tuple(entry_of(plan, name, parts) for name, parts in baselines.items() if parts),
+        parts=len(done),
+        planned=len(plan.parts),
+        columns=() if plan.preprocessor is None else tuple(plan.preprocessor.columns_),
+    )
+    board = replace(board, verdict=board.verdict._replace(measure=board.measure, text=_sentence(board)))
+    return replace(board, cautions=tuple(_cautions(plan, board)))
+
+
+def _sentence(board: Leaderboard) -> str:
+    """Return the verdict in words."""
+    verdict, base, best = board.verdict, board.euclidean, board.candidate or board.best_learner
+    if best is None:
+        return f"No learner could be fitted here; {base.spoken} has a {board.measure} of {percent(base.error)}."
+    if math.isnan(verdict.p_value):
+        what = f"The {board.measure} of {base.spoken} is {percent(base.error)}"
+        return f"Too early to tell: one test part was measured. {what}."
+    first = verdict.kind[0].upper() + verdict.kind[1:]
+    if verdict.kind == "probably helps" and verdict.repeats > 1:
+        first += f" ({verdict.wins} of {verdict.repeats} repeats)"
+    who = best.name if verdict.helps else f"the best learner, {best.name},"
+    choice = "Chosen on other folds, it gains" if verdict.helps else "What is chosen on other folds gains"
+    interval = f"95 % interval {points(verdict.low)} to {points(verdict.high)}, {p_text(verdict.p_value)}"
+    more = " More rows would tell." if verdict.kind == "probably helps" else ""
+    return (
+        f"{first}: {who} has a {board.measure} of {percent(best.error)}, {base.spoken} {percent(base.error)}. {choice} "
+        f"{points(verdict.gain)} points over {verdict.n:,} {verdict.units} ({interval}).{more}"
+    )
+
+
+def _cautions(plan: Plan, board: Leaderboard) -> Iterator[str]:
+    """Yield what makes the verdict doubtful: leaks, ids of groups, and errors above that of a constant answer."""
+    if board.metric in ("error", "balanced"):
+        constant = {"error": board.majority_error, "balanced": 1.0 - 1.0 / len(board.classes)}[board.metric]
+        if board.winner.error > constant:
+            yield (
+                f"k-NN is worse than always answering {board.majority!r}: {percent(board.winner.error)} against "
+                f"{percent(constant)}."
+            )
+    if plan.preprocessor is None or is_sparse(plan.X):
+        return
+    features = plan.preprocessor.feature_groups()
+    for name in possible_leaks(plan.X, plan.target.codes, features):
+        yield f"Column {name!r} alone nearly determines the label: a leak? If so, drop it."
+    column = None if plan.groups is not None else group_column(plan.X, plan.target.codes, features)
+    if column is not None:
+        old, new = _new_group_errors(plan, board, column.groups)
+        yield (
+            f"Column {column.name!r} looks like an id of groups, because its rows share the label. On new groups the "
+            f"{board.measure} of {board.winner.spoken} is {percent(new)}, not {percent(old)}: name it as the groups, "
+            "or drop it."
+        )
+
+
+def _new_group_errors(plan: Plan, board: Leaderboard, groups: IndexArray) -> tuple[float, float]:
+    """Return the error of the winner, and its error where groups are not in both parts."""
+    codes = None if plan.target.is_number else plan.target.codes
+    parts = parts_of(codes, min(plan.folds, int(groups.max()) + 1), 1, plan.random_state, groups, n_rows=len(plan.rows))
+    plan = replace(plan, parts=parts, groups=groups, learners={**plan.learners})
+    name, settings = board.winner.name, get_config()
+    cells = {
+        part: measure_cell(plan, Key(name, part), choose(plan, part, settings), None, settings)[1]
+        for part in range(len(parts))
+    }
+    return board.winner.error, entry_of(plan, name, cells).error
