@@ -149,6 +149,9 @@ def test_rows_far_outside_are_named(tmp_path):
     frame.loc[7, "bill"] = 4000.0
     with pytest.warns(UserWarning, match="1 of 120 rows are far outside.*row 7 is .* mostly because of 'bill'"):
         Metric.load(tmp_path / "m").transform(frame)
+    rows = metric.preprocessor.transform(frame)
+    with pytest.warns(UserWarning, match="1 of 1 rows are far outside"):
+        metric.rank(rows[7], rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         metric.transform(penguins_like(seed=1)[0])

@@ -16,6 +16,8 @@ Kind = Literal["shown to help", "probably helps", "too early to tell", "does not
 QUANTILE = 1.64
 # The gain is shown where its p-value is at most this.
 ALPHA = 0.05
+# Above this p-value, a learned candidate is not chosen.
+PROBABLE = 0.5
 # Fewer units than this tell nothing.
 FEWEST = 5
 # A smaller difference between two values is rounding.
@@ -33,7 +35,8 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     kind : "shown to help" if the 95 % interval of the gain is above 0; "probably helps" if a learned metric was chosen
-        and its gain is above 0; "too early to tell" with fewer than 5 units; otherwise "does not help"
+        and its gain is above 0, with a p-value up to 0.5; "too early to tell" with fewer than 5 units; otherwise
+        "does not help"
     gain, low, high : the mean gain per unit, and the ends of its 95 % interval
     n : number of units
     p_value : p-value of no gain; it is at most 0.05 exactly if the interval is on one side of 0
@@ -63,6 +66,10 @@ class Verdict(NamedTuple):
         if verdict is None or verdict.kind not in get_args(Kind):
             raise ValueError(f"a verdict should have the fields {', '.join(cls._fields)}, got {list(fields)!r:.200}")
         return verdict
+
+    def of_metric(self) -> Verdict:
+        """Return the verdict without a word on the share of a map, which a metric does not have."""
+        return self._replace(text=self.sentence.removesuffix(self._served()).strip())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields and the sentence, for JSON."""
@@ -142,7 +149,7 @@ def judge(
     There is one hypothesis, however many candidates there are: for each fold the other folds choose a learned
     candidate, and that is measured on this fold. Where few units differ, a choice of the plain candidate by the other
     folds would mean that this fold has the gains, so they only choose among the learned ones. All units together
-    choose by `choose`; if the measured gain is not above 0, they choose the plain candidate.
+    choose by `choose`; if the measured gain is not above 0, or its p-value above 0.5, they choose the plain candidate.
 
     Parameters
     ----------
@@ -169,7 +176,7 @@ def judge(
     least = _flipped_p_value(gains[:, :, 1:], tests, groups, float(unit_gains.mean()))
     gain, low, high, p_value = paired_test(unit_gains, groups, overlap=overlap, least=least)
     chosen = choose(mean_gains, groups)
-    if chosen and not gain > 0.0:
+    if not (gain > 0.0 and p_value <= PROBABLE):
         chosen = 0
     kind: Kind
     if n < FEWEST:
@@ -225,7 +232,7 @@ def _flipped_p_value(
             inside = signs @ by_group(np.where(test[:, np.newaxis], gains[repeat], 0.0))
             total += inside[np.arange(size), choice]
         hits += int(np.count_nonzero(np.abs(total) / (n * n_repeats) >= abs(mean) * (1.0 - 1e-9)))
-    return (1.0 + hits) / (1.0 + n_draws)
+    return (1.0 + hits) / (1.0 + n_draws) if hits else 0.0  # less than the draws can tell
 
 
 def paired_test(
@@ -253,7 +260,8 @@ def paired_test(
         signs = np.random.default_rng(0).integers(2, size=(_FLIPS, len(different))) * 2.0 - 1.0
         total = abs(different.sum()) - 1e-9 * np.abs(different).sum()  # equal sums in another order differ by rounding
         hits = np.count_nonzero(np.abs(signs @ different) >= total)
-        p_value = max(p_value, (1.0 + hits) / (1.0 + _FLIPS))
+        if hits:  # otherwise it is less than the draws can tell, and Student's t does
+            p_value = max(p_value, (1.0 + hits) / (1.0 + _FLIPS))
     if 0.0 < p_value < 1.0:
         error = max(error, abs(mean) / float(stats.t.isf(p_value / 2.0, freedom)))
     reach = float(stats.t.ppf(1.0 - ALPHA / 2.0, freedom)) * error

@@ -89,10 +89,10 @@ def judge_comparisons(
     measure = "answers foreseen"
     if len(np.unique(groups)) < 2:
         early = Verdict("too early to tell", 0.0, -1.0, 1.0, len(np.unique(groups)), 1.0, measure, "items", share=0.0)
-        return JudgedComparisons(EUCLIDEAN, early, {})
+        return JudgedComparisons(EUCLIDEAN, early.of_metric(), {})
     decision = judge(values[np.newaxis], first[judged][np.newaxis], measure=measure, units="items", groups=groups)
     means = {name: float(values[:, at].mean()) for at, name in enumerate(names)}
-    return JudgedComparisons(names[decision.chosen], decision.verdict, means)
+    return JudgedComparisons(names[decision.chosen], decision.verdict.of_metric(), means)
 
 
 def _values(metric: MahalanobisMetric, data: Pairs | Triplets, train: IndexArray, test: IndexArray) -> FloatArray:

@@ -16,7 +16,7 @@ from mahala.metric.explanation import Explanation
 from mahala.metric.kernel_map import KernelMap
 from mahala.metric.matrices import Decomposition, check_symmetric, decompose, in_dtype, map_rows, squared_lengths
 from mahala.metric.thresholds import Strategy, best_threshold
-from mahala.support.arrays import Arrays, FloatArray, read_only
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, read_only
 from mahala.support.lazily import spatial_distance
 from mahala.support.model_files import array_value, header_value, number_value
 from mahala.support.validation import as_floats, is_chunked, is_sparse
@@ -39,8 +39,8 @@ class MahalanobisMetric(Metric):
     kernel_map : KernelMap that maps points to kernel coordinates, on which M then acts
     origin : which learner with which parameters the metric comes from; it is stored in the file
     scales : a number for each feature by which it is divided first, so that a metric of scaled features serves raw ones
-    center, radius : mean of the rows learned from, and the largest distance of one of them from it. `transform` warns
-        of rows that are more than three times as far from it; None for no warnings.
+    center, radius : mean of the rows learned from, and the largest distance of one of them from it. `transform` and
+        `rank` warn of rows that are more than three times as far from it; None for no warnings.
 
     Examples
     --------
@@ -162,14 +162,22 @@ class MahalanobisMetric(Metric):
             return apply_to_rows(self.transform, X, self.n_components)  # type: ignore[no-any-return]
         rows = self._rows(X, "X")
         mapped = map_rows(rows, self.components)
-        if self.center is not None and self.radius:
-            self._warn_of_far_rows(rows, mapped)
+        self._warn_of_far_rows(rows, mapped)
         return mapped if mapped.dtype == np.float32 else in_dtype(mapped, getattr(X, "dtype", None))
 
-    def _warn_of_far_rows(self, rows: Any, mapped: FloatArray) -> None:
+    def rank(self, query: Any, items: Any, k: int | None = None) -> IndexArray:
+        """Return the row numbers of `items` from the nearest to the farthest, as :meth:`Metric.rank` describes.
+
+        Warn of queries that are far outside of the rows learned from.
+        """
+        self._warn_of_far_rows(self._points(query, "query")[0])
+        return super().rank(query, items, k)
+
+    def _warn_of_far_rows(self, rows: Any, mapped: FloatArray | None = None) -> None:
         """Warn of rows that are far outside of those learned from, and name the feature that is most to blame."""
-        assert self.center is not None, "checked by the caller"
-        assert self.radius is not None, "which belongs to the center"
+        if self.center is None or not self.radius:
+            return
+        mapped = map_rows(rows, self.components) if mapped is None else mapped
         center = self.center if self.scales is None else self.center / self.scales
         distances = np.sqrt(np.square(mapped - self.components @ center).sum(axis=1))
         far = np.flatnonzero(distances > FAR * self.radius)
