@@ -147,7 +147,7 @@ def power_section(file, seeds):
 
 TABLES = (
     "balance", "breast", "ecoli", "glass", "helix", "ionosphere", "iris", "malaysia", "parkinsons", "pima", "seeds",
-    "soyL", "soyS", "vehicle", "wine",
+    "soyL", "soyS", "vehicle", "wine", "satellite", "letter", "spam", "chromo", "breast10", "mor",
 )  # fmt: skip
 LABELS = {
     "Cars93": "Type", "Chile": "vote", "Fishing": "mode", "bacteria": "y", "crabs": "sp", "heart": "event",
@@ -170,7 +170,7 @@ def auto(name, seed):
     X, y = X[rows], y[rows]
     train, test = train_test_split(np.arange(len(y)), test_size=0.3, stratify=y, random_state=seed)
     plain = make_pipeline(StandardScaler(), KNeighborsClassifier(3)).fit(X[train], y[train])
-    metric = mahala.AutoMetric(budget=30.0, random_state=seed).fit(X[train], y[train])
+    metric = mahala.AutoMetric(budget=20.0, random_state=seed).fit(X[train], y[train])
     learned = KNeighborsClassifier(3).fit(metric.transform(X[train]), y[train])
     errors = 1.0 - plain.score(X[test], y[test]), 1.0 - learned.score(metric.transform(X[test]), y[test])
     return {"plain": errors[0], "auto": errors[1], "chosen": metric.chosen_, "kind": metric.verdict_.kind}
