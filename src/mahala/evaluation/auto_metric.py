@@ -137,6 +137,5 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 
 def _plain(board: Leaderboard) -> Entry:
-    """Return the scaled Euclidean distance, or another plain distance that is shown to be better."""
-    scaled = next((entry for entry in board.entries if entry.name == EUCLIDEAN_SCALED), board.euclidean)
-    return board.euclidean if scaled.difference_low > 0.0 else scaled
+    """Return the scaled Euclidean distance, or the raw one if scaling changes nothing."""
+    return next((entry for entry in board.entries if entry.name == EUCLIDEAN_SCALED), board.euclidean)
