@@ -19,7 +19,7 @@ from mahala.evaluation.judge import Verdict
 from mahala.evaluation.judged_comparisons import judge_comparisons, panel_for
 from mahala.evaluation.leaderboard import Leaderboard
 from mahala.evaluation.measuring import final_seconds
-from mahala.evaluation.panel import EUCLIDEAN_SCALED, default_panel
+from mahala.evaluation.panel import EUCLIDEAN_ALL, EUCLIDEAN_SCALED, default_panel
 from mahala.metric import MahalanobisMetric
 from mahala.support.parameters import Positive, Seed, check_params, check_seed
 
@@ -137,5 +137,6 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 
 def _plain(board: Leaderboard) -> Entry:
-    """Return the scaled Euclidean distance, or the raw one if scaling changes nothing."""
-    return next((entry for entry in board.entries if entry.name == EUCLIDEAN_SCALED), board.euclidean)
+    """Return the better of the scaled Euclidean distances, or the raw one if scaling changes nothing."""
+    scaled = (EUCLIDEAN_SCALED, EUCLIDEAN_ALL)
+    return next((entry for entry in board.entries if entry.name in scaled), board.euclidean)
