@@ -107,11 +107,9 @@ def test_vectors_of_parquet_files(tmp_path: Path) -> None:
         read, ids = read_vectors(path)
         np.testing.assert_array_equal(read, X)
         assert read.dtype == np.float32
-        assert ids is not None
         assert ids.tolist() == ["b", "a"]
     read, ids = read_vectors(path, vector="other", id="title")
     assert read.tolist() == [[1.0], [2.0]]
-    assert ids is not None
     assert ids.tolist() == ["t", "u"]
     pl.DataFrame({"weights": X.tolist()}).write_parquet(path)
     assert read_vectors(path)[1] is None

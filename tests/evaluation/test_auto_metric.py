@@ -113,3 +113,19 @@ def test_refusals():
         AutoMetric().transform(X)
     with pytest.raises(ValueError, match="3 features"):
         AutoMetric().fit(X, y).transform(X[:, :2])
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_of_a_large_table_a_sample_is_compared_and_learned_from(as_frame, monkeypatch):
+    X, y = helpful()
+    monkeypatch.setattr("mahala.evaluation.splits.MOST_ROWS", 80)
+    rows = pandas.DataFrame(X, columns=["a", "b", "c"]) if as_frame else X
+    metric = AutoMetric().fit(rows, y)
+    assert 80 <= len(metric.leaderboard_.rows) < len(y)
+    np.testing.assert_allclose(metric.metric_.center, X[metric.leaderboard_.rows].mean(axis=0))
+
+
+def test_triplets_with_items_of_their_own_are_refused():
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(ValueError, match="triplets must be over one X"):
+        AutoMetric().fit(Triplets(X, [0, 1], [0, 1], [1, 2], items=X))

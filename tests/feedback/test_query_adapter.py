@@ -501,3 +501,23 @@ def test_counts_of_a_file_leave_room_for_one_more():
     ids.set_state({}, {"digests": digests, "counts": np.array([2**62])})
     with pytest.raises(ModelFileError, match="a count from 1 to"):
         ids.set_state({}, {"digests": digests, "counts": np.array([2**63 - 1])})
+
+
+@pytest.mark.parametrize(
+    "damage", [["x"], ["gain", "high"], ["shown to help", "a", 0.0, 0.0, 3, 1.0, "", "", 0, 1, 1.0, ""]]
+)
+def test_a_damaged_verdict_is_refused(damage):
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(random_state=0, n_passes=2, n_folds=2).fit(queries, items, qrels)
+    header, arrays = adapter._get_state()
+    assert header["judged"] == list(adapter._judged)
+    with pytest.raises(mahala.ModelFileError, match="header entry 'judged' is damaged"):
+        adapter._set_state(header | {"judged": damage}, arrays)
+
+
+def test_a_map_that_may_not_be_used_has_a_verdict_and_a_file(tmp_path):
+    queries, items, qrels = collection(n_queries=20, n_items=60)
+    adapter = QueryAdapter(cap=0.0, random_state=0, n_passes=1, n_folds=2).fit(queries, items, qrels)
+    assert (adapter.verdict_.kind, adapter.verdict_.share) == ("too early to tell", 0.0)
+    adapter.save(tmp_path / "a")
+    assert mahala.load(tmp_path / "a").verdict_ == adapter.verdict_

@@ -222,7 +222,6 @@ def test_pictures_of_what_there_is():
 
 def test_quick_versions_are_part_of_the_whole():
     for study in studies("pola2004").values():
-        assert study.quick is not None
         assert set(study.quick.datasets) <= set(study.datasets)
         assert replace(study.quick, quick=None).name == study.name
     assert set(WINS) <= set(studies("pola2004")["figure3"].quick.datasets)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from mahala.comparisons import Pairs, Triplets
@@ -92,6 +93,8 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         numbers = board.metric == "r2"
         panel = default_panel(len(board.rows), board.n_features, seed, numbers=numbers)
         learner = panel[entry.name] if entry.learned else None
+        if len(board.rows) < board.n_rows:  # of a large table, a sample was compared
+            X, y = _safe_indexing(X, board.rows), _safe_indexing(y, board.rows)
         seconds = final_seconds(self.budget)
         self.metric_: MahalanobisMetric = refit(X, y, learner, entry.scaling, seconds=seconds, numbers=numbers)
         self.leaderboard_: Leaderboard | dict[str, float] = board
@@ -100,6 +103,7 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self
 
     def _fit_comparisons(self, data: Pairs | Triplets, seed: int) -> None:
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         learners = panel_for(data, seed)
         self.chosen_, self.verdict_, self.leaderboard_ = judge_comparisons(
             data, learners, seconds=self.budget, random_state=seed

@@ -61,11 +61,19 @@ class Verdict(NamedTuple):
 
     @classmethod
     def of(cls, fields: Sequence[Any]) -> Verdict:
-        """Return the verdict with these fields, as a model file has them."""
-        verdict = cls(*fields) if len(fields) == len(cls._fields) else None
-        if verdict is None or verdict.kind not in get_args(Kind):
-            raise ValueError(f"a verdict should have the fields {', '.join(cls._fields)}, got {list(fields)!r:.200}")
-        return verdict
+        """Return the verdict with these fields, as a model file has them; raise ValueError if it is damaged."""
+        if len(fields) == len(cls._fields):
+            verdict = cls(*fields)
+            numbers = (verdict.gain, verdict.low, verdict.high, verdict.p_value, verdict.share)
+            counts, texts = (verdict.n, verdict.wins, verdict.repeats), (verdict.measure, verdict.units, verdict.text)
+            if (
+                verdict.kind in get_args(Kind)
+                and all(isinstance(number, int | float) for number in numbers)
+                and all(isinstance(count, int) for count in counts)
+                and all(isinstance(text, str) for text in texts)
+            ):
+                return verdict
+        raise ValueError(f"a verdict should have the fields {', '.join(cls._fields)}, got {list(fields)!r:.200}")
 
     def of_metric(self) -> Verdict:
         """Return the verdict without a word on the share of a map, which a metric does not have."""
@@ -162,7 +170,7 @@ def judge(
     """
     n = values.shape[1] if groups is None else len(np.unique(groups))
     if values.shape[2] < 2 or len(np.unique(folds)) < 2:  # there is nothing to choose from, or nothing to choose on
-        early = Verdict("too early to tell", 0.0, np.nan, np.nan, n, np.nan, measure, units, share=0.0)
+        early = Verdict("too early to tell", 0.0, 0.0, 0.0, n, 1.0, measure, units, share=0.0)
         return Decision(0, values[:, :, 0].mean(axis=0), early)
     gains = values - values[:, :, :1]
     gains[np.abs(gains) < ROUNDING] = 0.0

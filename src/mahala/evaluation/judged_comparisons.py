@@ -58,6 +58,10 @@ def judge_comparisons(
     pair is 1 if its distance is on the right side of the threshold that is best for the pairs learned from. Comparisons
     of one first item are not independent and count as one unit.
     """
+    if isinstance(data, Triplets) and data.items is not None:
+        raise ValueError(
+            "triplets must be over one X, but these have items of their own, which a distance cannot compare"
+        )
     if isinstance(data, Pairs):
         data = data.labelled(None)
     columns = [data.left, data.right] if isinstance(data, Pairs) else [data.anchor, data.positive, data.negative]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -63,9 +62,10 @@ def _sentence(board: Leaderboard) -> str:
     verdict, base, best = board.verdict, board.euclidean, board.candidate or board.best_learner
     if best is None:
         return f"No learner could be fitted here; {base.spoken} has a {board.measure} of {percent(base.error)}."
-    if math.isnan(verdict.p_value):
+    if verdict.kind == "too early to tell":
         what = f"The {board.measure} of {base.spoken} is {percent(base.error)}"
-        return f"Too early to tell: one test part was measured. {what}."
+        seen = "one test part was measured" if board.parts == 1 else f"there are {verdict.n} {verdict.units}"
+        return f"Too early to tell: {seen}. {what}."
     first = verdict.kind[0].upper() + verdict.kind[1:]
     if verdict.kind == "probably helps" and verdict.repeats > 1:
         first += f" ({verdict.wins} of {verdict.repeats} repeats)"

@@ -24,7 +24,7 @@ from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.display import SHOWN, task_bar
-from mahala.support.model_files import check_matrix_shape, count_value, header_value
+from mahala.support.model_files import ModelFileError, check_matrix_shape, count_value, header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_seed, check_value
 from mahala.support.validation import check_row, check_rows, is_sparse
 
@@ -412,7 +412,10 @@ class QueryAdapter(SavedEstimator):
         for name in _COUNTS:
             setattr(self, f"{name}_", count_value(header, name))
         fields = header_value(header, "judged", list, type(None))
-        self._judged = None if fields is None else Verdict.of(fields)
+        try:
+            self._judged = None if fields is None else Verdict.of(fields)
+        except ValueError as error:
+            raise ModelFileError(f"header entry 'judged' is damaged ({error})") from None
         unpack(self._parts_by_name(), header, arrays)
 
 

@@ -98,7 +98,7 @@ class LearningProcess:
 
 def main() -> None:
     """Learn until the input ends; its first line names the database."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the process that serves
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the serving process handles Ctrl-C
     if hasattr(os, "nice"):
         os.nice(_NICE)
     address, seconds, holder = json.loads(sys.stdin.readline())

@@ -113,7 +113,7 @@ class Database:
         self._writer = self.engine.execution_options(writes=True)
         with self.writing() as connection:
             metadata.create_all(connection)
-            for index in items.indexes | log.indexes:  # which are not made with a table that is there
+            for index in items.indexes | log.indexes:  # create_all skips the indexes of existing tables
                 index.create(connection, checkfirst=True)
             schema = connection.scalar(sa.select(about.c.schema))
             if schema is None:
