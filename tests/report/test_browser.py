@@ -197,7 +197,7 @@ def test_the_leaderboard_is_sorted_by_a_click(page):
 
 
 def test_a_line_says_its_values_and_can_be_switched_off(page):
-    figure = card(page, "3-NN error")
+    figure = card(page, "k-NN error")
     name, value = hover(page, figure)
     assert name in ("LDA", "RCA", "Euclidean")
     assert re.fullmatch(r"\d+ neighbours: \d+\.\d %", value)

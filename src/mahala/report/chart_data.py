@@ -55,12 +55,7 @@ def errors_by_k(board: Leaderboard) -> dict[str, object]:
         on = entry in framed or (not entry.learned and float(errors.min()) <= top)
         series.append({"name": entry.name, "plain": not entry.learned, "on": on, "errors": _rounded(errors)})
     counts, at = board.neighbor_counts.tolist(), board.n_neighbors
-    return {
-        "counts": counts,
-        "at": at,
-        "series": series,
-        "measure": board.measure.replace(f"{board.n_neighbors}-NN", "k-NN"),
-    }
+    return {"counts": counts, "at": at, "series": series, "measure": board.measure.replace(f"{at}-NN", "k-NN")}
 
 
 def drawn_classes(board: Leaderboard) -> IndexArray:
