@@ -4,6 +4,7 @@
 # Comparisons and metrics
 from mahala.comparisons import Pairs as Pairs
 from mahala.comparisons import Triplets as Triplets
+from mahala.comparisons import Quadruplets as Quadruplets
 from mahala.comparisons import Judgments as Judgments
 from mahala.comparisons import Impressions as Impressions
 from mahala.metric import Metric as Metric
@@ -29,6 +30,7 @@ from mahala.batch.mmc import MMC as MMC
 from mahala.batch.boost_metric import BoostMetric as BoostMetric
 from mahala.batch.psd_boost import PSDBoost as PSDBoost
 from mahala.batch.lmnn import LMNN as LMNN
+from mahala.batch.logistic_metric import LogisticMetric as LogisticMetric
 from mahala.batch.itml import ITML as ITML
 from mahala.batch.rca import RCA as RCA
 from mahala.batch.lda import LDA as LDA

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.compiled.search.ranking import retrieval
 from mahala.engine import current_engine, engine_for, inputs
@@ -37,7 +37,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
     """A scikit-learn estimator whose fitted state yields a `metric_`."""
 
     # The comparisons from which it learns, if not from rows with class labels only.
-    _learns_from: ClassVar[type[Pairs] | type[Triplets] | None] = None
+    _learns_from: ClassVar[type[Pairs] | type[Triplets] | type[Quadruplets] | None] = None
     # Whether rows must have class labels.
     _needs_labels: ClassVar[bool] = True
     # Whether labels are target values instead of classes.
@@ -71,7 +71,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             Dask a Dask array, which is not computed yet
         """
         self._check_fitted()
-        if isinstance(X, Pairs | Triplets):
+        if isinstance(X, Comparisons):
             raise TypeError(f"transform takes rows, got {type(X).__name__}; give their rows, which are its X")
         rows = inputs.check_features(self, X, reset=False)
         return like(apply_to_rows(self._embed, rows, self._n_features_out), X)
@@ -105,7 +105,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
 
         Parameters
         ----------
-        X : Pairs or Triplets, or an array of shape (n, 2 or 3, n_features) of those from which the learner learns
+        X : Pairs, Triplets or Quadruplets, or an array of shape (n, 2 to 4, n_features) of those from which the learner
+            learns
         """
         return self.metric_.margins(self._judged(X))  # type: ignore[no-any-return]
 
@@ -120,31 +121,31 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         """
         return self.metric_.predict_comparisons(self._judged(X))  # type: ignore[no-any-return]
 
-    def _judged(self, X: Any) -> Pairs | Triplets:
+    def _judged(self, X: Any) -> Comparisons:
         """Return valid comparisons of any kind, given as such or as an array."""
         self._check_fitted()
-        comparisons = X if isinstance(X, Pairs | Triplets) else self._from_array(X)
+        comparisons = X if isinstance(X, Comparisons) else self._from_array(X)
         self._check_features(comparisons, reset=False)
         return comparisons
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return how well the metric judges: a number from 0 to 1, the higher the better.
 
-        For triplets, the share in the right order. For pairs, the share on the right side of the threshold, or without
-        a threshold the area under the ROC curve of their distances. For rows with class labels, the accuracy of
-        leave-one-out 3-NN, or under a bilinear similarity the mean average precision of each row as a query for the
-        rows of its class.
+        For triplets and quadruplets, the share in the right order. For pairs, the share on the right side of the
+        threshold, or without a threshold the area under the ROC curve of their distances. For rows with class labels,
+        the accuracy of leave-one-out 3-NN, or under a bilinear similarity the mean average precision of each row as a
+        query for the rows of its class.
 
         Parameters
         ----------
-        X : Pairs or Triplets, an array of the comparisons from which the learner learns, or rows
+        X : Pairs, Triplets or Quadruplets, an array of the comparisons from which the learner learns, or rows
         y : labels of pairs that have none of their own, or class labels of rows
         """
         self._check_fitted()
-        if isinstance(X, Pairs | Triplets) or (self._learns_from is not None and n_axes(X) == 3):
+        if isinstance(X, Comparisons) or (self._learns_from is not None and n_axes(X) == 3):
             comparisons = self._judged(X)
             margins = self.metric_.margins(comparisons)
-            if isinstance(comparisons, Triplets):
+            if not isinstance(comparisons, Pairs):
                 return float(np.mean(margins > 0.0))
             similar = comparisons.labelled(y).similar
             if self.metric_.threshold is None:
@@ -165,7 +166,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         self._seed = int(check_seed(seed).randint(2**31))
         self._rng = np.random.default_rng(self._seed)
 
-    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Pairs | Triplets:
+    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
         """Validate what there is to learn from: comparisons, or rows with class labels.
 
         With `reset` the features are learned, else compared with those seen before.
@@ -173,7 +174,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         if reset:
             vars(self).pop("preprocessor_", None)  # which belongs to the rows of an earlier fit
         kind = self._learns_from
-        if isinstance(X, Pairs | Triplets) and not (kind is not None and isinstance(X, kind)):
+        if isinstance(X, Comparisons) and not (kind is not None and isinstance(X, kind)):
             wanted = "labelled rows" if kind is None else f"{kind.__name__.lower()} or labelled rows"
             raise TypeError(f"{type(self).__name__} learns from {wanted}, got {type(X).__name__}")
         if kind is not None and (isinstance(X, kind) or n_axes(X) == 3):
@@ -211,7 +212,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         check_classification_targets(np.asarray(y))
         return X, codes
 
-    def _from_array(self, X: Any) -> Pairs | Triplets:
+    def _from_array(self, X: Any) -> Comparisons:
         """Return comparisons of the kind from which the learner learns, given as an array."""
         kind = self._learns_from
         if kind is None:
@@ -222,7 +223,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             raise ValueError(f"Expected {kind.__name__} or a 3-D array of shape {shape}; {advice}")
         return kind.from_array(X)
 
-    def _check_features(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
+    def _check_features(self, comparisons: Comparisons, *, reset: bool) -> None:
         """Compare the features of comparisons with those seen before; with `reset` learn them."""
         names = comparisons.feature_names
         if reset:
@@ -274,5 +275,5 @@ def n_axes(X: Any) -> int:
     return int(X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim)
 
 
-def _kind(comparisons: Pairs | Triplets) -> str:
+def _kind(comparisons: Comparisons) -> str:
     return type(comparisons).__name__.lower()

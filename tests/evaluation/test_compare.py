@@ -19,8 +19,8 @@ from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, Relief, T
 from mahala.evaluation.compare import ComparisonInterrupted, held_out
 from mahala.evaluation.compare import compare as compare_with_baselines
 from mahala.evaluation.fitting import refit
-from mahala.evaluation.judge import judge, mean_interval, paired_test
 from mahala.evaluation.splits import parts_of
+from mahala.judge import judge, mean_interval, paired_test
 
 PANEL = {"LDA": LDA(), "RCA": RCA()}
 compare = partial(compare_with_baselines, baselines=False, repeats=2)

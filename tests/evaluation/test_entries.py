@@ -12,10 +12,10 @@ from scipy import stats
 
 from mahala import LDA, RCA
 from mahala.evaluation.entries import decide, entries, entry_of, reference_of, units_of
-from mahala.evaluation.judge import judge, paired_test
 from mahala.evaluation.measuring import Cell
 from mahala.evaluation.plan import Key, Plan, target_of
 from mahala.evaluation.splits import parts_of
+from mahala.judge import judge, paired_test
 
 LEARNERS = {"LDA": LDA(), "RCA": RCA()}
 

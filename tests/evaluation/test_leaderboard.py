@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mahala.evaluation.entries import Entry
-from mahala.evaluation.judge import Verdict
 from mahala.evaluation.leaderboard import Leaderboard
+from mahala.judge import Verdict
 
 
 def entry(name, error, high, *, learned=True, difference=0.0, failure=None, **more):

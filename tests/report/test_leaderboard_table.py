@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from mahala.evaluation.entries import Entry
-from mahala.evaluation.judge import Verdict
 from mahala.evaluation.leaderboard import Leaderboard
+from mahala.judge import Verdict
 from mahala.report.html import LEADERBOARD_NOTE, leaderboard_table
 
 VERDICT = Verdict("shown to help", 0.1, 0.05, 0.15, 90, 0.01, "3-NN error", "rows")

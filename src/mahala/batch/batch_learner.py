@@ -66,14 +66,12 @@ class BatchLearner(DistanceMixin, Learner):
         return self._fit(X, y)
 
     @one_at_a_time
-    def _fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def _fit(self, X: Any, y: Any, /, **more: Any) -> Self:
         check_params(self)
         self._check_params()
         interrupt = None
         with all_or_nothing(self), one_blas_thread(), engine_for(X):
-            data = self._training_data(X, y)
-            if sample_weight is not None:
-                data = _weighted(data, sample_weight)
+            data = self._training_data(X, y, **more)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
                 run = Run(self.callback, show)
                 try:
@@ -91,7 +89,7 @@ class BatchLearner(DistanceMixin, Learner):
             raise interrupt
         return self
 
-    def _training_data(self, X: Any, y: Any) -> Any:
+    def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
         if is_chunked(X) and not (self._takes_chunks and getattr(X, "ndim", None) == 2):
             advice = "give it NumPy rows; all learners but MLKR, Simba and MDM learn from 2-D arrays in chunks"
@@ -103,10 +101,10 @@ class BatchLearner(DistanceMixin, Learner):
             self._rng = np.random.default_rng(self._seed)
         data = self._given(X, y, reset=reset)
         if isinstance(data, LabelledRows):
-            return LabelledRows(_dense(data.X), data.codes)
+            return LabelledRows(dense_rows(data.X), data.codes)
         if isinstance(data, Triplets) and data.items is not None:
             raise ValueError(f"items must be None, because {type(self).__name__} learns distances between rows of X")
-        return data.over(_dense(data.X))
+        return data.over(dense_rows(data.X))
 
     def _warm_model(self) -> Model | None:
         """Return the model from which a warm start resumes, or None."""
@@ -240,7 +238,11 @@ class WeightedLearner(BatchLearner):
         y : class labels of rows, +1 / -1 for an array of pairs, else None
         sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1
         """
-        return self._fit(X, y, sample_weight)
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
+        data, weights = super()._training_data(X, y), more["sample_weight"]
+        return data if weights is None else _weighted(data, weights)
 
 
 def _weighted(data: Any, sample_weight: Any) -> LabelledRows:
@@ -258,7 +260,7 @@ def _weighted(data: Any, sample_weight: Any) -> LabelledRows:
     return LabelledRows(data.X[kept], codes, weights[kept])
 
 
-def _dense(X: Any) -> RealArray:
+def dense_rows(X: Any) -> RealArray:
     """Return dense rows with zeros for features too small to learn from, float32 if their squares do not overflow."""
     if is_sparse(X):
         advice = "reduce its columns first, for instance with TruncatedSVD"

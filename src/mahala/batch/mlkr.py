@@ -9,7 +9,7 @@ from sklearn.utils import column_or_1d
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import descend, first_components
 from mahala.batch.run import IterationParams, Run
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons
 from mahala.learner import LabelledRows
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import RealArray, row_blocks
@@ -62,8 +62,8 @@ class MLKR(IterationParams, BatchLearner):
         unit **= 2
         return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, report=lambda error: unit * error)
 
-    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Pairs | Triplets:
-        if isinstance(X, Pairs | Triplets):
+    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
+        if isinstance(X, Comparisons):
             return super()._given(X, y, reset=reset)  # which says what it learns from
         X, targets = self._labelled_rows(X, y, reset=reset)
         if targets.min() == targets.max():
@@ -93,7 +93,7 @@ class MLKR(IterationParams, BatchLearner):
         X : rows, or Pairs or Triplets
         y : target values of rows, or labels of pairs that have none of their own
         """
-        if isinstance(X, Pairs | Triplets):
+        if isinstance(X, Comparisons):
             return super().score(X, y)
         self._check_fitted()
         X, targets = self._labelled_rows(X, y, reset=False)

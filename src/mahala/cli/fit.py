@@ -19,7 +19,7 @@ from mahala.cli.tables import check_labels, labelled_table, show_columns
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
-    from mahala.evaluation.judge import Verdict
+    from mahala.judge import Verdict
     from mahala.learner import Learner
     from mahala.metric import Metric
 

@@ -1,7 +1,6 @@
 # The public names of this package, loaded on first use.
 from mahala.evaluation.entries import Entry as Entry
 from mahala.evaluation.fitting import refit as refit
-from mahala.evaluation.judge import Verdict as Verdict
 from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.knn import knn_error as knn_error
 from mahala.evaluation.leaderboard import Leaderboard as Leaderboard
@@ -13,5 +12,6 @@ from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranki
 from mahala.evaluation.statistics import FriedmanResult as FriedmanResult
 from mahala.evaluation.statistics import PairedGain as PairedGain
 from mahala.evaluation.statistics import friedman_holm as friedman_holm
+from mahala.judge import Verdict as Verdict
 
 __all__: list[str]

@@ -16,11 +16,11 @@ from mahala.engine import inputs
 from mahala.evaluation.compare import compare
 from mahala.evaluation.entries import Entry
 from mahala.evaluation.fitting import refit
-from mahala.evaluation.judge import Verdict
 from mahala.evaluation.judged_comparisons import judge_comparisons, panel_for
 from mahala.evaluation.leaderboard import Leaderboard
 from mahala.evaluation.measuring import final_seconds
 from mahala.evaluation.panel import EUCLIDEAN_ALL, EUCLIDEAN_SCALED, default_panel
+from mahala.judge import Verdict
 from mahala.metric import MahalanobisMetric
 from mahala.support.parameters import Positive, Seed, check_params, check_seed
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.scaling import Scaling
-from mahala.evaluation.judge import Decision, judge, mean_interval, paired_test
 from mahala.evaluation.measures import row_losses
 from mahala.evaluation.measuring import Cell
 from mahala.evaluation.panel import EUCLIDEAN_ALL, EUCLIDEAN_SCALED
 from mahala.evaluation.plan import Key, Plan
+from mahala.judge import Decision, judge, mean_interval, paired_test
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
 
 # A confusion matrix of more classes could not be read.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mahala.evaluation.entries import Entry
-from mahala.evaluation.judge import Verdict
 from mahala.evaluation.leaderboard_lines import Line, line_of, percent
+from mahala.judge import Verdict
 from mahala.support.arrays import IndexArray
 from mahala.support.display import as_table, paragraph
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from mahala.evaluation.judge import ROUNDING, Kind, Verdict
+from mahala.judge import ROUNDING, Kind, Verdict
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import count_value, number_value
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.comparisons import Judgments
-from mahala.evaluation.judge import Verdict, judge
-from mahala.evaluation.judge import choose as choose_by_bound
 from mahala.feedback.gains import CrossValidation
+from mahala.judge import Verdict, judge
+from mahala.judge import choose as choose_by_bound
 from mahala.online.aroma import CovarianceState
 from mahala.online.state.dense import DenseState
 from mahala.online.state.similarity import SimilarityRule

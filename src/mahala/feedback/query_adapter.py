@@ -11,12 +11,12 @@ import numpy as np
 
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
-from mahala.evaluation.judge import Verdict
 from mahala.feedback import judged
 from mahala.feedback.gains import RunningGain
 from mahala.feedback.map_learner import MapLearner
 from mahala.feedback.query_maps import QueryMaps, Remembered
 from mahala.feedback.trust import Part, Trust, packed, page_pairs, unpack
+from mahala.judge import Verdict
 from mahala.metric import BilinearMetric
 from mahala.metric.matrices import leading
 from mahala.online.similarity_learner import SimilarityLearner

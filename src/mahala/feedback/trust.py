@@ -7,8 +7,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from mahala.evaluation.judge import Verdict
 from mahala.feedback.gains import RunningGain
+from mahala.judge import Verdict
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
 from mahala.support.states import prefixed, without_prefix

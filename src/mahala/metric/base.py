@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons, Pairs, Triplets
 from mahala.data.columns import is_frame
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
@@ -165,13 +165,13 @@ class Metric(ABC):
         """Return the contributions to the squared distance (bilinear metric: the similarity) of two points."""
 
     @abstractmethod
-    def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
+    def margins(self, comparisons: Comparisons) -> FloatArray:
         """Return for each comparison by how much the metric agrees with it; negative if it disagrees."""
 
-    def predict_comparisons(self, comparisons: Pairs | Triplets) -> SignArray:
-        """Return +1 for similar pairs and for triplets in their order, else -1; pairs need a threshold."""
+    def predict_comparisons(self, comparisons: Comparisons) -> SignArray:
+        """Return +1 for similar pairs and for comparisons in their order, else -1; pairs need a threshold."""
         margins = self.margins(comparisons)
-        if isinstance(comparisons, Triplets):
+        if not isinstance(comparisons, Pairs):
             return np.where(margins > 0.0, np.int8(1), np.int8(-1))
         if getattr(self, "threshold", None) is None:
             problem = "this metric has no threshold, so it cannot tell similar pairs from dissimilar ones"
@@ -268,7 +268,7 @@ class Metric(ABC):
     @abstractmethod
     def _embed(self, X: Any, item: bool) -> Any: ...
 
-    def _in_blocks(self, comparisons: Pairs | Triplets, values: Callable[[Any, slice | int], Any]) -> FloatArray:
+    def _in_blocks(self, comparisons: Comparisons, values: Callable[[Any, slice | int], Any]) -> FloatArray:
         """Return the values of a block of comparisons, or of one of them, for all blocks."""
         X, items = comparisons.X, comparisons.X if comparisons.items is None else comparisons.items
         self._check_width(X, "X")

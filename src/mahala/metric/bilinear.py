@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons, Triplets
 from mahala.metric import matrices
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
@@ -73,7 +73,7 @@ class BilinearMetric(Metric):
         features[rows] = x[rows] * (self.matrix[rows] @ x2)
         return Explanation(total, features, None, self._names())
 
-    def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
+    def margins(self, comparisons: Comparisons) -> FloatArray:
         """Return for each of the Triplets how much more similar the anchor is to the positive than to the negative."""
         if not isinstance(comparisons, Triplets):
             advice = "for pairs compare the result of similarity with a threshold of your own"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.data.scaling import divided
 from mahala.engine.inputs import apply_to_rows
 from mahala.metric.base import Metric
@@ -251,14 +251,16 @@ class MahalanobisMetric(Metric):
         similar = np.asarray(pairs.labelled(y).similar)
         return replace(self, threshold=best_threshold(squared, similar, strategy, beta, min_rate))
 
-    def margins(self, comparisons: Pairs | Triplets) -> FloatArray:
+    def margins(self, comparisons: Comparisons) -> FloatArray:
         """Return for each comparison by how much the metric agrees with it; negative if it disagrees.
 
         For Pairs the threshold (0 if there is none) minus the squared distance: positive means similar. For Triplets
-        the squared distance from the anchor to the negative minus that to the positive.
+        the squared distance from the anchor to the negative minus that to the positive, and for Quadruplets that of
+        the far pair minus that of the near one.
         """
-        if not isinstance(comparisons, Pairs | Triplets):
-            raise TypeError(f"comparisons must be Pairs or Triplets, got {type(comparisons).__name__}")
+        if not isinstance(comparisons, Comparisons):
+            kinds = "Pairs, Triplets or Quadruplets"
+            raise TypeError(f"comparisons must be {kinds}, got {type(comparisons).__name__}")
         return self._in_blocks(comparisons, self._margins)
 
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
@@ -333,9 +335,13 @@ class MahalanobisMetric(Metric):
     def _squared_of_pairs(self, pairs: Pairs, block: slice | int) -> Any:
         return self._squared(*(self._prepared(pairs.rows_of(role, block)) for role in ("left", "right")))
 
-    def _margins(self, comparisons: Pairs | Triplets, block: slice | int) -> Any:
+    def _margins(self, comparisons: Comparisons, block: slice | int) -> Any:
         if isinstance(comparisons, Pairs):
             return (self.threshold or 0.0) - self._squared_of_pairs(comparisons, block)
+        if isinstance(comparisons, Quadruplets):
+            a, b, c, d = (self._prepared(comparisons.rows_of(role, block)) for role in comparisons._names)
+            return self._squared(c, d) - self._squared(a, b)
+        assert isinstance(comparisons, Triplets)
         anchor, positive, negative = self._prepared_triplets(comparisons, block)
         return self._squared(anchor, negative) - self._squared(anchor, positive)
 

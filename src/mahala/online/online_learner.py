@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons
 from mahala.engine.inputs import computed, labelled_parts
 from mahala.learner import LabelledRows, Learner
 from mahala.metric import Metric
@@ -23,7 +23,6 @@ from mahala.support.parameters import Count, Seed, WholeNumber, check_params, ch
 from mahala.support.states import Fields, Integer, Number, prefixed, restore, to_parts, without_prefix
 from mahala.support.validation import is_chunked
 
-Comparisons = Pairs | Triplets
 _COUNTED = ("n_steps_", "n_updates_", "n_mistakes_", "n_skipped_", "loss_", "squared_loss_")
 
 

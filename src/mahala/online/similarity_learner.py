@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons, Triplets
 from mahala.compiled.triplets.rows import LARGEST_CHANGE
 from mahala.metric import BilinearMetric
 from mahala.metric.matrices import row_dots
@@ -112,7 +112,7 @@ class SimilarityLearner(OnlineLearner):
             self._check_items(X.shape[1])
         return X, codes
 
-    def _check_features(self, comparisons: Pairs | Triplets, *, reset: bool) -> None:
+    def _check_features(self, comparisons: Comparisons, *, reset: bool) -> None:
         super()._check_features(comparisons, reset=reset)
         if not reset and isinstance(comparisons, Triplets):
             self._check_items(items_of(comparisons).shape[1])

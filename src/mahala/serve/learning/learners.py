@@ -11,9 +11,9 @@ import numpy as np
 from safetensors.numpy import save
 
 from mahala.compiled.search.ranking import ndcg
-from mahala.evaluation.judge import Verdict
 from mahala.feedback.gains import RunningGain
 from mahala.feedback.query_adapter import QueryAdapter
+from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import learner_from_bytes
 from mahala.serve.store.checkpoints import Checkpoints, LeaseLost, Version

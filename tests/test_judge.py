@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mahala.evaluation import judge as judge_module
-from mahala.evaluation.judge import Verdict, choose, judge, lower_bounds, mean_interval, paired_test
+from mahala.judge import Verdict, choose, judge, lower_bounds, mean_interval, paired_test
 from strategies import examples
 
 NAMES = {"measure": "3-NN error", "units": "rows"}

@@ -127,7 +127,7 @@ def lower_bounds(gains: FloatArray, groups: IndexArray | None = None) -> FloatAr
     >>> lower_bounds(np.array([[0.0, 0.1, 0.3], [0.0, 0.1, -0.2]])).round(3)
     array([ 0.  ,  0.1 , -0.36])
     """
-    bounds: FloatArray = gains.mean(axis=0) - QUANTILE * _standard_errors(gains, groups)
+    bounds: FloatArray = gains.mean(axis=0) - QUANTILE * standard_errors(gains, groups)
     return bounds
 
 
@@ -262,7 +262,7 @@ def paired_test(
     different = sums[np.abs(sums) > ROUNDING]
     if not len(different):
         return 0.0, 0.0, 0.0, 1.0
-    error = float(_standard_errors(gains[:, np.newaxis], groups)[0]) * np.sqrt(1.0 + overlap * len(sums))
+    error = float(standard_errors(gains[:, np.newaxis], groups)[0]) * np.sqrt(1.0 + overlap * len(sums))
     p_value = least
     if len(different) <= MOST_FLIPPED:
         signs = np.random.default_rng(0).integers(2, size=(_FLIPS, len(different))) * 2.0 - 1.0
@@ -281,12 +281,12 @@ def mean_interval(values: FloatArray, groups: IndexArray | None = None) -> tuple
     n = len(values) if groups is None else len(np.unique(groups))
     if n < 2:
         return np.nan, np.nan
-    mean, error = float(values.mean()), float(_standard_errors(values[:, np.newaxis], groups)[0])
+    mean, error = float(values.mean()), float(standard_errors(values[:, np.newaxis], groups)[0])
     reach = float(stats.t.ppf(1.0 - ALPHA / 2.0, n - 1)) * error
     return mean - reach, mean + reach
 
 
-def _standard_errors(gains: FloatArray, groups: IndexArray | None) -> FloatArray:
+def standard_errors(gains: FloatArray, groups: IndexArray | None) -> FloatArray:
     """Return the standard error of the mean of each column; rows of one group are not independent."""
     centered = gains - gains.mean(axis=0)
     if groups is not None:

@@ -1,0 +1,306 @@
+"""Answers to comparisons as an order of squared distances, their logistic loss, and the choice of its penalty."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from mahala.batch.descent import descend
+from mahala.batch.run import Model, Run
+from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.compiled.sums.lmnn import add_pull, squared_distances
+from mahala.judge import Verdict, choose, judge, standard_errors
+from mahala.metric.thresholds import best_threshold
+from mahala.support.arrays import Arrays, BoolArray, FloatArray, IndexArray, RealArray
+from mahala.support.model_files import ModelFileError, array_value, finite
+
+# The temperature of the loss is this many times the median of the margins under the prior.
+SOFTNESS = 3.0
+# The default penalty is this divided by the number of answers: the prior counts as much as it does for few answers.
+PENALTY = 6.0
+# What the folds choose from, beside the prior: multiples of the default penalty.
+MULTIPLES = 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3
+_DEFAULT = 1 + MULTIPLES.index(1.0)  # after the prior
+FOLDS = 5
+# The folds see at most so many answers, and their fits take at most so many iterations.
+MOST_JUDGED, MOST_ITERATIONS = 4_000, 100
+# With fewer items the folds tell nothing.
+FEWEST_ITEMS = 6
+THRESHOLD = -1
+
+
+class Answers(NamedTuple):
+    """Answers that put one squared distance below another, or below or above a threshold.
+
+    X : rows
+    near, far : arrays of shape (2, n): the two row numbers whose distance should be the smaller one, and the larger
+        one; -1 where it is the threshold
+    weights : the weight of each answer
+    """
+
+    X: RealArray
+    near: IndexArray
+    far: IndexArray
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, weights: FloatArray | None = None) -> Self:
+        """Return the answers that pairs, triplets or quadruplets are."""
+        if isinstance(comparisons, Pairs):
+            pairs, similar = np.stack([comparisons.left, comparisons.right]), np.asarray(comparisons.similar)
+            near, far = np.where(similar, pairs, THRESHOLD), np.where(similar, THRESHOLD, pairs)
+        elif isinstance(comparisons, Triplets):
+            near = np.stack([comparisons.anchor, comparisons.positive])
+            far = np.stack([comparisons.anchor, comparisons.negative])
+        else:
+            assert isinstance(comparisons, Quadruplets)
+            near = np.stack([comparisons.near_left, comparisons.near_right])
+            far = np.stack([comparisons.far_left, comparisons.far_right])
+        ones = np.ones(near.shape[1]) if weights is None else weights
+        return cls(comparisons.X, near, far, ones)
+
+    def select(self, key: BoolArray | IndexArray) -> Self:
+        """Return some of the answers, over the same rows."""
+        return self._replace(near=self.near[:, key], far=self.far[:, key], weights=self.weights[key])
+
+    @property
+    def size(self) -> int:
+        """The number of answers."""
+        return int(self.near.shape[1])
+
+    @property
+    def has_threshold(self) -> bool:
+        return bool((self.far[0] == THRESHOLD).any() or (self.near[0] == THRESHOLD).any())
+
+    @property
+    def anchors(self) -> IndexArray:
+        """The first row of each answer."""
+        return np.asarray(np.where(self.near[0] == THRESHOLD, self.far[0], self.near[0]))
+
+    def compact(self) -> Self:
+        """Return the same answers over the rows that they compare."""
+        rows, numbers = np.unique(np.concatenate([self.near, self.far]), return_inverse=True)
+        numbers = numbers.reshape(4, -1) - int(rows[0] == THRESHOLD)
+        rows = rows[rows != THRESHOLD]
+        return self._replace(X=self.X[rows], near=numbers[:2], far=numbers[2:])
+
+    def joined(self, others: Self) -> Self:
+        """Return the others and then these; rows that are equal are one."""
+        X = np.concatenate([others.X, self.X.astype(others.X.dtype)])
+        rows, numbers = np.unique(X, axis=0, return_inverse=True)
+        numbers = np.append(numbers.ravel(), THRESHOLD)
+
+        def renumbered(first: IndexArray, second: IndexArray) -> IndexArray:
+            moved = np.where(second == THRESHOLD, THRESHOLD, second + len(others.X))
+            return np.asarray(numbers[np.concatenate([first, moved], axis=1)])
+
+        weights = np.concatenate([others.weights, self.weights])
+        return self._replace(
+            X=rows, near=renumbered(others.near, self.near), far=renumbered(others.far, self.far), weights=weights
+        )
+
+    @classmethod
+    def restored(cls, arrays: Arrays, n_features: int) -> Self:
+        """Return the answers whose fields a model file has; raise ModelFileError if they are damaged."""
+        dtype = np.float32 if arrays["X"].dtype == np.float32 else np.float64
+        X = finite(array_value(arrays, "X", dtype, (None, n_features)), "X")
+        near, far = (array_value(arrays, name, np.int64, (2, None)) for name in ("near", "far"))
+        weights = finite(array_value(arrays, "weights", np.float64, (None,)), "weights")
+        n, numbers = len(weights), np.concatenate([near.ravel(), far.ravel()])
+        if not near.shape == far.shape == (2, n) or not n or not -1 <= numbers.min() <= numbers.max() < len(X):
+            raise ModelFileError(f"near and far should be 2 x {n} row numbers below {len(X)}")
+        if (weights <= 0.0).any() or ((near == THRESHOLD) & (far == THRESHOLD)).any():
+            raise ModelFileError("answers should have positive weights and compare rows")
+        return cls(X, near.astype(np.intp), far.astype(np.intp), weights)
+
+
+class LogisticLoss:
+    """The mean logistic loss of answers, and its gradient, as a function of the mapped rows and of the threshold.
+
+    An answer is right with probability noise + (1 - 2 noise) σ(m / t), where m is its margin: the squared distance
+    that should be larger minus the other one.
+    """
+
+    def __init__(self, answers: Answers, Z: RealArray, noise: float) -> None:
+        n = len(Z)
+        codes = np.concatenate([answers.near, answers.far], axis=1).astype(np.int64)
+        keys, numbers = np.unique(codes.min(axis=0) * n + codes.max(axis=0), return_inverse=True)
+        self.near, self.far = numbers.reshape(2, -1)
+        self._has_threshold = bool(len(keys) and keys[0] < 0)  # which is the first edge then
+        self.left, self.right = np.divmod(keys[int(self._has_threshold) :], n)
+        self.weights, self.noise = answers.weights / answers.weights.sum(), noise
+        first = squared_distances(Z, self.left, self.right)
+        self.threshold = self._first_threshold(first)
+        margins = np.abs(self.margins(first, self.threshold))
+        positive = margins[margins > 0.0]
+        # Where most answers are about equal distances, the median of the others.
+        self.temperature = SOFTNESS * float(np.median(margins) or (np.median(positive) if len(positive) else 1.0))
+
+    def _first_threshold(self, squared: FloatArray) -> float:
+        if not self._has_threshold:
+            return 0.0
+        similar = self.far == 0
+        edges = np.where(similar, self.near, self.far) - 1
+        if similar.all() or not similar.any():
+            return float(np.median(squared))
+        return best_threshold(squared[edges], similar, "accuracy", 1.0, 0.5)
+
+    def margins(self, squared: FloatArray, threshold: float) -> FloatArray:
+        """Return by how much each answer agrees with squared distances along the edges."""
+        if self._has_threshold:
+            squared = np.concatenate([[threshold], squared])
+        return np.asarray(squared[self.far] - squared[self.near])
+
+    def __call__(self, Z: RealArray, threshold: float) -> tuple[float, RealArray, float]:
+        """Return the loss, half its gradient with respect to Z, and its derivative by the threshold."""
+        squared = squared_distances(Z, self.left, self.right)
+        margins = self.margins(squared, threshold) / self.temperature
+        wrong = 1.0 / (1.0 + np.exp(np.clip(margins, -500.0, 500.0)))  # σ(-m / t)
+        if self.noise:
+            right = self.noise + (1.0 - 2.0 * self.noise) * (1.0 - wrong)
+            losses, slopes = -np.log(right), (1.0 - 2.0 * self.noise) * wrong * (1.0 - wrong) / right
+        else:
+            losses, slopes = np.logaddexp(0.0, -margins), wrong
+        slopes = self.weights * slopes / self.temperature
+        n_edges = len(squared) + int(self._has_threshold)
+        pulls = np.bincount(self.near, slopes, n_edges).astype(np.float64) - np.bincount(self.far, slopes, n_edges)
+        by_threshold = float(pulls[0]) if self._has_threshold else 0.0
+        pull = np.zeros_like(Z)
+        add_pull(Z, self.left, self.right, pulls[len(pulls) - len(squared) :], pull)
+        return float(self.weights @ losses), pull, by_threshold
+
+
+class Fit(NamedTuple):
+    """A map A of rows in the coordinates of the prior, and the threshold of squared distances."""
+
+    A: RealArray
+    threshold: float
+    reason: str = ""
+
+
+def fit_map(
+    answers: Answers,
+    start: RealArray,
+    lam: float,
+    noise: float,
+    run: Run,
+    *,
+    warm: Fit | None = None,
+    max_iter: int,
+    tol: float,
+    to_model: Callable[[Fit], Model],
+) -> Fit:
+    """Minimise the mean loss + lam ‖A - start‖² over A and the threshold; with an infinite lam A is `start`."""
+    answers = answers.compact()
+    X, shape = answers.X, start.shape
+    loss = LogisticLoss(answers, X @ start.T, noise)
+    if np.isinf(lam):
+        prior = Fit(start, loss.threshold, "prior")
+        run.step(loss(X @ start.T, loss.threshold)[0], to_model(prior))
+        return prior
+    last = first = Fit(start, loss.threshold) if warm is None else warm
+
+    def unpacked(variables: RealArray) -> Fit:
+        return Fit(variables[:-1].reshape(shape), float(variables[-1]) * loss.temperature)
+
+    def objective(variables: RealArray) -> tuple[float, RealArray]:
+        A, threshold, _ = unpacked(variables)
+        value, pull, by_threshold = loss(X @ A.T, threshold)
+        gap = A - start
+        gradient = 2.0 * (pull.T @ X) + 2.0 * lam * gap
+        return value + lam * float(np.vdot(gap, gap)), np.append(gradient.ravel(), by_threshold * loss.temperature)
+
+    def model_of(variables: RealArray) -> Model:
+        nonlocal last
+        last = unpacked(variables)
+        return to_model(last)
+
+    variables = np.append(first.A.astype(X.dtype).ravel(), X.dtype.type(first.threshold / loss.temperature))
+    reason = descend(objective, variables, run, max_iter=max_iter, tol=tol, to_model=model_of)
+    return last._replace(reason=reason)
+
+
+class Choice(NamedTuple):
+    """The multiple of the default penalty that folds over items chose, infinity for the prior, and the verdict."""
+
+    multiple: float
+    verdict: Verdict
+
+
+def choose_penalty(answers: Answers, start: RealArray, noise: float, rng: np.random.Generator) -> Choice:
+    """Choose the penalty by folds over items: learn without the items of a fold, test the answers about them.
+
+    Few answers tell folds little, so the default penalty stands unless they tell against it: unless another candidate
+    has a gain over it whose lower bound is above 0. Then the largest penalty is taken whose value is within a standard
+    error of the best one.
+    """
+    measure, units = "answers foreseen", "items"
+    if answers.size > MOST_JUDGED:
+        answers = answers.select(rng.permutation(answers.size)[:MOST_JUDGED])
+    answers = answers.compact()
+    fold_of = rng.permutation(len(answers.X)) % FOLDS
+    folds = fold_of[answers.anchors]
+    values = np.full((answers.size, 1 + len(MULTIPLES)), np.nan)
+    # The row number -1 of a threshold belongs to no fold.
+    of_rows = np.append(fold_of, -1)[np.concatenate([answers.near, answers.far])]
+    for fold in np.unique(folds) if len(answers.X) >= FEWEST_ITEMS else ():
+        train, test = answers.select((of_rows != fold).all(axis=0)), folds == fold
+        if train.size:
+            values[test] = _values(train, answers.select(test), start, noise)
+    judged = ~np.isnan(values[:, 0])
+    values, folds = values[judged], folds[judged]
+    items = np.unique(answers.anchors[judged], return_inverse=True)[1]
+    chosen = _against_default(values, items) if len(values) else _DEFAULT
+    # Nothing was chosen where the default stands.
+    candidates = values[:, [0, _DEFAULT]] if chosen == _DEFAULT else values
+    verdict = judge(candidates[np.newaxis], folds[np.newaxis], measure=measure, units=units, groups=items).verdict
+    if verdict.kind == "too early to tell":
+        return Choice(1.0, _used(verdict))
+    if chosen == 0 or verdict.high < 0.0:
+        none = verdict._replace(kind="does not help", share=0.0)
+        return Choice(np.inf, none.of_metric()._replace(text=f"{none.of_metric().sentence} The prior is used."))
+    if verdict.helps:
+        return Choice(MULTIPLES[chosen - 1], verdict.of_metric())
+    return Choice(MULTIPLES[chosen - 1], _used(verdict._replace(kind="too early to tell")))
+
+
+def _against_default(values: FloatArray, items: IndexArray) -> int:
+    """Return the default candidate, or the one with the largest penalty that is as good as the best one."""
+    order = [_DEFAULT, *(candidate for candidate in range(values.shape[1]) if candidate != _DEFAULT)]
+    best = order[choose((values - values[:, [_DEFAULT]])[:, order], items)]
+    if best == _DEFAULT:
+        return _DEFAULT
+    shortfalls = values[:, [best]] - values
+    return int(np.flatnonzero(shortfalls.mean(axis=0) <= standard_errors(shortfalls, items) + 1e-12)[0])
+
+
+def _used(verdict: Verdict) -> Verdict:
+    """Return the verdict of folds that cannot tell whether the learned metric, which is used, helps."""
+    change = f"{verdict.gain:+.3f} {verdict.measure} (95 % interval {verdict.low:+.3f} to {verdict.high:+.3f})"
+    seen = f"{change} on {verdict.n:,} {verdict.units} not learned from." if verdict.high > verdict.low else ""
+    text = f"Too early to tell: {seen or 'too few items were compared.'} The learned metric is used, near the prior."
+    return verdict._replace(share=1.0, text=text)
+
+
+def _values(train: Answers, test: Answers, start: RealArray, noise: float) -> FloatArray:
+    """Return whether the prior, and maps learned with each penalty, foresee the answers: 1, 0, or 1/2 for ties."""
+    columns, fit, fits = [], None, [Fit(start, LogisticLoss(train, train.X @ start.T, noise).threshold)]
+    for multiple in MULTIPLES:
+        penalty = multiple * PENALTY / float(train.weights.sum())
+        run = Run(None, lambda number, objective: None)
+        options = {"max_iter": MOST_ITERATIONS, "tol": 1e-6}
+        fit = fit_map(train, start, penalty, noise, run, warm=fit, to_model=lambda fit: {"L": fit.A}, **options)  # type: ignore[arg-type]
+        fits.append(fit)
+    for fit in fits:
+        margins = foreseen_margins(test, test.X @ fit.A.T, fit.threshold)
+        columns.append(np.where(margins == 0.0, 0.5, margins > 0.0))
+    return np.stack(columns, axis=1)
+
+
+def foreseen_margins(answers: Answers, Z: RealArray, threshold: float) -> FloatArray:
+    """Return by how much mapped rows agree with each answer."""
+
+    def squared(pairs: IndexArray) -> FloatArray:
+        return np.where(pairs[0] == THRESHOLD, threshold, squared_distances(Z, pairs[0], pairs[1]))
+
+    return np.asarray(squared(answers.far) - squared(answers.near))

@@ -1,0 +1,287 @@
+"""LogisticMetric: a metric near a prior one, from answers to comparisons (after Mason, Jain, Nowak, 2017)."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import numpy as np
+
+from mahala.batch.answers import PENALTY, Answers, Fit, choose_penalty, fit_map
+from mahala.batch.batch_learner import BatchLearner
+from mahala.batch.pair_costs import pairs_of
+from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.whitening import covariances, whiten_within
+from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.comparisons.pairs import draw_pairs
+from mahala.judge import Verdict
+from mahala.learner import LabelledRows, n_axes
+from mahala.metric import MahalanobisMetric
+from mahala.support.arrays import Arrays, FloatArray, RealArray
+from mahala.support.contexts import one_at_a_time
+from mahala.support.model_files import header_value
+from mahala.support.parameters import Count, NonNegative, Positive, Seed, Where, between
+from mahala.support.states import prefixed, without_prefix
+from mahala.support.validation import to_numpy
+
+Noise = Annotated[float, Where(between(0.0, 0.499), "a number of at least 0 and below 0.5")]
+# Pairs that "auto" draws from class labels.
+DRAWN_PAIRS = 10_000
+# Iterations in which `partial_fit` takes new answers into account.
+FEW_ITERATIONS = 20
+
+
+class Coordinates(NamedTuple):
+    """The space of the prior, in which the prior is the Euclidean distance, and the span of the rows in it.
+
+    prior : the map L₀ of the prior into its space; None for the identity
+    span : orthonormal columns V that span the differences of rows; None for the whole space
+    """
+
+    prior: FloatArray | None
+    span: RealArray | None
+
+    def rows(self, X: RealArray) -> RealArray:
+        """Return the coordinates of rows."""
+        Z = X if self.prior is None else X @ self.prior.T.astype(X.dtype)
+        return Z if self.span is None else Z @ self.span.astype(X.dtype)
+
+    def to_map(self, A: RealArray, full: bool) -> FloatArray:
+        """Return L for a map A of coordinates; a full one leaves alone what is outside of their span."""
+        A = A.astype(np.float64)
+        if self.span is not None:
+            V = self.span.astype(np.float64)
+            A = np.eye(len(V)) + V @ (A - np.eye(len(A))) @ V.T if full else A @ V.T
+        return A if self.prior is None else A @ self.prior
+
+    def from_map(self, L: FloatArray, full: bool) -> FloatArray:
+        """Return the map A of coordinates for which `to_map` returns L."""
+        A = L if self.prior is None else L @ np.linalg.pinv(self.prior)
+        if self.span is None:
+            return A
+        return self.span.T @ A @ self.span if full else A @ self.span
+
+
+@dataclass(eq=False, repr=False)
+class LogisticMetric(IterationParams, BatchLearner):
+    """A metric near a prior one, from answers of people: pairs, triplets, quadruplets, ratings or class labels.
+
+    An answer such as "a is more like b than c" has a margin m = d_M(a, c) - d_M(a, b), the squared distance that should
+    be larger minus the other one. For pairs, the other one is a threshold, which is learned, too. In the space of the
+    prior metric LogisticMetric minimises
+
+        mean log(1 + exp(-m / t)) + lam ‖L - I‖²
+
+    over the linear map L by L-BFGS from L = I. t is three times the median of the margins under the prior, so nothing
+    depends on the units of X. Without `n_components` and `noise` the problem is convex in M = LᵀL: the least penalty of
+    the maps with one M is tr M - 2 tr √M + const. A stationary L with positive eigenvalues is the minimum; the others
+    are not stable. With `n_components` the problem is not convex.
+
+    Parameters
+    ----------
+    prior : None, "covariance" or MahalanobisMetric
+        The metric to stay near, which is used where the answers do not help: None is the Euclidean distance of X,
+        "covariance" the Mahalanobis distance of its rows.
+    lam : "auto" or float
+        Weight of the penalty. "auto" starts with 6 / n for n answers, and lets folds over items choose another
+        multiple, or the prior, where they show that it foresees more answers about items not learned from.
+    n_components : int or None
+        Number of rows of L; None for all dimensions.
+    noise : float
+        Share of answers that are given at random, below 0.5.
+    n_pairs : "auto" or int
+        Number of pairs drawn from class labels; "auto" is 10,000, or all if there are fewer.
+    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
+
+    Attributes
+    ----------
+    lam_ : float, the penalty that was used; infinite if the prior was chosen
+    verdict_ : Verdict of the folds, if `lam` is "auto"; None otherwise
+    metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    B. Mason, L. Jain, R. Nowak: Learning low-dimensional metrics. NIPS 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mahala import Triplets
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 5))
+    >>> a, b, c = rng.integers(60, size=(3, 400))
+    >>> far = abs(X[a, 0] - X[c, 0]) > abs(X[a, 0] - X[b, 0])  # people look at the first feature only
+    >>> answers = Triplets(X, a, np.where(far, b, c), np.where(far, c, b))
+    >>> learner = LogisticMetric(random_state=0).fit(answers[:200])
+    >>> round(float(np.mean(MahalanobisMetric.euclidean(5).margins(answers[200:]) > 0)), 2)
+    0.56
+    >>> round(learner.score(answers[200:]), 2)
+    0.86
+    >>> learner.verdict_.kind
+    'shown to help'
+    """
+
+    _learns_from = Triplets
+
+    prior: Literal["covariance"] | MahalanobisMetric | None = None
+    _: KW_ONLY
+    lam: Literal["auto"] | Positive = "auto"
+    n_components: Count | None = None
+    noise: Noise = 0.0
+    n_pairs: Literal["auto"] | Count = "auto"
+    max_iter: Count = 200
+    tol: NonNegative = 1e-6
+    random_state: Seed = None
+
+    lam_: float
+    verdict_: Verdict | None
+    _answers: Answers  # all so far
+    _multiple: float  # of the default penalty
+    _resumes: bool = False
+
+    def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
+        """Learn the metric from answers, or from rows with class labels.
+
+        Parameters
+        ----------
+        X : Pairs, Triplets or Quadruplets, an array of shape (n, 2 to 4, n_features), or rows
+        y : for pairs without labels +1 / -1, or ratings, which are higher for pairs that are more alike; class labels
+            of rows; else None
+        weights : a positive weight for each answer, as if it had been given so many times; None for 1
+        """
+        return self._fit(X, y, weights=weights, more=False)
+
+    @one_at_a_time
+    def partial_fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
+        """Learn from more answers, beside those of earlier calls, in a few iterations from the present map.
+
+        The penalty is the multiple of 6 / n that `fit` chose, for all answers so far.
+
+        Parameters
+        ----------
+        X, y, weights : as for `fit`, of the same features
+        """
+        return self._fit(X, y, weights=weights, more=hasattr(self, "_model"))
+
+    def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
+        """Validate rows with labels, or answers; pairs with ratings become quadruplets."""
+        comparisons = X if isinstance(X, Comparisons) else self._from_array(X) if n_axes(X) == 3 else None
+        if isinstance(comparisons, Triplets) or comparisons is None:
+            return super()._given(X if comparisons is None else comparisons, y, reset=reset)
+        self._check_features(comparisons, reset=reset)
+        if isinstance(comparisons, Pairs):
+            ratings = None if y is None else np.asarray(to_numpy(y))
+            if ratings is None or set(np.unique(ratings).tolist()) <= {-1, 1}:
+                comparisons = comparisons.labelled(y)
+            else:
+                left, right = comparisons.left, comparisons.right
+                comparisons = Quadruplets.from_ratings(comparisons.X, left, right, ratings, random_state=self._seed)
+        elif y is not None:
+            raise ValueError("y must be None with quadruplets: their order says which pair is nearer")
+        if not len(comparisons):
+            raise ValueError("X must hold at least one comparison, got none")
+        return comparisons
+
+    def _from_array(self, X: Any) -> Comparisons:
+        kinds = {2: Pairs, 3: Triplets, 4: Quadruplets}
+        shape = np.shape(X)
+        if len(shape) != 3 or shape[1] not in kinds:
+            raise ValueError(f"Expected comparisons or a 3-D array of shape (n, 2 to 4, n_features), got shape {shape}")
+        return kinds[shape[1]].from_array(X)  # type: ignore[attr-defined,no-any-return]
+
+    def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
+        self._resumes = more["more"]
+        data, weights = super()._training_data(X, y), more["weights"]
+        if isinstance(data, LabelledRows):
+            if weights is not None:
+                raise ValueError("weights must be None with class labels: they weight answers")
+            n = DRAWN_PAIRS if isinstance(self.n_pairs, str) else self.n_pairs
+            drawn = draw_pairs(data.codes, n, 0.5, self._rng, name="n_pairs", at_most=True)
+            data = pairs_of(data.X, *drawn)
+        answers = Answers.of(data, None if weights is None else _checked_weights(weights, len(data))).compact()
+        return answers.joined(self._answers) if self._resumes else answers
+
+    def _warm_model(self) -> Model | None:
+        return self._model if (self.warm_start or self._resumes) and hasattr(self, "_model") else None
+
+    def _learn(self, data: Any, run: Run) -> str:
+        answers, coordinates = data, self._coordinates(data.X)
+        placed = answers._replace(X=coordinates.rows(answers.X))
+        width, full = placed.X.shape[1], self.n_components is None
+        if not full and self.n_components > width:
+            raise ValueError(
+                f"n_components must be at most {width}, the dimensions of the rows, got {self.n_components}"
+            )
+        start = np.eye(self.n_components or width, width, dtype=placed.X.dtype)
+        default, warm = PENALTY / float(answers.weights.sum()), self._warm_model()
+        if not isinstance(self.lam, str):
+            multiple, verdict = self.lam / default, None
+        elif self._resumes:
+            multiple, verdict = self._multiple, self.verdict_
+        else:
+            multiple, verdict = choose_penalty(placed, start, self.noise, self._rng)
+
+        def to_model(fit: Fit) -> Model:
+            model: Model = {"L": coordinates.to_map(fit.A, full)}
+            return model | ({"threshold": np.array([fit.threshold])} if answers.has_threshold else {})
+
+        first = None
+        if warm is not None:
+            threshold = float(warm["threshold"][0]) if "threshold" in warm else 0.0
+            first = Fit(coordinates.from_map(warm["L"], full), threshold)
+        most = FEW_ITERATIONS if self._resumes else self.max_iter
+        penalty = multiple * default
+        fit = fit_map(
+            placed, start, penalty, self.noise, run, warm=first, max_iter=most, tol=self.tol, to_model=to_model
+        )
+        self._answers, self._multiple, self.lam_, self.verdict_ = answers, multiple, penalty, verdict
+        return fit.reason
+
+    def _coordinates(self, X: RealArray) -> Coordinates:
+        """Return coordinates in which the prior is the Euclidean distance, and in which rows differ."""
+        prior = self._prior_map(X)
+        Z = X.astype(np.float64) if prior is None else X @ prior.T
+        n, d = Z.shape
+        if n > d and self.n_components is None:
+            return Coordinates(prior, None)
+        # The penalty keeps out what the rows do not span, so nothing is lost.
+        _, lengths, axes = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
+        kept = lengths > max(n, d) * np.finfo(np.float64).eps * lengths.max(initial=0.0)
+        if not kept.any():
+            raise ValueError("X must have rows that differ, but all rows that are compared are equal")
+        return Coordinates(prior, axes[kept].T)
+
+    def _prior_map(self, X: RealArray) -> FloatArray | None:
+        if self.prior is None:
+            return None
+        if isinstance(self.prior, str):
+            scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
+            L, _ = whiten_within(scatter.total, scatter.total, 1e-6)
+            return scatter.in_features(L)
+        if self.prior.kernel_map is not None or self.prior.n_features_in != X.shape[1]:
+            problem = f"prior must be a MahalanobisMetric of {X.shape[1]} features without a kernel"
+            raise ValueError(f"{problem}, got {self.prior!r}")
+        return self.prior.components if self.prior.scales is None else self.prior.components / self.prior.scales
+
+    def _set_model(self, model: Model, threshold: float | None = None) -> None:
+        learned = float(model["threshold"][0]) if "threshold" in model else None
+        super()._set_model(model, learned if threshold is None else threshold)
+
+    def _get_state(self) -> tuple[dict[str, object], Arrays]:
+        header, arrays = super()._get_state()
+        header |= {"multiple": self._multiple, "lam": self.lam_}
+        header["verdict"] = None if self.verdict_ is None else list(self.verdict_)
+        return header, arrays | prefixed("answers", self._answers._asdict())
+
+    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        self._resumes = False
+        super()._set_state(header, arrays)
+        self._multiple, self.lam_ = (float(header_value(header, name, float, int)) for name in ("multiple", "lam"))
+        verdict = header_value(header, "verdict", list, type(None))
+        self.verdict_ = None if verdict is None else Verdict.of(verdict)
+        self._answers = Answers.restored(without_prefix("answers", arrays), self.n_features_in_)
+
+
+def _checked_weights(weights: Any, n: int) -> FloatArray:
+    values = np.asarray(to_numpy(weights), dtype=np.float64)
+    if values.shape != (n,) or not (np.isfinite(values) & (values > 0.0)).all():
+        raise ValueError(f"weights must be {n} positive numbers, one for each answer")
+    return values

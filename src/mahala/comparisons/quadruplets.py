@@ -1,0 +1,110 @@
+"""Quadruplets of rows, given or made of pairs with ratings."""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mahala.comparisons.pairs import Comparisons, column_names
+from mahala.support.arrays import IndexArray
+from mahala.support.parameters import Count, Seed, check_seed, check_value
+from mahala.support.validation import check_rows
+
+# Up to so many quadruplets, `from_ratings` makes all that there are.
+_MOST_RATED = 20_000
+
+
+class Quadruplets(Comparisons):
+    """Quadruplets of rows: the first two should be nearer to each other than the last two.
+
+    X keeps its dtype and is not copied; a selection of quadruplets refers to the same X.
+
+    Parameters
+    ----------
+    X : array, memory map, CSR matrix or data frame of shape (n_rows, n_features)
+    near_left, near_right : row numbers of the pair that should be nearer
+    far_left, far_right : row numbers of the pair that should be farther apart
+
+    Examples
+    --------
+    >>> Quadruplets([[0.0], [1.0], [5.0]], near_left=[0], near_right=[1], far_left=[1], far_right=[2])
+    <Quadruplets: 1 over X of shape (3, 1), float64>
+    """
+
+    _arity = 4
+    _names = ("near_left", "near_right", "far_left", "far_right")
+    __slots__ = _names
+    near_left: IndexArray
+    near_right: IndexArray
+    far_left: IndexArray
+    far_right: IndexArray
+
+    def __init__(
+        self, X: Any, near_left: ArrayLike, near_right: ArrayLike, far_left: ArrayLike, far_right: ArrayLike
+    ) -> None:
+        names, X = column_names(X), check_rows(X)
+        self._store(X, *self._checked_numbers(X, None, near_left, near_right, far_left, far_right), names=names)
+
+    @classmethod
+    def from_array(cls, array: ArrayLike) -> Self:
+        """Build quadruplets from an array of shape (n, 4, n_features), which is not copied if it is contiguous."""
+        X, columns = cls._split(array)
+        return cls._build(X, *columns)
+
+    @classmethod
+    def from_ratings(
+        cls,
+        X: Any,
+        left: ArrayLike,
+        right: ArrayLike,
+        ratings: ArrayLike,
+        n: int | Literal["auto"] = "auto",
+        *,
+        random_state: Seed = None,
+    ) -> Self:
+        """Compare pairs of rows by their ratings: of two pairs, the one with the higher rating should be nearer.
+
+        Parameters
+        ----------
+        left, right : row numbers of each pair
+        ratings : how alike the rows of each pair are; higher is more alike
+        n : number of quadruplets, drawn from all pairs of pairs with different ratings; "auto" is all of them, or
+            20,000 if there are more
+
+        Examples
+        --------
+        >>> quadruplets = Quadruplets.from_ratings([[0.0], [1.0], [5.0]], [0, 0], [1, 2], ratings=[4.5, 1.0])
+        >>> quadruplets.near_right, quadruplets.far_right
+        (array([1]), array([2]))
+        """
+        names, X = column_names(X), check_rows(X)
+        check_value(n, "n", Literal["auto"] | Count)
+        left, right = (np.asarray(side) for side in cls._checked_pairs(X, left, right))
+        values = np.asarray(ratings, dtype=np.float64)
+        if values.shape != left.shape or not np.isfinite(values).all():
+            raise ValueError(f"ratings must be {len(left)} finite numbers, one for each pair")
+        near, far = _ordered(values, n, check_seed(random_state))
+        return cls._build(X, left[near], right[near], left[far], right[far], names=names)
+
+    @classmethod
+    def _checked_pairs(cls, X: Any, left: ArrayLike, right: ArrayLike) -> list[Any]:
+        return cls._checked_numbers(X, None, left, right, left, right)[:2]
+
+
+def _ordered(values: Any, n: int | Literal["auto"], rng: Any) -> tuple[IndexArray, IndexArray]:
+    """Return the numbers of two values, the larger one first, for n draws or for all pairs that differ."""
+    m = len(values)
+    if isinstance(n, str) and m * (m - 1) // 2 <= _MOST_RATED:
+        first, second = np.triu_indices(m, 1)
+    else:
+        size = _MOST_RATED if isinstance(n, str) else int(n)
+        first = rng.randint(m, size=4 * size) if m else np.empty(0, dtype=np.intp)
+        second = rng.randint(m, size=4 * size) if m else first
+        differ = values[first] != values[second]
+        first, second = first[differ][:size], second[differ][:size]
+    higher = values[first] > values[second]
+    differ = values[first] != values[second]
+    near, far = np.where(higher, first, second), np.where(higher, second, first)
+    if not differ.any():
+        raise ValueError("ratings must differ: pairs that are rated alike say nothing about each other")
+    return near[differ].astype(np.intp), far[differ].astype(np.intp)
