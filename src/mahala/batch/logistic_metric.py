@@ -131,12 +131,6 @@ class LogisticMetric(IterationParams, BatchLearner):
     tol: NonNegative = 1e-6
     random_state: Seed = None
 
-    lam_: float
-    verdict_: Verdict | None
-    _answers: Answers  # all so far
-    _multiple: float  # of the default penalty
-    _resumes: bool = False
-
     def fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
         """Learn the metric from answers, or from rows with class labels.
 
@@ -188,7 +182,7 @@ class LogisticMetric(IterationParams, BatchLearner):
         return kinds[shape[1]].from_array(X)  # type: ignore[attr-defined,no-any-return]
 
     def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
-        self._resumes = more["more"]
+        self._resumes: bool = more["more"]
         data, weights = super()._training_data(X, y), more["weights"]
         if isinstance(data, LabelledRows):
             if weights is not None:
@@ -232,7 +226,10 @@ class LogisticMetric(IterationParams, BatchLearner):
         fit = fit_map(
             placed, start, penalty, self.noise, run, warm=first, max_iter=most, tol=self.tol, to_model=to_model
         )
-        self._answers, self._multiple, self.lam_, self.verdict_ = answers, multiple, penalty, verdict
+        self._answers: Answers = answers  # all so far
+        self._multiple: float = multiple  # of the default penalty
+        self.lam_: float = penalty
+        self.verdict_: Verdict | None = verdict
         return fit.reason
 
     def _coordinates(self, X: RealArray) -> Coordinates:
