@@ -54,8 +54,6 @@ from mahala.support.parameters import get_config as get_config
 from mahala.support.parameters import config_context as config_context
 
 # Streams, files and progress
-from mahala.data.tables import read_table as read_table
-from mahala.data.preprocessing import TablePreprocessor as TablePreprocessor
 from mahala.saved_estimator import load as load
 from mahala.support.model_files import ModelFileError as ModelFileError
 from mahala.support.display import show_progress as show_progress

@@ -15,7 +15,8 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, Relief, TablePreprocessor
+from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, Relief
+from mahala.data import TablePreprocessor
 from mahala.evaluation.compare import ComparisonInterrupted, held_out
 from mahala.evaluation.compare import compare as compare_with_baselines
 from mahala.evaluation.fitting import refit

@@ -67,6 +67,13 @@ def compare(
     n_jobs: options.Jobs = 1,
     device: options.Device = None,
     scheduler: options.Scheduler = None,
+    triplets: Annotated[
+        Path | None, typer.Option(help="Answers about the rows of DATA: anchor, nearer and farther item of each.")
+    ] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Answers: two items of DATA, and if they are similar.")] = None,
+    ratings: Annotated[Path | None, typer.Option(help="Answers: two items of DATA, and how alike they are.")] = None,
+    by: Annotated[str | None, typer.Option(help="Column of the answers that says who gave each.")] = None,
+    ids: Annotated[str | None, typer.Option(help="Column of DATA with the names of items in the answers.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the folds and of the learners.", min=0)] = 0,
     output: Annotated[Path | None, typer.Option(help="Folder to write to; default: NAME-LABEL-mahala.")] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html.")] = True,
@@ -91,6 +98,12 @@ def compare(
         mahala compare fraud.csv --label fraud --metric roc_auc --budget 1h
 
         mahala compare visits.csv --label bought --groups household
+
+        mahala compare shoes.npy --triplets answers.csv
+
+    With --triplets, --pairs or --ratings (a .csv, .tsv, .jsonl or .parquet file), DATA has the items, .npy, .npz,
+    .parquet or a table, and answers name them by row numbers from 0 or by their ids. Learners are then compared by the
+    answers that they foresee, about new items and about the same ones.
     """
     from mahala.evaluation.compare import ComparisonInterrupted
     from mahala.evaluation.compare import compare as cross_validate
@@ -109,6 +122,22 @@ def compare(
     names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
     paths = [folder / name for name in names]
     _check_folder(folder, paths, Path(data), force)
+    answers: dict[Any, Path | None] = {"triplets": triplets, "pairs": pairs, "ratings": ratings}
+    given = {kind: path for kind, path in answers.items() if path is not None}
+    if given:
+        from mahala.cli.compare_answers import compare_answers
+
+        if len(given) > 1 or label is not None:
+            raise ValueError(f"give one of --triplets, --pairs, --ratings and --label, got --{' and --'.join(given)}")
+        kind, path = next(iter(given.items()))
+        files = {name: folder / name for name in [*names, "learned.safetensors"]}
+        compare_answers(
+            data, kind, path, by=by, ids=ids, learners=learners, folds=folds, seconds=seconds, seed=seed,
+            paths=files, as_json=as_json,
+        )  # fmt: skip
+        return
+    if by is not None or ids is not None:
+        raise ValueError("--by and --ids go with --triplets, --pairs or --ratings: leave them out")
     table = labelled_table(
         data, label, bins, purpose="by which learners are compared", classes=bins is not None, drop=drop or (),
         keep=keep or (), extra=[name for name in (groups, time) if name is not None], identifiers=keep_ids,

@@ -60,7 +60,7 @@ def read_table(
     """Read the rows of a file, whose suffix tells the format.
 
     CSV, Parquet, Feather and Excel files have named columns, which become features as
-    :class:`mahala.TablePreprocessor` describes: numbers, text and dates, with gaps. The encoding of a CSV file (UTF-8,
+    :class:`TablePreprocessor` describes: numbers, text and dates, with gaps. The encoding of a CSV file (UTF-8,
     UTF-16, Latin-1), its delimiter, its decimal mark and whether it begins with column names are detected; without
     names the columns are "column 1", "column 2", ...
     `.npy` files hold rows only. `.npz` files hold X, or the data, indices, indptr and shape of a CSR matrix, and labels

@@ -88,7 +88,7 @@ def compare(  # type: ignore[misc]
     Parameters
     ----------
     X, y : rows (dense, CSR or a data frame, up to 5,000 features) and their class labels, or numbers to predict. A
-        data frame is turned into features by :class:`mahala.TablePreprocessor`, as `columns` of the result tells; the
+        data frame is turned into features by :class:`TablePreprocessor`, as `columns` of the result tells; the
         medians that replace missing numbers, and the values of categories, are those of each training part. Tables of
         more than 20,000 rows are sampled, and if a class has fewer rows than `folds`, fewer folds are used; `notes` of
         the result say so.
