@@ -56,6 +56,14 @@ class Coordinates(NamedTuple):
             A = np.eye(len(V)) + V @ (A - np.eye(len(A))) @ V.T if full else A @ V.T
         return A if self.prior is None else A @ self.prior
 
+    def matrix(self, A: RealArray) -> FloatArray:
+        """Return M = LᵀL for a full map of coordinates at a cost that grows with their number, not as d³."""
+        assert self.span is not None, "else L is small"
+        change = A.T.astype(np.float64) @ A - np.eye(len(A))
+        W = self.span.T if self.prior is None else self.span.T @ self.prior
+        M = W.T @ change @ W
+        return M + (np.eye(len(M)) if self.prior is None else self.prior.T @ self.prior)
+
     def from_map(self, L: FloatArray, full: bool) -> FloatArray:
         """Return the map A of coordinates for which `to_map` returns L."""
         A = L if self.prior is None else L @ np.linalg.pinv(self.prior)
@@ -222,6 +230,8 @@ class LogisticMetric(IterationParams, BatchLearner):
 
         def to_model(fit: Fit) -> Model:
             model: Model = {"L": coordinates.to_map(fit.A, full)}
+            if full and coordinates.span is not None:
+                model["M"] = coordinates.matrix(fit.A)
             return model | ({"threshold": np.array([fit.threshold])} if answers.has_threshold else {})
 
         first = None
@@ -260,28 +270,32 @@ class LogisticMetric(IterationParams, BatchLearner):
             scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
             tol = max(X.shape) * float(np.finfo(X.dtype).eps)
             return scatter.in_features(whiten_varying(scatter.total, tol)[::-1])  # the largest variance first
-        if self.prior.kernel_map is not None or self.prior.n_features_in != X.shape[1]:
-            problem = f"prior must be a MahalanobisMetric of {X.shape[1]} features without a kernel"
+        if self.prior.kernel_map is not None or self.prior.unit_rows or self.prior.n_features_in != X.shape[1]:
+            problem = f"prior must be a MahalanobisMetric of {X.shape[1]} features without a kernel or unit rows"
             raise ValueError(f"{problem}, got {self.prior!r}")
         return self.prior.components if self.prior.scales is None else self.prior.components / self.prior.scales
 
     def _set_model(self, model: Model, threshold: float | None = None) -> None:
         learned = float(model["threshold"][0]) if "threshold" in model else None
         super()._set_model(model, learned if threshold is None else threshold)
+        self._model = {name: array for name, array in model.items() if name != "M"}
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()
-        header |= {"multiple": self._multiple, "lam": self.lam_}
+        # JSON has no infinity, which stands for the prior.
+        header["multiple"] = None if np.isinf(self._multiple) else self._multiple
         header["verdict"] = None if self.verdict_ is None else list(self.verdict_)
         return header, arrays | prefixed("answers", self._answers._asdict())
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         self._resumes = False
         super()._set_state(header, arrays)
-        self._multiple, self.lam_ = (float(header_value(header, name, float, int)) for name in ("multiple", "lam"))
+        multiple = header_value(header, "multiple", float, type(None))
         verdict = header_value(header, "verdict", list, type(None))
         self.verdict_ = None if verdict is None else Verdict.of(verdict)
         self._answers = Answers.restored(without_prefix("answers", arrays), self.n_features_in_)
+        self._multiple = np.inf if multiple is None else multiple
+        self.lam_ = self._multiple * PENALTY / float(self._answers.weights.sum())
 
 
 def _checked_weights(weights: Any, n: int) -> FloatArray:
