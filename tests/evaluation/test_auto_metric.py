@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from mahala import LDA, AutoMetric, Pairs, Triplets
 from mahala.evaluation import auto_metric
 from mahala.evaluation.fitting import refit
+from sklearn_checks import each_with_checks, run
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,12 @@ def _quick(monkeypatch):
     for name in ("planning", "auto_metric"):
         monkeypatch.setattr(f"mahala.evaluation.{name}.default_panel", lambda *_, **__: {"LDA": LDA(shrinkage="auto")})
     monkeypatch.setattr("mahala.evaluation.planning.auto_repeats", lambda n_rows: 2)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@each_with_checks([AutoMetric()])
+def test_scikit_learns_checks(estimator, checks):
+    run(checks, estimator)
 
 
 def helpful(n=160, seed=0):

@@ -14,13 +14,12 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.data.columns import is_frame
 from mahala.engine import inputs
 from mahala.evaluation.compare import compare
-from mahala.evaluation.entries import Entry
 from mahala.evaluation.fitting import refit
 from mahala.evaluation.judge import Verdict
 from mahala.evaluation.judged_comparisons import judge_comparisons, panel_for
 from mahala.evaluation.leaderboard import Leaderboard
 from mahala.evaluation.measuring import final_seconds
-from mahala.evaluation.panel import EUCLIDEAN_ALL, EUCLIDEAN_SCALED, default_panel
+from mahala.evaluation.panel import default_panel
 from mahala.metric import MahalanobisMetric
 from mahala.support.parameters import Positive, Seed, check_params, check_seed
 
@@ -89,7 +88,7 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             X = inputs.check_features(self, X, reset=True)
         share = None if self.budget is None else 0.9 * float(self.budget)
         board = compare(X, y, groups=groups, budget=share, baselines=False, random_state=seed)
-        entry = board.candidate or _plain(board)
+        entry = board.candidate or next(entry for entry in board.entries if entry.name == board.scaled)
         numbers = board.metric == "r2"
         panel = default_panel(len(board.rows), board.n_features, seed, numbers=numbers)
         learner = panel[entry.name] if entry.learned else None
@@ -138,9 +137,3 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
-
-
-def _plain(board: Leaderboard) -> Entry:
-    """Return the better of the scaled Euclidean distances, or the raw one if scaling changes nothing."""
-    scaled = (EUCLIDEAN_SCALED, EUCLIDEAN_ALL)
-    return next((entry for entry in board.entries if entry.name in scaled), board.euclidean)

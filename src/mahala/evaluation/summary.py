@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mahala.data.labels import possible_leaks
-from mahala.evaluation.entries import decide, entries, entry_of, reference_of, units_of
+from mahala.evaluation.entries import decide, entries, entry_of, reference_of, scaled_of, units_of
 from mahala.evaluation.leaderboard import Leaderboard
 from mahala.evaluation.leaderboard_lines import p_text, percent, points
 from mahala.evaluation.measuring import Cell, choose, measure_cell
@@ -41,6 +41,7 @@ def summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) 
         verdict=decision.verdict,
         chosen=chosen,
         reference=reference,
+        scaled=scaled_of(plan, units),
         neighbor_counts=plan.counts,
         n_features=plan.X.shape[1],
         classes=target.classes,
