@@ -85,7 +85,7 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.feature_names_in_ = np.array([str(name) for name in X.columns], dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
         else:
-            X = inputs.check_features(self, X, reset=True)
+            X = inputs.check_features(self, X, reset=True, at_least=2)
         share = None if self.budget is None else 0.9 * float(self.budget)
         board = compare(X, y, groups=groups, budget=share, baselines=False, random_state=seed)
         entry = board.candidate or next(entry for entry in board.entries if entry.name == board.scaled)
