@@ -14,18 +14,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from mahala.compiled.jit import EXACT, kernel_with
 from mahala.compiled.threads import FEW_PAIRS, in_threads, n_threads, scratch
 from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, block_size, slices
 
 
-def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False) -> tuple[IndexArray, FloatArray]:
+def nearest(reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
     """Find the `k` reference rows nearest to each query, sorted by (distance, row number).
 
-    Both inputs are finite 2-D arrays or CSR matrices. With `exclude_self` the queries are the reference, and a row is
-    not its own neighbour (its duplicates are). Return row numbers and squared distances, of shape (n_queries, k).
+    Both inputs are finite 2-D arrays or CSR matrices. Return row numbers and squared distances, (n_queries, k) each.
 
     >>> nearest(np.array([[0.0], [3.0], [5.0]]), np.array([[4.0]]), k=2)
     (array([[1, 2]]), array([[1., 1.]]))
@@ -33,17 +31,11 @@ def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False)
     (n_reference, d), n_queries = reference.shape, queries.shape[0]
     if queries.shape[1] != d:
         raise ValueError(f"queries must have the {d} columns of the reference, got {queries.shape[1]}")
-    if exclude_self and n_queries != n_reference:
-        raise ValueError(
-            f"queries must be the reference when exclude_self is set, "
-            f"got {n_queries} queries for {n_reference} reference rows"
-        )
-    available = n_reference - exclude_self
-    if not 1 <= k <= available:
-        raise ValueError(f"k must be from 1 to {available}, the number of available neighbours, got {k}")
+    if not 1 <= k <= n_reference:
+        raise ValueError(f"k must be from 1 to {n_reference}, the number of reference rows, got {k}")
 
     everyone = np.zeros(n_queries, dtype=np.intp), np.zeros(n_reference, dtype=np.intp)
-    (found,) = _nearest(reference, queries, [(k, True)], *everyone, np.arange(n_queries) if exclude_self else None)
+    (found,) = _nearest(reference, queries, [(k, True)], *everyone, None)
     return found
 
 
@@ -142,38 +134,6 @@ def _nearest_of_few(
 def square_block(d: int, most_bytes: int) -> int:
     """Rows of d columns per block, so that a block and the inner products of two blocks take most_bytes each."""
     return min(block_size(d, most_bytes), max(1, math.isqrt(most_bytes // 8)))
-
-
-def vote(labels: NDArray[Any], n_classes: int) -> IndexArray:
-    """Majority votes of the first 1, 2, … K neighbours from their class codes, shape (n, K).
-
-    Ties go to the smallest code.
-
-    >>> vote(np.array([[2, 1, 1, 2]]), n_classes=3)
-    array([[2, 1, 1, 1]])
-    """
-    labels = np.ascontiguousarray(labels, dtype=np.intp)
-    if labels.size and not (labels.min() >= 0 and labels.max() < n_classes):
-        raise ValueError(f"labels must be class codes from 0 to {n_classes - 1}, got {labels.min()} to {labels.max()}")
-    winners = np.empty_like(labels)
-    for rows in slices(len(labels), block_size(n_classes)):
-        winner, most = np.zeros((2, rows.stop - rows.start), dtype=np.intp)
-        counts, here = np.zeros((len(winner), n_classes), dtype=np.intp), np.arange(len(winner))
-        for j, label in enumerate(labels[rows].T):
-            counts[here, label] += 1
-            # Only the class that gained a vote can take the lead.
-            gained = counts[here, label]
-            leads = (gained > most) | ((gained == most) & (label < winner))
-            winner, most = np.where(leads, label, winner), np.maximum(most, gained)
-            winners[rows, j] = winner
-    return winners
-
-
-def leave_one_out_errors(embedded: Any, codes: IndexArray, k: int, search: Any = nearest) -> FloatArray:
-    """Error rates of the votes of the 1, 2, ..., k nearest other rows, for rows with class codes 0..c-1."""
-    neighbors, _ = search(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
-    errors: FloatArray = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
-    return errors
 
 
 def _prepared(rows: Any, mean: FloatArray, chosen: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
