@@ -18,9 +18,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, Relief, TablePreprocessor
 from mahala.evaluation.compare import ComparisonInterrupted, held_out
 from mahala.evaluation.compare import compare as compare_with_baselines
-from mahala.evaluation.fitting import refit
+from mahala.evaluation.cross_validation.fitting import refit
+from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.evaluation.judge import judge, mean_interval, paired_test
-from mahala.evaluation.splits import parts_of
 
 PANEL = {"LDA": LDA(), "RCA": RCA()}
 compare = partial(compare_with_baselines, baselines=False, repeats=2)
@@ -293,7 +293,7 @@ def test_small_classes():
 
 
 def test_large_tables_are_sampled(monkeypatch):
-    monkeypatch.setattr("mahala.evaluation.splits.MOST_ROWS", 60)
+    monkeypatch.setattr("mahala.evaluation.cross_validation.splits.MOST_ROWS", 60)
     X, y = table(300)
     y[:295] = np.arange(295) % 2
     y[295:] = 2

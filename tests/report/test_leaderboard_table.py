@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from mahala.evaluation.entries import Entry
+from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.judge import Verdict
-from mahala.evaluation.leaderboard import Leaderboard
 from mahala.report.html import LEADERBOARD_NOTE, leaderboard_table
 
 VERDICT = Verdict("shown to help", 0.1, 0.05, 0.15, 90, 0.01, "3-NN error", "rows")

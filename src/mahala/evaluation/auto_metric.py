@@ -14,12 +14,12 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.data.columns import is_frame
 from mahala.engine import inputs
 from mahala.evaluation.compare import compare
-from mahala.evaluation.fitting import refit
+from mahala.evaluation.cross_validation.fitting import refit
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.measuring import final_seconds
+from mahala.evaluation.cross_validation.panel import default_panel
 from mahala.evaluation.judge import Verdict
 from mahala.evaluation.judged_comparisons import judge_comparisons, panel_for
-from mahala.evaluation.leaderboard import Leaderboard
-from mahala.evaluation.measuring import final_seconds
-from mahala.evaluation.panel import default_panel
 from mahala.metric import MahalanobisMetric
 from mahala.support.parameters import Positive, Seed, check_params, check_seed
 

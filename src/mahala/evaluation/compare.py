@@ -12,13 +12,13 @@ from joblib.parallel import get_active_backend
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import Scaling
 from mahala.evaluation.cell_file import CellFile
-from mahala.evaluation.fitting import fitted
-from mahala.evaluation.leaderboard import Leaderboard
-from mahala.evaluation.measures import Measure
-from mahala.evaluation.measuring import Budget, Cell, measured_cells
-from mahala.evaluation.plan import Key, Plan, target_of
-from mahala.evaluation.planning import make_plan
-from mahala.evaluation.summary import summarise
+from mahala.evaluation.cross_validation.fitting import fitted
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.measures import Measure
+from mahala.evaluation.cross_validation.measuring import Budget, Cell, measured_cells
+from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
+from mahala.evaluation.cross_validation.planning import make_plan
+from mahala.evaluation.cross_validation.summary import summarise
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray

@@ -14,8 +14,8 @@ from mahala.batch.gml import GML
 from mahala.batch.itml import ITML
 from mahala.batch.lmnn import LMNN
 from mahala.comparisons import Pairs, Triplets
+from mahala.evaluation.cross_validation.panel import EUCLIDEAN
 from mahala.evaluation.judge import Verdict, judge
-from mahala.evaluation.panel import EUCLIDEAN
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.online.passive_aggressive import PA

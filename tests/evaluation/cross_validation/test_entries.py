@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mahala import LDA, RCA
-from mahala.evaluation.entries import decide, entries, entry_of, reference_of, scaled_of, units_of
+from mahala.evaluation.cross_validation.entries import decide, entries, entry_of, reference_of, scaled_of, units_of
+from mahala.evaluation.cross_validation.measuring import Cell
+from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
+from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.evaluation.judge import judge, paired_test
-from mahala.evaluation.measuring import Cell
-from mahala.evaluation.plan import Key, Plan, target_of
-from mahala.evaluation.splits import parts_of
 
 LEARNERS = {"LDA": LDA(), "RCA": RCA()}
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from mahala.evaluation.entries import Entry
+from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.judge import Verdict
-from mahala.evaluation.leaderboard import Leaderboard
 
 
 def entry(name, error, high, *, learned=True, difference=0.0, failure=None, **more):

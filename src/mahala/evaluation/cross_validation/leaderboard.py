@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mahala.evaluation.entries import Entry
+from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.leaderboard_lines import Line, line_of, percent
 from mahala.evaluation.judge import Verdict
-from mahala.evaluation.leaderboard_lines import Line, line_of, percent
 from mahala.support.arrays import IndexArray
 from mahala.support.display import as_table, paragraph
 

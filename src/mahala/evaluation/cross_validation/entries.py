@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.scaling import Scaling
+from mahala.evaluation.cross_validation.measures import row_losses
+from mahala.evaluation.cross_validation.measuring import Cell
+from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
+from mahala.evaluation.cross_validation.plan import Key, Plan
 from mahala.evaluation.judge import Decision, choose, judge, mean_interval, paired_test
-from mahala.evaluation.measures import row_losses
-from mahala.evaluation.measuring import Cell
-from mahala.evaluation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
-from mahala.evaluation.plan import Key, Plan
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
 
 # A confusion matrix of more classes could not be read.
