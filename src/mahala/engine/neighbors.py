@@ -51,12 +51,13 @@ def neighbor_means(train: Any, values: FloatArray, test: Any, counts: IndexArray
     order of the training rows does not matter. Distances that differ by rounding are equal. With `values` of 0 and 1
     the means are votes, and equal ones are exactly equal.
     """
-    own, most = test is None, int(counts[-1])
+    leave_one_out, most = test is None, int(counts[-1])
+    queries = train if leave_one_out else test
     places = _Places.of(train, values)
     n_places = places.rows.shape[0]
-    near_all, squared_all = places.nearest(train if own else test, min(most + 1 + own, n_places))
+    near_all, squared_all = places.nearest(queries, min(most + 1 + leave_one_out, n_places))
     for block in row_blocks(len(near_all), (most + 2) * values.shape[1]):
-        rows = np.arange(block.start, block.stop) if own else None
+        rows = np.arange(block.start, block.stop) if leave_one_out else None
         near, squared = near_all[block], squared_all[block]
         sizes, sums = places.contents(near, rows)
         first, end = places.ties(squared)
@@ -68,7 +69,6 @@ def neighbor_means(train: Any, values: FloatArray, test: Any, counts: IndexArray
         n_last = n_nearer[:, -1] - n_nearer[at, first[:, -1]]
         last = nearer[:, -1] - nearer[at, first[:, -1]]
         if width < n_places:
-            queries = train if own else test
             is_open = n_nearer[at, first[:, -1]] < most
             for row in np.flatnonzero(is_open):
                 n_last[row], last[row] = places.at_distance(

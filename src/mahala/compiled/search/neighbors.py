@@ -35,8 +35,8 @@ def nearest(reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArra
         raise ValueError(f"k must be from 1 to {n_reference}, the number of reference rows, got {k}")
 
     everyone = np.zeros(n_queries, dtype=np.intp), np.zeros(n_reference, dtype=np.intp)
-    (found,) = _nearest(reference, queries, [(k, True)], *everyone, None)
-    return found
+    (result,) = _nearest(reference, queries, [(k, True)], *everyone, None)
+    return result
 
 
 def nearest_by_class(
@@ -60,23 +60,23 @@ def _nearest(
     wanted: list[tuple[int, bool]],
     query_codes: IndexArray,
     codes: IndexArray,
-    own: IndexArray | None,
+    query_rows: IndexArray | None,
 ) -> list[tuple[IndexArray, FloatArray]]:
     """Find the nearest reference rows, for each number of neighbours that is wanted of the same class or of others.
 
-    `own` are the reference rows that are the queries themselves, and not their neighbours.
+    `query_rows` are the reference rows that are the queries themselves, and not their neighbours.
     """
     (n_reference, d), n_queries = reference.shape, queries.shape[0]
     if n_queries * n_reference <= FEW_PAIRS:
-        return _nearest_of_few(_dense(reference), _dense(queries), wanted, query_codes, codes, own)
+        return _nearest_of_few(_dense(reference), _dense(queries), wanted, query_codes, codes, query_rows)
     # Centred, because the cancellation in ‖x‖² + ‖r‖² - 2x·r grows with the norms.
     mean = np.asarray(reference.mean(axis=0, dtype=np.float64)).reshape(d)
-    found = [
+    heaps = [
         (np.full((n_queries, k), n_reference, dtype=np.intp), np.full((n_queries, k), np.inf), same)
         for k, same in wanted
     ]
-    in_use = [heaps for heaps in found if heaps[0].shape[1]]
-    own = np.full(n_queries, n_reference) if own is None else own
+    in_use = [heap for heap in heaps if heap[0].shape[1]]
+    query_rows = np.full(n_queries, n_reference) if query_rows is None else query_rows
     step = square_block(d, BLOCK_BYTES)
     # In sorted data every row could be nearer than those before; in a shuffled order few are.
     shuffled = np.random.default_rng(0).permutation(min(step, n_reference))
@@ -88,7 +88,9 @@ def _nearest(
         products = np.matmul(x_centred, r_centred.T, out=scratch((len(x), len(r)), np.float64))
         for indices, squared, same in in_use:
             classes = query_codes[block], codes[numbers], same
-            _update(products, x_norms, r_norms, x, r, numbers, own[block], classes, squared[block], indices[block])
+            _update(
+                products, x_norms, r_norms, x, r, numbers, query_rows[block], classes, squared[block], indices[block]
+            )
 
     for part in slices(n_reference, step):
         order = part.start + shuffled[shuffled < part.stop - part.start]
@@ -97,7 +99,7 @@ def _nearest(
         blocks = slices(n_queries, max(1, min(step, -(-n_queries // threads))))
         in_threads(partial(search, reference=r, numbers=order), blocks, threads=threads)
     result = []
-    for indices, squared, _ in found:
+    for indices, squared, _ in heaps:
         order = np.lexsort((indices, squared), axis=-1)
         result.append((np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)))
     return result
@@ -109,7 +111,7 @@ def _nearest_of_few(
     wanted: list[tuple[int, bool]],
     query_codes: IndexArray,
     codes: IndexArray,
-    own: IndexArray | None,
+    query_rows: IndexArray | None,
 ) -> list[tuple[IndexArray, FloatArray]]:
     """Return what `_nearest` returns, from all distances, whose terms are added in the same order."""
     (n, d), squared = reference.shape, np.zeros((len(queries), len(reference)))
@@ -119,8 +121,8 @@ def _nearest_of_few(
     result = []
     for k, same in wanted:
         eligible = same_class == same
-        if own is not None:
-            eligible &= np.arange(n) != own[:, np.newaxis]  # a query that is not among the rows has the number n
+        if query_rows is not None:
+            eligible &= np.arange(n) != query_rows[:, np.newaxis]  # a query that is not among the rows has the number n
         distances, rows = np.where(eligible, squared, np.inf), np.where(eligible, np.arange(n), n)
         if k > n:  # there is room for more than there are
             missing = ((0, 0), (0, k - n))
@@ -153,7 +155,7 @@ def _shrunk_norms(centred: FloatArray) -> FloatArray:
 
     With u = eps / 2, the total error of the product of d terms, the norms, their sum, the centring and the distance
     from differences is less than (2d + 8)·u·(‖x‖ + ‖r‖)² ≤ (2d + 8)·eps·(‖x‖² + ‖r‖²), plus the underflow of d terms.
-    The factor here is twice that. Each norm carries its own share, so the bound costs nothing per pair.
+    The factor here is twice that. Each norm carries its share, so the bound costs nothing per pair.
     """
     double = np.finfo(np.float64)
     slack = 4 * (centred.shape[1] + 4) * double.eps
@@ -169,15 +171,15 @@ def _update(
     x: FloatArray,
     r: FloatArray,
     r_rows: IndexArray,
-    own: IndexArray,
+    query_rows: IndexArray,
     classes: tuple[IndexArray, IndexArray, bool],
     squared: FloatArray,
     indices: IndexArray,
 ) -> None:
     """Update the heaps of the queries with the reference rows; the root of a heap is the farthest neighbour.
 
-    Query i is the reference row own[i] and does not enter its own heap. `classes` are those of the queries and of the
-    reference rows, and whether neighbours are of the same class or of another one.
+    Query i is the reference row query_rows[i] and does not enter its heap. `classes` are those of the queries and of
+    the reference rows, and whether neighbours are of the same class or of another one.
     """
     k = squared.shape[1]
     x_codes, r_codes, same = classes
@@ -187,7 +189,7 @@ def _update(
             if x_norms[i] + r_norms[j] - 2.0 * products[i, j] > distances[0]:
                 continue
             row = r_rows[j]
-            if row == own[i] or (x_codes[i] == r_codes[j]) != same:
+            if row == query_rows[i] or (x_codes[i] == r_codes[j]) != same:
                 continue
             distance = 0.0
             for c in range(x.shape[1]):
