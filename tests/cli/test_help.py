@@ -47,7 +47,7 @@ def folder(prepared, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     panel = {"LDA": mahala.LDA(), "RCA": mahala.RCA()}  # two learners that are quick
     for module in ("planning", "panel"):
-        monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_, **__: panel)
+        monkeypatch.setattr(f"mahala.evaluation.cross_validation.{module}.default_panel", lambda *_, **__: panel)
 
 
 def _write_files(folder):

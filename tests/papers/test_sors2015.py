@@ -10,8 +10,8 @@ import pytest
 from conftest import DATA, needs
 from mahala import SORS
 from mahala.comparisons import Triplets
+from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.evaluation.ranking import mean_average_precision
-from mahala.evaluation.splits import parts_of
 from papers import sors2015
 from papers.sors2015 import protocol as sors2015_protocol
 from papers.sors2015.numbers import METHODS

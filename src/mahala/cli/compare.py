@@ -19,8 +19,8 @@ from mahala.cli.tables import labelled_table, show_columns, times_of, without_si
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
-    from mahala.evaluation.entries import Entry
-    from mahala.evaluation.leaderboard import Leaderboard
+    from mahala.evaluation.cross_validation.entries import Entry
+    from mahala.evaluation.cross_validation.leaderboard import Leaderboard
     from mahala.learner import Learner
     from mahala.metric import MahalanobisMetric
     from mahala.report.chart_data import Shown
@@ -107,11 +107,11 @@ def compare(
     """
     from mahala.evaluation.compare import ComparisonInterrupted
     from mahala.evaluation.compare import compare as cross_validate
-    from mahala.evaluation.fitting import refit
-    from mahala.evaluation.measuring import final_seconds
-    from mahala.evaluation.panel import default_panel, members
-    from mahala.evaluation.plan import target_of
-    from mahala.evaluation.splits import MOST_ROWS
+    from mahala.evaluation.cross_validation.fitting import refit
+    from mahala.evaluation.cross_validation.measuring import final_seconds
+    from mahala.evaluation.cross_validation.panel import default_panel, members
+    from mahala.evaluation.cross_validation.plan import target_of
+    from mahala.evaluation.cross_validation.splits import MOST_ROWS
     from mahala.support.display import task_bar
 
     seconds = options.seconds_of(budget, "--budget")

@@ -34,7 +34,7 @@ def compare_answers(
     from mahala.comparisons import Pairs, Triplets
     from mahala.data.answer_files import read_answers
     from mahala.evaluation import compare_answers as evaluation
-    from mahala.evaluation.measuring import final_seconds
+    from mahala.evaluation.cross_validation.measuring import final_seconds
     from mahala.support.contexts import time_limit
     from mahala.support.display import task_bar
 

@@ -73,9 +73,7 @@ class Engine(Protocol):
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> EdgeSums:
         """The sums over the edges between rows of X, which is NumPy's."""
 
-    def nearest(
-        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
-    ) -> tuple[IndexArray, FloatArray]:
+    def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         """Row numbers and squared distances of the k nearest reference rows of each query; all arrays are NumPy's."""
 
     def nearest_by_class(

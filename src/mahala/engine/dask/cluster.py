@@ -110,14 +110,11 @@ class DaskCluster:
     def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> DaskEdges:
         return DaskEdges(self.place(X), left, right)
 
-    def nearest(
-        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
-    ) -> tuple[IndexArray, FloatArray]:
+    def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(reference)
         asked = rows if queries is reference else self.place(queries)
         same = np.zeros(len(rows), dtype=np.intp)
-        own = np.arange(len(rows)) if exclude_self else None
-        (found,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, own)
+        (found,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, None)
         return found
 
     def nearest_by_class(

@@ -144,9 +144,7 @@ class TorchDevice(DeviceMemory):
         return TorchEdgeGraph(self, X, left, right)
 
     @in_blocks
-    def nearest(
-        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
-    ) -> tuple[IndexArray, FloatArray]:
+    def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(_dense(reference)).to(torch.float64)
         asked = rows if queries is reference else self.place(_dense(queries)).to(torch.float64)
         mean = rows.mean(0)
@@ -158,8 +156,6 @@ class TorchDevice(DeviceMemory):
             x = asked[block]
             x_centred = x - mean
             bounds = torch.addmm(norms, x_centred, centred.T, alpha=-2.0)
-            if exclude_self:
-                bounds[:, block].fill_diagonal_(torch.inf)
             # All rows that may be among the nearest, given rounding errors: as many as the query with the most has.
             border = bounds.topk(k, dim=1, largest=False).values[:, -1:]
             error = 2.0 * slack * (norms.max() + x_centred.square().sum(1, keepdim=True))
@@ -168,9 +164,6 @@ class TorchDevice(DeviceMemory):
             exact = torch.empty_like(bounds[:, :most])
             for part in slices(len(x), max(1, self.block_bytes // (16 * most * rows.shape[1]))):
                 exact[part] = (x[part, None] - rows[found[part]]).square().sum(2)
-            if exclude_self:
-                own = torch.arange(block.start, block.stop, device=self.device)
-                exact.masked_fill_(found == own[:, None], torch.inf)
             order = exact.sort(dim=1, stable=True)  # candidates are in the order of their numbers, so ties are, too
             numbers.append(found.gather(1, order.indices[:, :k]))
             distances.append(order.values[:, :k])
