@@ -108,7 +108,8 @@ def test_comparisons(kind, monkeypatch):
     assert metric.verdict_.kind == "shown to help"
     assert metric.verdict_.units == "items"
     assert metric.chosen_ in auto_metric.panel_for(data)
-    assert metric.leaderboard_[metric.chosen_] > metric.leaderboard_["Euclidean"] + 0.1
+    board = metric.leaderboard_
+    assert board[metric.chosen_].new_items > board["Euclidean"].new_items + 0.1
     assert metric.transform(X).shape[0] == 60
     nothing = kind.from_labels(X, rng.integers(0, 2, 60), 200, random_state=1)
     assert AutoMetric(budget=30.0).fit(nothing).verdict_.kind != "shown to help"

@@ -21,7 +21,7 @@ from mahala.batch.psd_boost import PSDBoost
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.data.scaling import unit_length
 from mahala.evaluation.answer_board import AnswerBoard, AnswerEntry
-from mahala.judge import Decision, judge, mean_interval
+from mahala.judge import Decision, choose, judge, mean_interval
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.online.aroma import AROMA
@@ -145,8 +145,8 @@ def compare_answers(
     plain = MahalanobisMetric.euclidean(data.n_features)
     unit = data.over(unit_length(data.X))
     everything = np.arange(len(data))
-    by_plain = [float(_values(plain, given, everything, everything).mean()) for given in (data, unit)]
-    scaled = by_plain[1] > by_plain[0]
+    by_plain = np.stack([_values(plain, given, everything, everything) for given in (data, unit)], axis=1)
+    scaled = choose(by_plain - by_plain[:, :1], _columns(data)[0]) == 1
     questions, answers = _questions(data)
     splits = _splits(data, questions, folds, random_state)
     candidates = {EUCLIDEAN: (None, data), COSINE: (None, unit)} | {
