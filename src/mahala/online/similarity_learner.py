@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,7 +54,7 @@ class SimilarityLearner(OnlineLearner):
 
     _gap = 1.0  # how much the similarities of an x to two items differ under the identity
     _size = 1.0  # the largest similarity that an x and an item of their lengths can have
-    _weights: FloatArray | None = None  # of what was learned and of `init`, where the metric mixes them
+    _weights = cast("FloatArray | None", None)  # of what was learned and of `init`, if the metric mixes them
 
     @one_at_a_time
     def learn_one(self, x: Any, positive: Any, negative: Any) -> bool:
