@@ -95,7 +95,7 @@ def matrix_of(model: Model) -> FloatArray:
     if "weights" in model:
         learned, plain = model["weights"].tolist()
         M = matrix_of({key: value for key, value in model.items() if key != "weights"})
-        return learned * M + plain * np.eye(len(M))
+        return np.asarray(learned * M + plain * np.eye(len(M)))
     if "w" in model:
         return np.diag(model["w"].astype(np.float64))
     if "M" in model:

@@ -45,7 +45,7 @@ class TripletLearner(BatchLearner):
             settings["random_state"] = self._seed
 
         def fit(part: Triplets) -> MahalanobisMetric:
-            return clone(self).set_params(**settings).fit(part).metric_
+            return clone(self).set_params(**settings).fit(part).metric_  # type: ignore[no-any-return]
 
         def learned() -> MahalanobisMetric:
             return MahalanobisMetric(matrix_of(model))

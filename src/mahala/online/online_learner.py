@@ -283,7 +283,8 @@ class OnlineLearner(Learner):
         return self._metrics[self.n_steps_]
 
     def _metric_now(self) -> Metric:
-        return self._model.metric(**self._about())
+        metric: Metric = self._model.metric(**self._about())
+        return metric
 
     @property
     @one_at_a_time

@@ -176,7 +176,7 @@ class SimilarityLearner(OnlineLearner):
         settings = {"shrinkage": 0.0, "record": False, "random_state": self._seed}
 
         def fit(part: Triplets) -> BilinearMetric:
-            return clone(self).set_params(**settings).fit(part).metric_
+            return clone(self).set_params(**settings).fit(part).metric_  # type: ignore[no-any-return]
 
         name, seed = type(self).__name__, self._seed
         weights = mixing_weights(name, self.shrinkage, triplets, lambda: self.metric_, plain, fit, seed)
