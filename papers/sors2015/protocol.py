@@ -82,6 +82,8 @@ def learner_of(method: str, n_features: int, parameters: dict[str, Any], seed: i
     own: dict[str, Any] = parameters | {"random_state": seed}
     if family not in ("LMNN", "ITML"):
         own["record"] = False
+    if family in SIMILARITIES:
+        own["shrinkage"] = 0  # as published; the default would mix in the inner product
     if penalty == "II":
         own["penalty"] = "offdiagonal"
     if family == "AROMA":
