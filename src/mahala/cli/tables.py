@@ -155,7 +155,9 @@ def read_items(path: Path) -> Any:
     import numpy as np
 
     from mahala.data.array_files import read_npz
+    from mahala.support.files import check_readable
 
+    check_readable(path)
     if path.suffix == ".npz":
         return read_npz(str(path))[0]
     if path.suffix != ".npy":

@@ -12,6 +12,7 @@ from mahala.data.array_files import listed
 from mahala.data.frames import CSV, read_frame, text_file
 from mahala.data.tables import unknown_column
 from mahala.support.arrays import IndexArray
+from mahala.support.files import check_readable
 
 Kind = Literal["triplets", "pairs", "ratings"]
 # The names that each column of a file may have; other files have these columns first, in this order.
@@ -56,6 +57,7 @@ def read_answers(
     by : column that says who gave the answer
     """
     path = os.fspath(path)
+    check_readable(path)
     columns = _columns(path)
     if by is not None and by not in columns:
         raise ValueError(f"by names the column {by!r}, {unknown_column(by, path, columns)}")

@@ -15,6 +15,7 @@ from mahala.data.columns import distinct
 from mahala.data.frames import CSV, FRAMES, Frame, read_frame
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import IndexArray
+from mahala.support.files import check_readable
 from mahala.support.parameters import ParameterError
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
@@ -103,8 +104,7 @@ def read_table(
         raise ValueError(f"decimal must be '.', ',' or None, got {decimal!r}")
     path = os.fspath(path)
     if path != "-":
-        with open(path, "rb"):  # raise Python's own OSError if the file is missing or not readable
-            pass
+        check_readable(path)
     suffix = _suffix(path)
     if suffix in FRAMES:
         frame = read_frame(path, suffix)
