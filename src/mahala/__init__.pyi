@@ -47,6 +47,7 @@ from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranki
 
 # Feedback
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
+from mahala.feedback.teacher import Teacher as Teacher
 
 # Settings
 from mahala.support.parameters import set_config as set_config

@@ -71,6 +71,7 @@ def _write_files(folder):
     queries, items = rng.normal(size=(8, 3)), rng.normal(size=(40, 3))
     for name, rows in (("queries", queries), ("q", queries), ("items", items), ("i", items), ("embeddings", items)):
         np.save(f"{name}.npy", rows)
+    (folder / "names.txt").write_text("".join(f"item {i}\n" for i in range(len(items))))
     polars = pytest.importorskip("polars")
     for name, rows in (("q", queries), ("i", items)):
         polars.DataFrame({"vector": rows.tolist()}).write_parquet(f"{name}.parquet")

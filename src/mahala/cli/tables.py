@@ -133,11 +133,12 @@ def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, 
     from mahala.data.search_files import read_qrels, read_vectors
 
     records = read_qrels(qrels)
-    (asked, query_ids), (rows, item_ids) = (_with_ids(*read_vectors(path)) for path in (queries, items))
+    (asked, query_ids), (rows, item_ids) = (with_ids(*read_vectors(path)) for path in (queries, items))
     return asked, rows, Judgments.from_ids(records, query_ids, item_ids), query_ids
 
 
-def _with_ids(rows: Any, ids: Any) -> tuple[Any, list[str]]:
+def with_ids(rows: Any, ids: Any) -> tuple[Any, list[str]]:
+    """Return rows and their ids as text, row numbers if there are none."""
     return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
 
 
