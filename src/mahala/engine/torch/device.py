@@ -14,6 +14,8 @@ import numpy as np
 
 from mahala.compiled.sums.pair_sums import slices_of
 from mahala.engine.engine import Coefficients
+from mahala.engine.minibatches import Minibatches
+from mahala.engine.torch.arrays import TorchArrays
 from mahala.engine.torch.edges import Edges, TorchEdgeGraph, TorchHinges, added, pull_of_edges
 from mahala.engine.torch.memory import DeviceMemory, Tensor, in_blocks
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
@@ -142,6 +144,9 @@ class TorchDevice(DeviceMemory):
 
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> TorchEdgeGraph:
         return TorchEdgeGraph(self, X, left, right)
+
+    def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
+        return Minibatches(TorchArrays(self.device), *arguments, **options)
 
     @in_blocks
     def nearest(
