@@ -125,10 +125,10 @@ def labelled():
 def dataset():
     """Load a data set by name from the data folder, or skip the test."""
 
-    def load(name):
+    def load(name, target="y"):
         if why := why_missing(f"{name}.npz"):
             pytest.skip(why)
         with np.load(DATA / f"{name}.npz") as file:
-            return file["X"].astype(float), file["y"]
+            return file["X"].astype(float), file[target]
 
     return load

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
+import numpy as np
+
 import mahala
 
 
@@ -42,5 +44,6 @@ def results(X: Any, y: Any) -> None:
     assert_type(errors, mahala.evaluation.KNNErrors)
     assert_type(errors.at(3), float)
     assert_type(mahala.evaluation.mean_average_precision(metric, X, y), float)
-    assert_type(mahala.compare(X, y, {"GML": mahala.GML()}), mahala.evaluation.Leaderboard)
+    assert_type(mahala.compare(np.asarray(X), y, {"GML": mahala.GML()}), mahala.evaluation.Leaderboard)
+    assert_type(mahala.compare(mahala.Pairs(X, [0], [1], [1])), mahala.evaluation.AnswerBoard)
     mahala.knn_error(metric, X, y, averages="class")  # type: ignore[call-arg]

@@ -62,6 +62,7 @@ _SETTINGS = {
     "BoostMetric": [{"max_iter": 60, "validation_fraction": 0.2}],
     "PSDBoost": [{"max_iter": 6}],
     "LMNN": [{"max_iter": 50}, {"max_iter": 50, "n_components": 2, "n_neighbors": 1}],
+    "LogisticMetric": [{"lam": 0.01}, {"prior": "covariance", "n_components": 2, "noise": 0.1}],
     "ITML": [{"prior": "covariance", "gamma": 0.1}],
     "RCA": [{"n_components": 2}],
     "LDA": [{"shrinkage": "auto", "n_components": 2}],
@@ -74,7 +75,9 @@ _SETTINGS = {
 
 
 def few(kind):
-    """What keeps a learner quick that by default draws a hundred thousand comparisons."""
+    """What keeps a learner quick that by default draws thousands of comparisons."""
+    if issubclass(kind, mahala.LogisticMetric):
+        return {"n_pairs": 100}
     return {"n_triplets": 150} if issubclass(kind, SimilarityLearner) else {}
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mahala.evaluation.judged_comparisons import _values, judge_comparisons, panel_for
 
 from mahala import ITML, LMNN, MahalanobisMetric, Pairs, Triplets
+from mahala.evaluation.judged_comparisons import _values, judge_comparisons, panel_for
 
 
 def items(n=60, d=6, seed=0):

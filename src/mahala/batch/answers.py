@@ -130,20 +130,22 @@ class LogisticLoss:
         self.left, self.right = np.divmod(keys[int(self._has_threshold) :], n)
         self.weights, self.noise = answers.weights / answers.weights.sum(), noise
         first = squared_distances(Z, self.left, self.right)
-        self.threshold = self._first_threshold(first)
-        margins = np.abs(self.margins(first, self.threshold))
-        positive = margins[margins > 0.0]
+        self.threshold, middle = self._first_thresholds(first) if self._has_threshold else (0.0, 0.0)
+        margins = np.abs(self.margins(first, middle))
+        positive = margins > 0.0
         # Where most answers are about equal distances, the median of the others.
-        self.temperature = SOFTNESS * float(np.median(margins) or (np.median(positive) if len(positive) else 1.0))
+        median = _median(margins, self.weights)
+        median = median or (_median(margins[positive], self.weights[positive]) if positive.any() else 1.0)
+        self.temperature = SOFTNESS * median
 
-    def _first_threshold(self, squared: FloatArray) -> float:
-        if not self._has_threshold:
-            return 0.0
+    def _first_thresholds(self, squared: FloatArray) -> tuple[float, float]:
+        """Return the threshold that most pairs agree with, and the one halfway between the means of both kinds."""
         similar = self.far == 0
-        edges = np.where(similar, self.near, self.far) - 1
+        lengths = squared[np.where(similar, self.near, self.far) - 1]
         if similar.all() or not similar.any():
-            return float(np.median(squared))
-        return best_threshold(squared[edges], similar, "accuracy", 1.0, 0.5)
+            return (_median(lengths, self.weights),) * 2
+        means = [float(np.average(lengths[kind], weights=self.weights[kind])) for kind in (similar, ~similar)]
+        return best_threshold(lengths, similar, "accuracy", 1.0, 0.5), sum(means) / 2.0
 
     def margins(self, squared: FloatArray, threshold: float) -> FloatArray:
         """Return by how much each answer agrees with squared distances along the edges."""
@@ -168,6 +170,13 @@ class LogisticLoss:
         pull = np.zeros_like(Z)
         add_pull(Z, self.left, self.right, pulls[len(pulls) - len(squared) :], pull)
         return float(self.weights @ losses), pull, by_threshold
+
+
+def _median(values: FloatArray, weights: FloatArray) -> float:
+    """Return the smallest value such that the values up to it have half of the weight."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order[np.searchsorted(total, 0.5 * total[-1] * (1.0 - 1e-12))]])
 
 
 class Fit(NamedTuple):

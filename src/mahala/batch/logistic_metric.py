@@ -9,7 +9,8 @@ from mahala.batch.answers import PENALTY, Answers, Fit, choose_penalty, fit_map
 from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.pair_costs import pairs_of
 from mahala.batch.run import IterationParams, Model, Run
-from mahala.batch.whitening import covariances, whiten_within
+from mahala.batch.triplets import rows_in_shared_classes
+from mahala.batch.whitening import covariances, whiten_varying
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.pairs import draw_pairs
 from mahala.judge import Verdict
@@ -32,23 +33,26 @@ FEW_ITERATIONS = 20
 class Coordinates(NamedTuple):
     """The space of the prior, in which the prior is the Euclidean distance, and the span of the rows in it.
 
+    mean : mean of the rows
     prior : the map L₀ of the prior into its space; None for the identity
     span : orthonormal columns V that span the differences of rows; None for the whole space
     """
 
+    mean: FloatArray
     prior: FloatArray | None
-    span: RealArray | None
+    span: FloatArray | None
 
     def rows(self, X: RealArray) -> RealArray:
         """Return the coordinates of rows."""
-        Z = X if self.prior is None else X @ self.prior.T.astype(X.dtype)
-        return Z if self.span is None else Z @ self.span.astype(X.dtype)
+        Z = X - self.mean
+        Z = Z if self.prior is None else Z @ self.prior.T
+        return (Z if self.span is None else Z @ self.span).astype(X.dtype, copy=False)
 
     def to_map(self, A: RealArray, full: bool) -> FloatArray:
         """Return L for a map A of coordinates; a full one leaves alone what is outside of their span."""
         A = A.astype(np.float64)
         if self.span is not None:
-            V = self.span.astype(np.float64)
+            V = self.span
             A = np.eye(len(V)) + V @ (A - np.eye(len(A))) @ V.T if full else A @ V.T
         return A if self.prior is None else A @ self.prior
 
@@ -171,15 +175,17 @@ class LogisticMetric(IterationParams, BatchLearner):
         elif y is not None:
             raise ValueError("y must be None with quadruplets: their order says which pair is nearer")
         if not len(comparisons):
-            raise ValueError("X must hold at least one comparison, got none")
+            raise ValueError("X must not be empty: at least one comparison is needed")
         return comparisons
 
     def _from_array(self, X: Any) -> Comparisons:
-        kinds = {2: Pairs, 3: Triplets, 4: Quadruplets}
+        by_arity = {2: Pairs, 3: Triplets, 4: Quadruplets}
         shape = np.shape(X)
-        if len(shape) != 3 or shape[1] not in kinds:
-            raise ValueError(f"Expected comparisons or a 3-D array of shape (n, 2 to 4, n_features), got shape {shape}")
-        return kinds[shape[1]].from_array(X)  # type: ignore[attr-defined,no-any-return]
+        if len(shape) != 3 or shape[1] not in by_arity:
+            advice = "rows alone hold no comparisons. Reshape your data, or use transform on rows"
+            kinds = "Pairs, Triplets, Quadruplets or a 3-D array of shape (n, 2 to 4, n_features)"
+            raise ValueError(f"Expected {kinds}, got shape {shape}; {advice}")
+        return by_arity[shape[1]].from_array(X)  # type: ignore[attr-defined,no-any-return]
 
     def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
         self._resumes: bool = more["more"]
@@ -187,6 +193,7 @@ class LogisticMetric(IterationParams, BatchLearner):
         if isinstance(data, LabelledRows):
             if weights is not None:
                 raise ValueError("weights must be None with class labels: they weight answers")
+            rows_in_shared_classes(data.codes)  # raises if there are no similar pairs
             n = DRAWN_PAIRS if isinstance(self.n_pairs, str) else self.n_pairs
             drawn = draw_pairs(data.codes, n, 0.5, self._rng, name="n_pairs", at_most=True)
             data = pairs_of(data.X, *drawn)
@@ -223,36 +230,36 @@ class LogisticMetric(IterationParams, BatchLearner):
             first = Fit(coordinates.from_map(warm["L"], full), threshold)
         most = FEW_ITERATIONS if self._resumes else self.max_iter
         penalty = multiple * default
-        fit = fit_map(
-            placed, start, penalty, self.noise, run, warm=first, max_iter=most, tol=self.tol, to_model=to_model
-        )
         self._answers: Answers = answers  # all so far
         self._multiple: float = multiple  # of the default penalty
         self.lam_: float = penalty
         self.verdict_: Verdict | None = verdict
+        fit = fit_map(
+            placed, start, penalty, self.noise, run, warm=first, max_iter=most, tol=self.tol, to_model=to_model
+        )
         return fit.reason
 
     def _coordinates(self, X: RealArray) -> Coordinates:
         """Return coordinates in which the prior is the Euclidean distance, and in which rows differ."""
-        prior = self._prior_map(X)
-        Z = X.astype(np.float64) if prior is None else X @ prior.T
-        n, d = Z.shape
-        if n > d and self.n_components is None:
-            return Coordinates(prior, None)
-        # The penalty keeps out what the rows do not span, so nothing is lost.
-        _, lengths, axes = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
-        kept = lengths > max(n, d) * np.finfo(np.float64).eps * lengths.max(initial=0.0)
-        if not kept.any():
+        if (X[0] == X).all():
             raise ValueError("X must have rows that differ, but all rows that are compared are equal")
-        return Coordinates(prior, axes[kept].T)
+        coordinates = Coordinates(X.mean(axis=0, dtype=np.float64), self._prior_map(X), None)
+        Z = coordinates.rows(X)
+        n, d = Z.shape
+        if isinstance(self.prior, str) or (n > d and self.n_components is None):
+            return coordinates
+        # The penalty keeps out what the rows do not span, so nothing is lost.
+        _, lengths, axes = np.linalg.svd(Z.astype(np.float64), full_matrices=False)
+        kept = lengths > max(n, d) * np.finfo(X.dtype).eps * lengths.max(initial=0.0)
+        return coordinates._replace(span=axes[kept].T)
 
     def _prior_map(self, X: RealArray) -> FloatArray | None:
         if self.prior is None:
             return None
         if isinstance(self.prior, str):
             scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
-            L, _ = whiten_within(scatter.total, scatter.total, 1e-6)
-            return scatter.in_features(L)
+            tol = max(X.shape) * float(np.finfo(X.dtype).eps)
+            return scatter.in_features(whiten_varying(scatter.total, tol)[::-1])  # the largest variance first
         if self.prior.kernel_map is not None or self.prior.n_features_in != X.shape[1]:
             problem = f"prior must be a MahalanobisMetric of {X.shape[1]} features without a kernel"
             raise ValueError(f"{problem}, got {self.prior!r}")

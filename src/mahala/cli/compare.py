@@ -127,7 +127,7 @@ def compare(
     interrupt = None
     with options.computing(device, scheduler), task_bar("Comparing", errors.is_terminal) as update:
         try:
-            board = cross_validate(
+            board: Leaderboard = cross_validate(
                 table.X, labels, None if learners is None else chosen, folds=folds, repeats=repeats or "auto",
                 n_neighbors=n_neighbors, metric=metric, scaling=scaling,
                 groups=table.extra.get(groups or ""), times=times_of(table.extra.get(time or "")), budget=seconds,

@@ -19,6 +19,7 @@ from mahala.cli.tables import check_labels, labelled_table, show_columns
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
+    from mahala.evaluation.leaderboard import Leaderboard
     from mahala.judge import Verdict
     from mahala.learner import Learner
     from mahala.metric import Metric
@@ -172,7 +173,7 @@ def _verdict(learner: Learner, table: Table, scaling: Literal["standard", "none"
         return None
     learners = {type(learner).__name__: learner}
     try:
-        board = compare(
+        board: Leaderboard = compare(
             rows, labels, learners, folds=_FOLDS, repeats=1, scaling=scaling, budget=2.0 * _MOST_SECONDS,
             baselines=False, preprocessor=table.preprocessor,
         )  # fmt: skip

@@ -50,6 +50,17 @@ def feature_scales(X: Any, scaling: Scaling) -> FloatArray:
     return scales
 
 
+def unit_length(X: Any) -> Any:
+    """Return the rows, dense or CSR, or one point, divided by their lengths; rows of zeros stay.
+
+    >>> unit_length(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    from sklearn.preprocessing import normalize
+
+    return normalize(X[np.newaxis])[0] if X.ndim == 1 else normalize(X)
+
+
 def binary_features(X: Any) -> BoolArray:
     """Return which features are 0 or 1 in all rows; none of sparse rows, whose counts may happen to be 1."""
     if is_sparse(X):

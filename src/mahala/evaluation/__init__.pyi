@@ -1,4 +1,5 @@
 # The public names of this package, loaded on first use.
+from mahala.evaluation.answer_board import AnswerBoard as AnswerBoard
 from mahala.evaluation.entries import Entry as Entry
 from mahala.evaluation.fitting import refit as refit
 from mahala.evaluation.knn import KNNErrors as KNNErrors

@@ -10,18 +10,20 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from mahala.comparisons import Pairs, Triplets
+from mahala.comparisons import Comparisons
 from mahala.data.columns import is_frame
 from mahala.engine import inputs
+from mahala.evaluation.answer_board import AnswerBoard
 from mahala.evaluation.compare import compare
+from mahala.evaluation.compare_answers import answers_of, compare_answers, fit_entry, learns_distance, panel_for
 from mahala.evaluation.entries import Entry
 from mahala.evaluation.fitting import refit
-from mahala.evaluation.judged_comparisons import judge_comparisons, panel_for
 from mahala.evaluation.leaderboard import Leaderboard
 from mahala.evaluation.measuring import final_seconds
 from mahala.evaluation.panel import EUCLIDEAN_ALL, EUCLIDEAN_SCALED, default_panel
 from mahala.judge import Verdict
 from mahala.metric import MahalanobisMetric
+from mahala.support.contexts import time_limit
 from mahala.support.parameters import Positive, Seed, check_params, check_seed
 
 
@@ -47,8 +49,7 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     metric_ : MahalanobisMetric
     verdict_ : Verdict on the gain over the plain distance, on rows that were not learned from
     chosen_ : str, name of the learner, or of the plain distance
-    leaderboard_ : Leaderboard of the comparison; a dictionary of shares of comparisons foreseen after `fit` of
-        comparisons
+    leaderboard_ : Leaderboard of the comparison, or AnswerBoard after `fit` of comparisons
     n_features_in_, feature_names_in_ : of X
 
     Examples
@@ -70,14 +71,14 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : rows (dense, CSR or a data frame), or Pairs, or Triplets
-        y : class labels, or numbers to predict; labels of pairs that have none
-        groups : the group of each row, instead of a column
+        X : rows (dense, CSR or a data frame), or Pairs, Triplets or Quadruplets
+        y : class labels, or numbers to predict; labels or ratings of pairs that have none
+        groups : the group of each row, instead of a column, or who gave each answer
         """
         check_params(self)
         seed = int(check_seed(self.random_state).randint(2**31))
-        if isinstance(X, Pairs | Triplets):
-            self._fit_comparisons(X.labelled(y) if isinstance(X, Pairs) else X, seed)
+        if isinstance(X, Comparisons):
+            self._fit_comparisons(answers_of(X, y, seed), seed, groups)
             return self
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
@@ -88,7 +89,7 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         else:
             X = inputs.check_features(self, X, reset=True)
         share = None if self.budget is None else 0.9 * float(self.budget)
-        board = compare(X, y, groups=groups, budget=share, baselines=False, random_state=seed)
+        board: Leaderboard = compare(X, y, groups=groups, budget=share, baselines=False, random_state=seed)
         entry = board.candidate or _plain(board)
         numbers = board.metric == "r2"
         panel = default_panel(len(board.rows), board.n_features, seed, numbers=numbers)
@@ -97,20 +98,21 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             X, y = _safe_indexing(X, board.rows), _safe_indexing(y, board.rows)
         seconds = final_seconds(self.budget)
         self.metric_: MahalanobisMetric = refit(X, y, learner, entry.scaling, seconds=seconds, numbers=numbers)
-        self.leaderboard_: Leaderboard | dict[str, float] = board
+        self.leaderboard_: Leaderboard | AnswerBoard = board
         self.verdict_: Verdict = board.verdict
         self.chosen_ = entry.name
         return self
 
-    def _fit_comparisons(self, data: Pairs | Triplets, seed: int) -> None:
+    def _fit_comparisons(self, data: Comparisons, seed: int, people: Any) -> None:
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        learners = panel_for(data, seed)
-        self.chosen_, self.verdict_, self.leaderboard_ = judge_comparisons(
-            data, learners, seconds=self.budget, random_state=seed
-        )
+        learners = {name: learner for name, learner in panel_for(data, seed).items() if learns_distance(learner)}
+        share = None if self.budget is None else 0.9 * float(self.budget)
+        board = compare_answers(data, learners, people=people, seconds=share, random_state=seed)
+        entry = board[board.chosen] if board.verdict.helps else board[board.reference]
         self.n_features_in_ = data.X.shape[1]
-        plain = MahalanobisMetric.euclidean(self.n_features_in_)
-        self.metric_ = learners[self.chosen_].fit(data).metric_ if self.verdict_.helps else plain
+        self.leaderboard_, self.verdict_, self.chosen_ = board, board.verdict, entry.name
+        with time_limit(final_seconds(self.budget)):
+            self.metric_ = fit_entry(data, board, entry, learners.get(entry.name))  # type: ignore[assignment]
 
     def _split_groups(self, X: Any, groups: Any) -> tuple[Any, Any]:
         if self.groups is None:

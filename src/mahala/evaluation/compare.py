@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from joblib.parallel import get_active_backend
 
+from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import Scaling
+from mahala.evaluation.answer_board import AnswerBoard
 from mahala.evaluation.cell_file import CellFile
+from mahala.evaluation.compare_answers import answers_of, chosen_learners, compare_answers
 from mahala.evaluation.fitting import fitted
 from mahala.evaluation.leaderboard import Leaderboard
 from mahala.evaluation.measures import Measure
@@ -40,9 +43,13 @@ class ComparisonInterrupted(KeyboardInterrupt):
         self.leaderboard = leaderboard
 
 
-def compare(
+@overload
+def compare(X: Comparisons, y: Any = None, learners: Any = None, **options: Any) -> AnswerBoard: ...
+@overload
+def compare(X: Any, y: Any = None, learners: Any = None, **options: Any) -> Leaderboard: ...
+def compare(  # type: ignore[misc]
     X: Any,
-    y: Any,
+    y: Any = None,
     learners: Mapping[str, Learner] | Iterable[str] | None = None,
     *,
     folds: int = 5,
@@ -59,8 +66,13 @@ def compare(
     preprocessor: TablePreprocessor | None = None,
     callback: Progress | None = None,
     resume: str | PathLike[str] | None = None,
-) -> Leaderboard:
+) -> Any:
     """Compare learners and plain distances by repeated cross-validation, and judge whether learning helps.
+
+    Of rows with labels or target values, the result is a Leaderboard, which is described here. Of :class:`Pairs`,
+    :class:`Triplets` or :class:`Quadruplets`, that people's answers are, it is an AnswerBoard: how many answers each
+    learner foresees, about new items and about the same items. The options are then `y` (labels of pairs, or ratings),
+    `learners`, `folds`, `budget`, `random_state`, `callback`, and `groups`: who gave each answer.
 
     All learners are evaluated on the same folds. In each training part the scales of the features are computed and the
     learner is fitted; the test part is then predicted by nearest neighbours in the training part: classes by votes,
@@ -124,6 +136,18 @@ def compare(
     'probably helps'
     """
     check_value(n_jobs, "n_jobs", Count)
+    if isinstance(X, Comparisons):
+        others = {"n_neighbors": n_neighbors, "times": times, "preprocessor": preprocessor, "resume": resume}
+        refused = [name for name, value in others.items() if value is not None]
+        if refused:
+            raise ValueError(f"{refused[0]} must be None with {type(X).__name__}: it is for rows with labels")
+        answers = answers_of(X, y, random_state)
+        given = None if learners is None else chosen_learners(answers, learners, random_state)
+        return compare_answers(
+            answers, given, folds=folds, people=groups, seconds=budget, random_state=random_state, callback=callback
+        )
+    if y is None:
+        raise ValueError("y must hold the label or target value of each row of X, got None")
     plan = make_plan(
         X, y, learners, folds=folds, repeats=repeats, n_neighbors=n_neighbors, metric=metric, scaling=scaling,
         groups=groups, times=times, budget=budget, baselines=baselines, random_state=random_state,

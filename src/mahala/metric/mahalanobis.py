@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
-from mahala.data.scaling import divided
+from mahala.data.scaling import divided, unit_length
 from mahala.engine.inputs import apply_to_rows
 from mahala.metric.base import Metric
 from mahala.metric.explanation import Explanation
@@ -39,6 +39,7 @@ class MahalanobisMetric(Metric):
     kernel_map : KernelMap that maps points to kernel coordinates, on which M then acts
     origin : which learner with which parameters the metric comes from; it is stored in the file
     scales : a number for each feature by which it is divided first, so that a metric of scaled features serves raw ones
+    unit_rows : whether points are divided by their length, after `scales`, so that distances are those of directions
     center, radius : mean of the rows learned from, and the largest distance of one of them from it. `transform` and
         `rank` warn of rows that are more than three times as far from it; None for no warnings.
 
@@ -67,6 +68,7 @@ class MahalanobisMetric(Metric):
     _: KW_ONLY
     kernel_map: KernelMap | None = None
     scales: FloatArray | None = None
+    unit_rows: bool = False
     center: FloatArray | None = None
     radius: float | None = None
 
@@ -111,7 +113,7 @@ class MahalanobisMetric(Metric):
 
     def learned_from(self, X: Any) -> Self:
         """Return the metric with `center` and `radius` of the rows that it was learned from; sparse rows have none."""
-        if is_sparse(X) or is_chunked(X) or self.kernel_map is not None or not self.is_psd:
+        if self.unit_rows or is_sparse(X) or is_chunked(X) or self.kernel_map is not None or not self.is_psd:
             return self
         center = np.asarray(X, dtype=np.float64).mean(axis=0)
         mapped = replace(self, center=None).transform(np.vstack([X, center]))
@@ -266,7 +268,7 @@ class MahalanobisMetric(Metric):
     def to_parts(self) -> tuple[dict[str, object], Arrays]:
         """Return the metric as a header and arrays for a model file."""
         header, arrays = super().to_parts()
-        header["threshold"] = self.threshold
+        header |= {"threshold": self.threshold, "unit_rows": self.unit_rows}
         if self.kernel_map is not None:
             header["kernel_map"], kernel_arrays = self.kernel_map.to_arrays()
             arrays |= kernel_arrays
@@ -287,6 +289,7 @@ class MahalanobisMetric(Metric):
                 name: array_value(arrays, name, np.float64, (None,)) if name in arrays else None
                 for name in ("scales", "center")
             },
+            "unit_rows": header_value({"unit_rows": False} | header, "unit_rows", bool),
             "radius": number_value(header, "radius", least=0.0) if "center" in arrays else None,
         }
 
@@ -294,8 +297,9 @@ class MahalanobisMetric(Metric):
         return -self.distance(x, items, squared=True)  # type: ignore[no-any-return]
 
     def _details(self) -> list[str]:
-        threshold = [] if self.threshold is None else [f"threshold={self.threshold:g}"]
-        return threshold if self.kernel_map is None else [*threshold, f"kernel={self.kernel_map.kernel!r}"]
+        details = [] if self.threshold is None else [f"threshold={self.threshold:g}"]
+        details += ["unit_rows=True"] if self.unit_rows else []
+        return details if self.kernel_map is None else [*details, f"kernel={self.kernel_map.kernel!r}"]
 
     @cached_property
     def _is_diagonal(self) -> bool:
@@ -348,6 +352,8 @@ class MahalanobisMetric(Metric):
     def _prepared(self, X: Any) -> Any:
         if self.scales is not None:
             X = divided(X, self.scales)
+        if self.unit_rows:
+            X = unit_length(X)
         if self.kernel_map is None:
             return super()._prepared(X)
         return self.kernel_map.coordinates(X, check_input=False)

@@ -1,0 +1,138 @@
+"""Result of a comparison of learners by the answers that they foresee."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from mahala.judge import Verdict
+from mahala.support.display import as_table, paragraph
+
+
+@dataclass(frozen=True)
+class AnswerEntry:
+    """Result of one learner, or of a plain distance (`learned` is False).
+
+    Attributes
+    ----------
+    new_items, new_low, new_high : share of answers foreseen about items not learned from, and the ends of its 95 %
+        interval
+    same_items, same_low, same_high : the same for answers not learned from, about items that other answers compare
+    seconds : CPU seconds of a fit, the median
+    failure : the error message if it could not be fitted; the numbers are NaN then
+    """
+
+    name: str
+    learned: bool
+    new_items: float = math.nan
+    new_low: float = math.nan
+    new_high: float = math.nan
+    same_items: float = math.nan
+    same_low: float = math.nan
+    same_high: float = math.nan
+    seconds: float = 0.0
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class AnswerBoard:
+    """Result of :func:`mahala.compare` for pairs, triplets or quadruplets: entries from the best to the worst.
+
+    Attributes
+    ----------
+    verdict : Verdict on answers about new items, which no answer learned from compares
+    same_verdict : Verdict on new answers about the same items
+    chosen : name of the learner that the judge chooses for new items, or of the plain distance
+    same_chosen : name of the learner that it chooses for the same items, or of the plain distance
+    reference : name of the best plain distance
+    unit_rows : whether distances learn from rows scaled to length 1, because the cosine foresees more than the
+        Euclidean distance
+    agreement : share of the answers to one question that agree, of different people if they are given, or None if no
+        question was asked twice: what a metric can foresee at most
+    n_answers, n_items, n_repeated : number of answers, of items that they compare, and of questions asked twice or more
+    kind : "pairs", "triplets" or "quadruplets"
+    """
+
+    entries: tuple[AnswerEntry, ...]
+    verdict: Verdict
+    same_verdict: Verdict
+    chosen: str
+    same_chosen: str
+    reference: str
+    unit_rows: bool
+    kind: str
+    n_answers: int
+    n_items: int
+    n_features: int
+    n_repeated: int = 0
+    agreement: float | None = None
+    folds: int = 5
+    random_state: int = 0
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> AnswerEntry:
+        """Return the entry of this name."""
+        return next(entry for entry in self.entries if entry.name == name)
+
+    @property
+    def winner(self) -> AnswerEntry:
+        """The learner that is shown to help for new items, or else the best plain distance."""
+        return self[self.chosen if self.verdict.kind == "shown to help" else self.reference]
+
+    @property
+    def candidate(self) -> AnswerEntry | None:
+        """Another learner that helps: probably for new items, or for the same items; None if there is none."""
+        name = self.chosen if self.verdict.helps else self.same_chosen if self.same_verdict.helps else self.reference
+        return self[name] if self[name].learned and name != self.winner.name else None
+
+    def sentences(self) -> list[str]:
+        """Return the verdicts in words, and what limits them."""
+        texts = [f"New items: {self.verdict.sentence}", f"The same items: {self.same_verdict.sentence}"]
+        if self.agreement is not None:
+            repeated = f"{self.n_repeated:,} questions that were asked more than once"
+            texts.append(f"Of the answers to {repeated}, {self.agreement:.3f} agree: no metric can foresee more.")
+        return [*texts, *self.notes]
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one dictionary per entry."""
+        return [vars(entry) for entry in self.entries]
+
+    def cells(self) -> list[list[str]]:
+        """Return the heading and the cells of a table."""
+        lines = [["metric", "new items", "95 % interval", "same items", "95 % interval", "fit"]]
+        for entry in self.entries:
+            if entry.failure is not None:
+                lines.append([entry.name, "failed", "", "", "", ""])
+                continue
+            ends = (
+                (entry.new_items, entry.new_low, entry.new_high),
+                (entry.same_items, entry.same_low, entry.same_high),
+            )
+            numbers = [text for value in ends for text in _texts(*value)]
+            lines.append([entry.name, *numbers, f"{entry.seconds:.2f} s" if entry.learned else ""])
+        return lines
+
+    def heading(self) -> str:
+        """Return what was compared."""
+        return f"{self.n_answers:,} {self.kind} over {self.n_items:,} items of {self.n_features:,} features"
+
+    def __repr__(self) -> str:
+        lines = self.cells()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [self.heading()]
+        for first, *others in lines:
+            numbers = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+            text.append(" ".join([first.ljust(widths[0]), *numbers]))
+        return "\n".join(text + [line for sentence in self.sentences() for line in textwrap.wrap(sentence, 100)])
+
+    def _repr_html_(self) -> str:
+        lines = self.cells()
+        return paragraph(self.verdict.sentence, bold=True) + as_table(lines[0], lines[1:]) + paragraph(self.heading())
+
+
+def _texts(value: float, low: float, high: float) -> tuple[str, str]:
+    if math.isnan(value):
+        return "", ""
+    return f"{value:.3f}", "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"

@@ -1,0 +1,333 @@
+"""Compare learners by the answers that they foresee: folds over items, and folds over questions."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from mahala.batch.boost_metric import BoostMetric
+from mahala.batch.gml import GML
+from mahala.batch.itml import ITML
+from mahala.batch.lmnn import LMNN
+from mahala.batch.logistic_metric import LogisticMetric
+from mahala.batch.mmc import MMC
+from mahala.batch.psd_boost import PSDBoost
+from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.data.scaling import unit_length
+from mahala.evaluation.answer_board import AnswerBoard, AnswerEntry
+from mahala.judge import Decision, judge, mean_interval
+from mahala.learner import Learner
+from mahala.metric import MahalanobisMetric, Metric
+from mahala.online.aroma import AROMA
+from mahala.online.oasis import OASIS
+from mahala.online.passive_aggressive import PA
+from mahala.online.pola import POLA
+from mahala.support.arrays import FloatArray, IndexArray
+from mahala.support.contexts import time_limit
+from mahala.support.parameters import check_seed
+
+Progress = Callable[[int, int, str], object]
+EUCLIDEAN, COSINE = "Euclidean", "cosine"
+MEASURE = "answers foreseen"
+
+
+def panel_for(data: Comparisons, random_state: int = 0) -> dict[str, Learner]:
+    """Return the learners by name that learn from comparisons of this kind."""
+    seed: dict[str, Any] = {"random_state": random_state}
+    panel: dict[str, Learner] = {"LogisticMetric": LogisticMetric(**seed)}
+    if isinstance(data, Triplets):
+        return panel | {
+            "LMNN": LMNN(**seed),
+            "BoostMetric": BoostMetric(max_iter=100, **seed),
+            "PSDBoost": PSDBoost(max_iter=50),
+            "OASIS": OASIS(**seed),
+            "AROMA": AROMA(**seed),
+        }
+    if isinstance(data, Pairs):
+        return panel | {
+            "PA-I": PA("I", C="auto", psd="end", record=False, **seed),
+            "POLA": POLA(record=False, **seed),
+            "ITML": ITML(**seed),
+            "GML": GML(**seed),
+            "MMC": MMC(**seed),
+        }
+    return panel
+
+
+def chosen_learners(
+    data: Comparisons, learners: Mapping[str, Learner] | Iterable[str], random_state: int = 0
+) -> dict[str, Learner]:
+    """Return learners by name, of which members of the panel may be given by their names."""
+    if isinstance(learners, Mapping):
+        return dict(learners)
+    panel = panel_for(data, random_state)
+    unknown = [name for name in learners if name not in panel]
+    if unknown:
+        kind = _kind(data)
+        raise ValueError(f"learners must be of those that learn from {kind}, {', '.join(panel)}; got {unknown[0]!r}")
+    return {name: panel[name] for name in learners}
+
+
+def answers_of(data: Comparisons, y: Any, random_state: int = 0) -> Comparisons:
+    """Return comparisons with their labels; pairs with ratings become quadruplets."""
+    if y is None or not isinstance(data, Pairs):
+        if y is not None:
+            raise ValueError(f"y must be None with {_kind(data)}: their order is the answer")
+        return data.labelled(None) if isinstance(data, Pairs) else data
+    values = np.asarray(y)
+    if set(np.unique(values).tolist()) <= {-1, 1}:
+        return data.labelled(values)
+    return Quadruplets.from_ratings(data.X, data.left, data.right, values, random_state=random_state)
+
+
+class Split(NamedTuple):
+    """Folds of answers: the fold in which each is tested, and which ones each fold learns from.
+
+    units : what the units are, whose answers are not independent
+    groups : number of the unit of each answer
+    """
+
+    units: str
+    folds: IndexArray
+    train: list[IndexArray]
+    groups: IndexArray
+
+
+@dataclass
+class Measured:
+    """Values of a candidate on all answers, NaN where it was not tested, and how long its fits took."""
+
+    values: FloatArray
+    seconds: list[float] = field(default_factory=list)
+    failure: str | None = None
+
+
+def compare_answers(
+    data: Comparisons,
+    learners: Mapping[str, Learner] | None = None,
+    *,
+    folds: int = 5,
+    people: Any = None,
+    seconds: float | None = None,
+    random_state: int = 0,
+    callback: Progress | None = None,
+) -> AnswerBoard:
+    """Compare learners with the Euclidean distance and the cosine by how many answers they foresee.
+
+    "New items": items are divided into folds; a learner learns from answers without any item of the fold, and is
+    tested on those whose first item is in it. Answers of one first item count as one unit. "The same items": questions
+    are divided into folds; the answers to one question count as one unit. The value of an answer is 1 if it is
+    foreseen, 0 if not, and 1/2 for ties; a pair is foreseen if its distance is on the right side of the threshold that
+    is best for the pairs learned from.
+
+    Parameters
+    ----------
+    data : Triplets, Quadruplets, or Pairs with labels
+    learners : learners by name; None for all that learn from such comparisons
+    folds : number of folds
+    people : who gave each answer
+    seconds : time for all fits, or None
+    callback : called after each fit with the number of fits done, their total and the name of the learner
+    """
+    if isinstance(data, Triplets) and data.items is not None:
+        raise ValueError(
+            "triplets must be over one X, but these have items of their own, which a distance cannot compare"
+        )
+    if not len(data):
+        raise ValueError(f"{_kind(data)} must not be empty: there is nothing to compare")
+    learners = panel_for(data, random_state) if learners is None else learners
+    plain = MahalanobisMetric.euclidean(data.n_features)
+    unit = data.over(unit_length(data.X))
+    everything = np.arange(len(data))
+    by_plain = [float(_values(plain, given, everything, everything).mean()) for given in (data, unit)]
+    scaled = by_plain[1] > by_plain[0]
+    questions, answers = _questions(data)
+    splits = _splits(data, questions, folds, random_state)
+    candidates = {EUCLIDEAN: (None, data), COSINE: (None, unit)} | {
+        name: (learner, unit if scaled and learns_distance(learner) else data) for name, learner in learners.items()
+    }
+    total, done = len(splits) * folds * len(learners), 0
+    share = None if seconds is None else seconds / max(total, 1)
+    results: dict[str, list[Measured]] = {name: [] for name in candidates}
+    for split in splits:
+        for name, (learner, given) in candidates.items():
+            measured = _measure(learner, given, split, share)
+            results[name].append(measured)
+            done += folds if learner is not None else 0
+            if callback is not None and learner is not None:
+                callback(done, total, name)
+    board = _summary(data, results, splits, learners, scaled)
+    repeated, agreement = _agreement(questions, answers, people)
+    return replace(board, n_repeated=repeated, agreement=agreement, folds=folds, random_state=random_state)
+
+
+def _splits(data: Comparisons, questions: IndexArray, folds: int, random_state: int) -> list[Split]:
+    """Return the folds over items, and those over questions."""
+    rng = np.random.default_rng(check_seed(random_state).randint(2**31))
+    columns = _columns(data)
+    item_folds = (rng.permutation(data.X.shape[0]) % folds)[columns]
+    of_items = [np.flatnonzero((item_folds != fold).all(axis=0)) for fold in range(folds)]
+    question_folds = (rng.permutation(int(questions.max()) + 1) % folds)[questions]
+    of_questions = [np.flatnonzero(question_folds != fold) for fold in range(folds)]
+    return [
+        Split("items", item_folds[0], of_items, np.unique(columns[0], return_inverse=True)[1]),
+        Split("questions", question_folds, of_questions, questions),
+    ]
+
+
+def _measure(learner: Learner | None, data: Comparisons, split: Split, seconds: float | None) -> Measured:
+    """Fit a learner to each fold's training answers, and return the values of the answers that it is tested on."""
+    result = Measured(np.full(len(data), np.nan))
+    for fold, train in enumerate(split.train):
+        test = np.flatnonzero(split.folds == fold)
+        if not len(test) or not len(train):
+            continue
+        if isinstance(data, Pairs) and len(np.unique(np.asarray(data.similar)[train])) < 2:
+            continue
+        metric: Metric = MahalanobisMetric.euclidean(data.n_features)
+        if learner is not None:
+            started = time.process_time()
+            with warnings.catch_warnings(), time_limit(seconds):
+                warnings.simplefilter("ignore")
+                try:
+                    metric = clone(learner).fit(data[train]).metric_
+                except (ValueError, MemoryError) as error:  # too few answers are left, or too much is asked for
+                    return replace(result, failure=str(error))
+            result.seconds.append(time.process_time() - started)
+        result.values[test] = _values(metric, data, train, test)
+    return result
+
+
+def _values(metric: Metric, data: Comparisons, train: IndexArray, test: IndexArray) -> FloatArray:
+    """Return the value of each tested answer: 1 if it is foreseen, 0 if not, 1/2 for ties."""
+    if not isinstance(data, Pairs):
+        margins = metric.margins(data[test])
+        return np.asarray(np.where(margins == 0.0, 0.5, margins > 0.0))
+    assert isinstance(metric, MahalanobisMetric), "learners from pairs learn distances"
+    similar = np.asarray(data.similar)
+    if len(np.unique(similar[train])) == 2:
+        metric = metric.calibrate_threshold(data[train])
+    return np.asarray((metric.margins(data[test]) >= 0.0) == similar[test], dtype=np.float64)
+
+
+def _summary(
+    data: Comparisons,
+    results: dict[str, list[Measured]],
+    splits: list[Split],
+    learners: Mapping[str, Learner],
+    scaled: bool,
+) -> AnswerBoard:
+    """Return the entries, from the best for new items to the worst, and the verdicts."""
+    entries = [_entry(name, name in learners, parts, splits) for name, parts in results.items()]
+    # Rounding must not break a tie with the plain distance, which is simpler.
+    entries.sort(key=lambda entry: (entry.failure is not None, -_rounded(entry.new_items), entry.learned))
+    reference = next(entry.name for entry in entries if not entry.learned)
+    names = [reference, *(entry.name for entry in entries if entry.learned and entry.failure is None)]
+    (chosen, new), (same_chosen, same) = (_decide(results, at, split, names) for at, split in enumerate(splits))
+    notes = ["Rows were scaled to length 1 for distances, because the cosine foresees more answers."] if scaled else []
+    return AnswerBoard(
+        entries=tuple(entries),
+        verdict=new.verdict.of_metric(),
+        same_verdict=same.verdict.of_metric(),
+        chosen=chosen,
+        same_chosen=same_chosen,
+        reference=reference,
+        unit_rows=scaled,
+        kind=_kind(data),
+        n_answers=len(data),
+        n_items=len(np.unique(_columns(data))),
+        n_features=data.n_features,
+        notes=tuple(notes),
+    )
+
+
+def _rounded(share: float) -> float:
+    return 0.0 if np.isnan(share) else round(share, 12)
+
+
+def _entry(name: str, learned: bool, parts: list[Measured], splits: list[Split]) -> AnswerEntry:
+    seconds = [second for part in parts for second in part.seconds]
+    failure = next((part.failure for part in parts if part.failure is not None), None)
+    entry = AnswerEntry(name, learned, seconds=float(np.median(seconds)) if seconds else 0.0, failure=failure)
+    if failure is not None:
+        return entry
+    numbers: dict[str, float] = {}
+    for part, split, prefix in zip(parts, splits, ("new", "same"), strict=True):
+        tested = ~np.isnan(part.values)
+        if tested.any():
+            low, high = mean_interval(part.values[tested], split.groups[tested])
+            numbers |= {f"{prefix}_items": float(part.values[tested].mean())}
+            numbers |= {f"{prefix}_low": max(low, 0.0), f"{prefix}_high": min(high, 1.0)}
+    return replace(entry, **numbers)  # type: ignore[arg-type]
+
+
+def _decide(results: dict[str, list[Measured]], at: int, split: Split, names: list[str]) -> tuple[str, Decision]:
+    """Return the name of the candidate that the judge chooses for one of the splits, and its decision."""
+    values = np.stack([results[name][at].values for name in names], axis=1)
+    tested = ~np.isnan(values).any(axis=1)
+    groups = np.unique(split.groups[tested], return_inverse=True)[1]
+    decision = judge(
+        values[tested][np.newaxis], split.folds[tested][np.newaxis], measure=MEASURE, units=split.units, groups=groups
+    )
+    return names[decision.chosen], decision
+
+
+def _questions(data: Comparisons) -> tuple[IndexArray, IndexArray]:
+    """Return the number of the question to which each comparison is an answer, and which of two answers it is."""
+    columns, n = _columns(data).astype(np.int64), data.X.shape[0]
+    if isinstance(data, Pairs):
+        keys = np.sort(columns, axis=0)
+        answers = np.asarray(data.similar).astype(np.intp)
+    else:  # is the one pair nearer, or the other?
+        near, far = np.sort(columns[:2], axis=0), np.sort(columns[[0, 2]] if len(columns) == 3 else columns[2:], axis=0)
+        keys = np.stack([near[0] * n + near[1], far[0] * n + far[1]])
+        answers = (keys[0] < keys[1]).astype(np.intp)
+        keys = np.sort(keys, axis=0)
+    return np.unique(keys, axis=1, return_inverse=True)[1].ravel(), answers
+
+
+def _agreement(questions: IndexArray, answers: IndexArray, people: Any) -> tuple[int, float | None]:
+    """Return the number of repeated questions, and the share of pairs of answers to one question that agree."""
+    n = len(questions)
+    who = np.arange(n) if people is None else np.unique(np.asarray(people).astype(str), return_inverse=True)[1]
+    if len(who) != n:
+        raise ValueError(f"groups must name who gave each of the {n} answers, got {len(who)}")
+    order = np.argsort(questions, kind="stable")
+    agreeing = total = repeated = 0
+    for rows in np.split(order, np.flatnonzero(np.diff(questions[order])) + 1):
+        first, second = np.triu_indices(len(rows), 1)
+        others = who[rows[first]] != who[rows[second]]
+        repeated += len(rows) > 1
+        total += int(others.sum())
+        agreeing += int((others & (answers[rows[first]] == answers[rows[second]])).sum())
+    return repeated, agreeing / total if total else None
+
+
+def fit_entry(data: Comparisons, board: AnswerBoard, entry: AnswerEntry, learner: Learner | None) -> Metric:
+    """Return the metric of an entry, learned from all answers; it takes rows as they are."""
+    if learner is None:
+        metric: Metric = MahalanobisMetric.euclidean(data.n_features)
+        return replace(metric, unit_rows=entry.name == COSINE)  # type: ignore[call-arg]
+    scaled = board.unit_rows and learns_distance(learner)
+    metric = clone(learner).fit(data.over(unit_length(data.X)) if scaled else data).metric_
+    return replace(metric, unit_rows=True) if scaled else metric  # type: ignore[call-arg]
+
+
+def learns_distance(learner: Learner) -> bool:
+    """Whether it learns a distance, not a bilinear similarity."""
+    return hasattr(learner, "pair_distance")
+
+
+def _columns(data: Comparisons) -> IndexArray:
+    """Return the row numbers of each role."""
+    return np.stack([getattr(data, name) for name in data._names[: data._arity]])
+
+
+def _kind(data: Comparisons) -> str:
+    return type(data).__name__.lower()
