@@ -101,10 +101,14 @@ class BatchLearner(DistanceMixin, Learner):
             self._rng = np.random.default_rng(self._seed)
         data = self._given(X, y, reset=reset)
         if isinstance(data, LabelledRows):
-            return LabelledRows(dense_rows(data.X), data.codes)
+            return LabelledRows(self._dense_rows(data.X), data.codes)
         if isinstance(data, Triplets) and data.items is not None:
             raise ValueError(f"items must be None, because {type(self).__name__} learns distances between rows of X")
-        return data.over(dense_rows(data.X))
+        return data.over(self._dense_rows(data.X))
+
+    def _dense_rows(self, X: Any) -> Any:
+        """Return rows as `_learn` gets them."""
+        return dense_rows(X)
 
     def _warm_model(self) -> Model | None:
         """Return the model from which a warm start resumes, or None."""

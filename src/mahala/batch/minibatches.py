@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from mahala.batch.answers import PENALTY, Answers, Fit, LogisticLoss
+from mahala.batch.answers import PENALTY, Answers, LogisticLoss
 from mahala.batch.pair_costs import pairs_of
 from mahala.batch.run import Model, Run
 from mahala.comparisons.pairs import draw_pairs
@@ -61,8 +61,8 @@ def fit_in_minibatches(
     *,
     warm: Model | None,
     prior_map: Callable[[RealArray], FloatArray | None],
-) -> tuple[Fit, float]:
-    """Minimise the objective of `fit_map` in steps on minibatches; return the map of features, and the penalty.
+) -> tuple[str, float]:
+    """Minimise the objective of `fit_map` in steps on minibatches; return the stop reason and the penalty.
 
     Of rows with class labels, pairs are drawn, half of them within classes.
     """
@@ -88,13 +88,10 @@ def fit_in_minibatches(
     batches = current_engine().minibatches(X, given, problem, batch_size=size, seed=seed, state=state)
     descent = batches.descent
 
-    def fitted() -> Fit:
-        A = descent.fetch_map()
-        return Fit(A if sample.prior is None else A @ sample.prior, descent.threshold)
-
     def model() -> Model:
-        fit = fitted()
-        return {"L": fit.A} | ({"threshold": np.array([fit.threshold])} if sample.answers.has_threshold else {})
+        A = descent.fetch_map()
+        learned: Model = {"L": A if sample.prior is None else A @ sample.prior}
+        return learned | ({"threshold": np.array([descent.threshold])} if sample.answers.has_threshold else {})
 
     n_rounds, stopped = min(settings.max_iter, n_steps), False
     while descent.n_done < n_steps and not stopped:
@@ -107,7 +104,7 @@ def fit_in_minibatches(
         checkpoint.write(lambda: descent.state(), run.objectives, seed, now=stopped)
     if not stopped:
         checkpoint.remove()
-    return fitted()._replace(reason="callback" if stopped else "max_iter"), lam
+    return "callback" if stopped else "max_iter", lam
 
 
 def _auto_size(n_pairs: int) -> int:
