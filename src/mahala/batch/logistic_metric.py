@@ -164,8 +164,8 @@ class LogisticMetric(IterationParams, BatchLearner):
     def partial_fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
         """Learn from more answers, beside those of earlier calls, in a few iterations from the present map.
 
-        The penalty is the multiple of 6 / n that `fit` chose, for all answers so far. With `batch_size`, earlier answers
-        are not kept: the present map is the start of a descent on the new ones.
+        The penalty is the multiple of 6 / n that `fit` chose, for all answers so far. With `batch_size`, earlier
+        answers are not kept: the present map is the start of a descent on the new ones.
 
         Parameters
         ----------
@@ -281,9 +281,7 @@ class LogisticMetric(IterationParams, BatchLearner):
             self._seed,
         )
         self._answers, self._multiple, self.verdict_ = None, 1.0, None
-        reason, self.lam_ = fit_in_minibatches(
-            data, settings, run, warm=self._warm_model(), prior_map=self._prior_map
-        )
+        reason, self.lam_ = fit_in_minibatches(data, settings, run, warm=self._warm_model(), prior_map=self._prior_map)
         return reason
 
     def _coordinates(self, X: RealArray) -> Coordinates:

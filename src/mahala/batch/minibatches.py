@@ -15,9 +15,9 @@ from mahala.batch.run import Model, Run
 from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.threads import product, transposed_product
 from mahala.engine import current_engine
-from mahala.engine.inputs import read_rows
 from mahala.engine.map_descent import MapProblem
 from mahala.engine.minibatches import GivenComparisons
+from mahala.engine.row_parts import read_rows
 from mahala.learner import LabelledRows
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
 from mahala.support.model_files import ModelFileError, read_model, write_model
@@ -26,7 +26,7 @@ from mahala.support.validation import check_rows
 # Pairs that "auto" sees in all: the larger one of a number, and of so many for each row or answer.
 FEWEST_SEEN, SEEN_OF_EACH = 1_000_000, 4
 # "auto" divides what is seen into so many minibatches, of a size within these limits that is a power of two.
-AUTO_STEPS, AUTO_SIZES = 2_000, (256, 16_384)
+AUTO_STEPS, AUTO_SIZES = 1_000, (256, 16_384)
 # Comparisons, or twice the number of components, that say how large distances are and what the leading axes are.
 SAMPLE = 2_000
 # Seconds between two checkpoints.
@@ -79,9 +79,7 @@ def fit_in_minibatches(
     seed, state = checkpoint.read(run, settings.seed)
     sample = _sample(data, settings.n_components, np.random.default_rng(seed), prior_map)
     loss = LogisticLoss(sample.answers, product(sample.answers.X, sample.start.T), settings.noise)
-    problem = MapProblem(
-        sample.prior, sample.start, loss.threshold, loss.temperature, lam, settings.noise, n_steps
-    )
+    problem = MapProblem(sample.prior, sample.start, loss.threshold, loss.temperature, lam, settings.noise, n_steps)
     given = data.codes if isinstance(data, LabelledRows) else GivenComparisons(data.near, data.far, data.weights)
     if state is None and warm is not None:
         state = _warm_state(warm, sample, loss.temperature)
@@ -181,9 +179,9 @@ class Checkpoint:
         about = header.get("checkpoint")
         if not isinstance(about, dict) or "objectives" not in arrays:
             raise ModelFileError(f"checkpoint {self._path} is not the file of an unfinished fit; choose another name")
-        differences = [f"{name} {about.get(name)} there, {value} here" for name, value in self._about.items() if about.get(name) != value]
-        if differences:
-            problem = f"checkpoint {self._path} belongs to another fit ({', '.join(differences)})"
+        others = {name: value for name, value in about.items() if self._about.get(name) != value}
+        if others:
+            problem = f"checkpoint {self._path} belongs to another fit, with {others}"
             raise ValueError(f"{problem}; remove it, or choose another name")
         run.objectives.extend(arrays.pop("objectives").tolist())
         return int(header["seed"]), arrays

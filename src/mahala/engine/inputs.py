@@ -92,15 +92,6 @@ def check_stored_features(estimator: Any, X: Any, *, reset: bool, at_least: int 
     return X
 
 
-def read_rows(X: Any, rows: slice | IndexArray) -> Any:
-    """Return some rows of any kind in memory; row numbers are in ascending order."""
-    if is_chunked(X):
-        return computed(X[rows])
-    if is_tensor(X) or isinstance(X, np.ndarray) or isinstance(rows, slice):
-        return np.asarray(validation.to_numpy(X[rows]))
-    return np.asarray(X.oindex[rows])  # of Zarr
-
-
 def gathered(X: Any, *numbers: IndexArray) -> tuple[Any, ...]:
     """Return rows in memory and numbers of them: of chunked rows those that are named, numbered anew."""
     if not is_chunked(X):

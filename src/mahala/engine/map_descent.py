@@ -128,8 +128,8 @@ class MapDescent:
         xp, flat = self._arrays.xp, gradient.reshape(-1)
         threshold, drift, drift_square, square = self._scalars
         self.n_done += 1
-        share = self.n_done / self._problem.n_steps
-        rate = min(LONGEST_STEP, TRAVEL / self._problem.n_steps) * min(share / RISE, 1.0 - share + 1.0 / self._problem.n_steps)
+        n, left = self._problem.n_steps, 1.0 - (self.n_done - 1) / self._problem.n_steps
+        rate = min(LONGEST_STEP, TRAVEL / n) * min(self.n_done / (RISE * n), left)
         # Running means that begin at zero are too small by this.
         rate *= math.sqrt(1.0 - MEMORY**self.n_done) / (1.0 - MOMENTUM**self.n_done)
         self._momentum *= MOMENTUM

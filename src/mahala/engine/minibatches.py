@@ -5,18 +5,17 @@ A minibatch depends on the seed and on its number alone, so a fit that is resume
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mahala.engine.inputs import read_rows
 from mahala.engine.map_descent import DeviceArrays, MapDescent, MapProblem
+from mahala.engine.row_parts import RowParts, read_rows
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 
-# How often each row is read, if the rows do not fit into memory, and the bytes that are read in one piece.
-PASSES, PIECE_BYTES = 3, 2**24
+# How often each row is read, if the rows do not fit into memory.
+PASSES = 3
 
 
 class GivenComparisons(NamedTuple):
@@ -58,36 +57,6 @@ class Minibatches:
         return self.descent.objective()
 
 
-class RowParts:
-    """Rows on an engine: all of them if its memory has room, else parts of random pieces, one part at a time."""
-
-    def __init__(self, arrays: DeviceArrays, X: Any, seed: int) -> None:
-        self._arrays, self._X, self._seed = arrays, X, seed
-        row_bytes = X.shape[1] * X.dtype.itemsize
-        self._piece = max(1, PIECE_BYTES // row_bytes)
-        n_pieces = -(-X.shape[0] // self._piece)
-        self.n_parts = 1 if arrays.holds(X) else min(n_pieces, math.ceil(X.shape[0] * row_bytes / arrays.room()))
-
-    def part(self, number: int) -> tuple[IndexArray, Any]:
-        """Return the numbers of the rows of a part, and the rows; after n_parts parts all rows have been used once."""
-        n = self._X.shape[0]
-        if self.n_parts == 1:
-            held = self._arrays.holds(self._X)
-            return np.arange(n), self._arrays.place_rows(self._X if held else read_rows(self._X, slice(0, n)))
-        turn, part = divmod(number, self.n_parts)
-        starts = np.random.default_rng([self._seed, turn]).permutation(np.arange(0, n, self._piece))
-        pieces = [slice(start, min(start + self._piece, n)) for start in sorted(starts[part :: self.n_parts])]
-        numbers = np.concatenate([np.arange(piece.start, piece.stop) for piece in pieces])
-        rows = np.empty((len(numbers), self._X.shape[1]), dtype=self._X.dtype)
-        for at, piece in zip(np.cumsum([0, *map(_length, pieces)]), pieces, strict=False):
-            rows[at : at + _length(piece)] = read_rows(self._X, piece)
-        return numbers, self._arrays.place_rows(rows)
-
-
-def _length(piece: slice) -> int:
-    return int(piece.stop - piece.start)
-
-
 class DrawnSource:
     """Pairs drawn from the class codes of rows: the first half of a minibatch within classes, the others between."""
 
@@ -124,7 +93,9 @@ class PairRanges:
         self._totals = ends[:, -1].tolist()
         if not all(self._totals):
             advice = "shuffle the rows, whose classes are read in pieces, or give rows that fit into memory"
-            raise ValueError(f"y must have two rows of one class, and rows of two classes, among any rows read: {advice}")
+            raise ValueError(
+                f"y must have two rows of one class, and rows of two classes, among any rows read: {advice}"
+            )
         tables = partners, ends, np.array([sizes, np.cumsum(sizes) - sizes])
         self._partners, self._ends, (self._sizes, self._starts) = (arrays.place(table) for table in tables)
         self._order = arrays.place(np.argsort(codes, kind="stable"))
@@ -152,9 +123,7 @@ class PairRanges:
 class GivenSource:
     """Given comparisons in random order, again and again; what a pass leaves over of the last minibatch is not used."""
 
-    def __init__(
-        self, arrays: DeviceArrays, X: Any, comparisons: GivenComparisons, batch_size: int, seed: int
-    ) -> None:
+    def __init__(self, arrays: DeviceArrays, X: Any, comparisons: GivenComparisons, batch_size: int, seed: int) -> None:
         self._arrays, self._X, self._seed, self._comparisons = arrays, X, seed, comparisons
         self._batch_size = min(batch_size, len(comparisons.weights))
         parts = RowParts(arrays, X, seed)

@@ -16,6 +16,8 @@ try:
 except ImportError:
     torch = None
 
+# The precision of the factors of products on a GPU.
+GPU_FACTORS = "bfloat16"
 # How much of the device's free memory rows may take that are not there yet.
 SHARE_OF_MEMORY = 0.8
 
@@ -28,7 +30,7 @@ class TorchArrays:
     def __init__(self, device: Any) -> None:
         self.device = device
         self._gpu = device.type == "cuda"
-        self._precision = torch.bfloat16 if self._gpu else torch.float32
+        self._precision = getattr(torch, GPU_FACTORS) if self._gpu else torch.float32
 
     def place(self, X: RealArray) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(X))
