@@ -14,6 +14,8 @@ except ImportError:
 
 # Candidates beside the nearest in the first search. Queries for which these may be too few are searched again.
 MORE_CANDIDATES = 22
+# The smallest of so many numbers are searched first, which takes a fraction of the time of a search among all.
+GROUP = 16
 # The relative error of a factor of a float32 product, which a GPU rounds to 10 bits here.
 ROUNDING = 2.0**-10
 
@@ -44,34 +46,38 @@ class _Search:
         precision = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high")
         try:
-            centred = (self._rows - self._mean).to(dtype)
+            # Whole groups of rows; those that are added are infinitely far away.
+            more = -len(self._rows) % GROUP
+            centred = torch.nn.functional.pad((self._rows - self._mean).to(dtype), (0, 0, 0, more))
             norms = centred.square().sum(1)
+            longest = norms.max().sqrt()
+            norms[len(self._rows) :] = torch.inf
             for block in slices(len(asked), self._engine.rows_per_block(len(centred), centred)):
-                self._block(centred, norms, asked[block])
+                self._block(centred, norms, longest, asked[block])
         finally:
             torch.set_float32_matmul_precision(precision)
 
-    def _block(self, centred: Tensor, norms: Tensor, own: Tensor) -> None:
+    def _block(self, centred: Tensor, norms: Tensor, longest: Tensor, own: Tensor) -> None:
         rows, k, n = self._rows, self._k, len(self._rows)
         x = self._queries[own].to(torch.float64)
         x_centred = (x - self._mean).to(centred.dtype)
         bounds = torch.addmm(norms, x_centred, centred.T, alpha=-2.0)  # squared distances up to the norm of the query
         if self._exclude_self:
             bounds.scatter_(1, own[:, None], torch.inf)
+        length = x_centred.norm(dim=1)
         if centred.dtype == torch.float32:
-            values, candidates = bounds.topk(min(k + MORE_CANDIDATES, n), dim=1, largest=False)
-            length, longest, eps = x_centred.norm(dim=1), norms.max().sqrt(), torch.finfo(torch.float32).eps
+            values, candidates = _smallest(bounds, min(k + MORE_CANDIDATES, n), n)
             # Twice the error of a bound: of its product, and of the sums.
-            error = 8.0 * (
-                ROUNDING * length * longest + (rows.shape[1] + 4) * eps * (length.square() + longest.square())
-            )
+            sums = (rows.shape[1] + 4) * torch.finfo(torch.float32).eps
+            error = 8.0 * (ROUNDING * length * longest + sums * (length.square() + longest.square()))
             self.uncertain[own] = ~(values[:, -1] > values[:, k - 1] + error) & (values.shape[1] < n)
         else:
             # All rows that may be among the nearest: as many as the query with the most has.
+            bounds = bounds[:, :n]
             border = bounds.topk(k, dim=1, largest=False).values[:, -1:]
             slack = 16 * (rows.shape[1] + 4) * torch.finfo(torch.float64).eps
-            error = slack * (norms.max() + x_centred.square().sum(1, keepdim=True))
-            most = int((bounds <= border + error).sum(1).max())
+            error = slack * (length.square() + longest.square())
+            most = int((bounds <= border + error[:, None]).sum(1).max())
             candidates = bounds.topk(most, dim=1, largest=False).indices
         candidates = candidates.sort(1).values  # so that ties are in the order of rows
         squared = torch.empty(candidates.shape, dtype=torch.float64, device=own.device)
@@ -82,3 +88,19 @@ class _Search:
         order = squared.sort(dim=1, stable=True)
         self.numbers[own] = candidates.gather(1, order.indices[:, :k])
         self.squared[own] = order.values[:, :k]
+
+
+def _smallest(bounds: Tensor, k: int, n: int) -> tuple[Tensor, Tensor]:
+    """Return the k smallest numbers in the first n columns, in order, and their columns; others are infinite.
+
+    The columns are whole groups: with m groups, each has every m-th column. The k smallest numbers are in the k groups
+    with the smallest minima.
+    """
+    groups = bounds.view(len(bounds), GROUP, -1)
+    n_groups = groups.shape[2]
+    if k >= n_groups:
+        return bounds[:, :n].topk(k, dim=1, largest=False)  # type: ignore[no-any-return]
+    chosen = groups.amin(1).topk(k, dim=1, largest=False, sorted=False).indices
+    columns = (chosen[:, None] + n_groups * torch.arange(GROUP, device=bounds.device)[:, None]).flatten(1)
+    values, places = bounds.gather(1, columns).topk(k, dim=1, largest=False)
+    return values, columns.gather(1, places).clamp_(max=n - 1)  # an infinite number of the others may be among them
