@@ -70,7 +70,7 @@ def fit_in_minibatches(
     n = X.shape[0] if isinstance(data, LabelledRows) else data.size
     n_pairs = settings.n_pairs if not isinstance(settings.n_pairs, str) else max(FEWEST_SEEN, SEEN_OF_EACH * n)
     size = settings.batch_size if not isinstance(settings.batch_size, str) else _auto_size(n_pairs)
-    size = min(size, n_pairs) if isinstance(data, LabelledRows) else min(size, n_pairs, n)
+    size = max(2, min(size, n_pairs)) if isinstance(data, LabelledRows) else min(size, n_pairs, n)
     n_steps = -(-n_pairs // size)
     n_answers = n_pairs if isinstance(data, LabelledRows) else float(data.weights.sum())
     lam = PENALTY / n_answers if isinstance(settings.lam, str) else settings.lam

@@ -85,17 +85,15 @@ class PairRanges:
     """All pairs of rows of one class, and all of different classes, numbered class by class; draws some of each."""
 
     def __init__(self, arrays: DeviceArrays, codes: IndexArray) -> None:
-        self._arrays, self._n = arrays, len(codes)
+        self._arrays = arrays
         sizes = np.bincount(codes)
         # A row has so many partners of its own class, and of others.
         partners = np.stack([np.maximum(sizes - 1, 0), len(codes) - sizes])
         ends = np.cumsum(sizes * partners, axis=1)
         self._totals = ends[:, -1].tolist()
         if not all(self._totals):
-            advice = "shuffle the rows, whose classes are read in pieces, or give rows that fit into memory"
-            raise ValueError(
-                f"y must have two rows of one class, and rows of two classes, among any rows read: {advice}"
-            )
+            advice = "shuffle the rows, or give rows that fit into memory"
+            raise ValueError(f"y must have two classes, and two rows of a class, in each part of the rows: {advice}")
         tables = partners, ends, np.array([sizes, np.cumsum(sizes) - sizes])
         self._partners, self._ends, (self._sizes, self._starts) = (arrays.place(table) for table in tables)
         self._order = arrays.place(np.argsort(codes, kind="stable"))
