@@ -30,6 +30,8 @@ FLOAT32_RANGE = 1e-12, 1e12
 # A feature whose values are all smaller counts as zero. M has entries up to the inverse square of what two values
 # differ by, which for values of this size and the digits that they have stays within those that a metric accepts.
 SMALLEST_VALUE = 1e-45
+# With more features M, which takes seconds to form, is formed when it is needed.
+MANY_FEATURES = 4096
 
 
 class BatchLearner(DistanceMixin, Learner):
@@ -105,10 +107,14 @@ class BatchLearner(DistanceMixin, Learner):
             self._rng = np.random.default_rng(self._seed)
         data = self._given(X, y, reset=reset)
         if isinstance(data, LabelledRows):
-            return LabelledRows(dense_rows(data.X), data.codes)
+            return LabelledRows(self._dense_rows(data.X), data.codes)
         if isinstance(data, Triplets) and data.items is not None:
             raise ValueError(f"items must be None, because {type(self).__name__} learns distances between rows of X")
-        return data.over(dense_rows(data.X))
+        return data.over(self._dense_rows(data.X))
+
+    def _dense_rows(self, X: Any) -> Any:
+        """Return rows as `_learn` gets them."""
+        return dense_rows(X)
 
     def _warm_model(self) -> Model | None:
         """Return the model from which a warm start resumes, or None."""
@@ -120,24 +126,31 @@ class BatchLearner(DistanceMixin, Learner):
         return self._model[key]
 
     def _set_model(self, model: Model, threshold: float | None = None) -> None:
-        self._model = model
-        self._metric = MahalanobisMetric(matrix_of(model), threshold, **self._about())
+        self._model, self._threshold = model, threshold
+        many = "L" in model and model["L"].shape[1] > MANY_FEATURES
+        self._metric: MahalanobisMetric | None = None if many else self._metric_of_model()
+
+    def _metric_of_model(self) -> MahalanobisMetric:
+        return MahalanobisMetric(matrix_of(self._model), self._threshold, **self._about())
 
     @property
     def metric_(self) -> MahalanobisMetric:
         """The learned metric."""
         self._check_fitted()
+        if self._metric is None:
+            self._metric = self._metric_of_model()
         return self._metric
 
     @property
     def components_(self) -> FloatArray:
         """The linear map L of `transform`, one direction per row: M = LᵀL."""
-        metric, model = self.metric_, self._model
+        self._check_fitted()
+        model = self._model
         if "w" in model:
             return np.diag(np.sqrt(model["w"].astype(np.float64)))
         # A learned map is returned unchanged, with its directions in order.
-        learned = "L" in model and "weights" not in model and len(model["L"]) <= metric.n_features_in
-        return model["L"].astype(np.float64) if learned else metric.components
+        learned = "L" in model and "weights" not in model and len(model["L"]) <= model["L"].shape[1]
+        return model["L"].astype(np.float64) if learned else self.metric_.components
 
     @property
     def threshold_(self) -> float:
@@ -164,7 +177,7 @@ class BatchLearner(DistanceMixin, Learner):
         self._check_fitted()
         pairs = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
         self._check_features(pairs, reset=False)
-        self._metric = self._metric.calibrate_threshold(pairs, y, strategy=strategy, beta=beta, min_rate=min_rate)
+        self._metric = self.metric_.calibrate_threshold(pairs, y, strategy=strategy, beta=beta, min_rate=min_rate)
         return self
 
     @property
@@ -202,7 +215,8 @@ class BatchLearner(DistanceMixin, Learner):
         return tags
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
-        header = {"stop_reason": self.stop_reason_, "seed": self._seed, "threshold": self._metric.threshold}
+        threshold = self._threshold if self._metric is None else self._metric.threshold
+        header = {"stop_reason": self.stop_reason_, "seed": self._seed, "threshold": threshold}
         return header, {"objectives": self.objectives_} | prefixed("model", self._model)
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
@@ -229,7 +243,7 @@ class BatchLearner(DistanceMixin, Learner):
         if "weights" in model and model["weights"].min() < 0.0:
             raise ModelFileError("model.weights should not be negative")
         # A view of a file that was just written needs no eigenvalues, and LᵀL has none below zero.
-        if form != ["L"] and model[form[0]].flags.writeable and not self._metric.is_psd:
+        if form != ["L"] and model[form[0]].flags.writeable and not self.metric_.is_psd:
             raise ModelFileError(f"model.{form[0]} should be positive semi-definite")
 
 

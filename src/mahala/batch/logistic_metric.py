@@ -6,13 +6,15 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 import numpy as np
 
 from mahala.batch.answers import PENALTY, Answers, Fit, choose_penalty, fit_map
-from mahala.batch.batch_learner import BatchLearner
+from mahala.batch.batch_learner import BatchLearner, dense_rows
+from mahala.batch.minibatches import Settings, fit_in_minibatches
 from mahala.batch.pair_costs import pairs_of
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import rows_in_shared_classes
 from mahala.batch.whitening import covariances, whiten_varying
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.pairs import draw_pairs
+from mahala.engine.inputs import check_stored_features
 from mahala.judge import Verdict
 from mahala.learner import LabelledRows, n_axes
 from mahala.metric import MahalanobisMetric
@@ -21,7 +23,7 @@ from mahala.support.contexts import one_at_a_time
 from mahala.support.model_files import header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Where, between
 from mahala.support.states import prefixed, without_prefix
-from mahala.support.validation import to_numpy
+from mahala.support.validation import is_sparse, to_numpy
 
 Noise = Annotated[float, Where(between(0.0, 0.499), "a number of at least 0 and below 0.5")]
 # Pairs that "auto" draws from class labels.
@@ -100,7 +102,16 @@ class LogisticMetric(IterationParams, BatchLearner):
     noise : float
         Share of answers that are given at random, below 0.5.
     n_pairs : "auto" or int
-        Number of pairs drawn from class labels; "auto" is 10,000, or all if there are fewer.
+        Number of pairs drawn from class labels; "auto" is 10,000, or all if there are fewer. With `batch_size`, the
+        number of pairs or answers seen in all: "auto" is four for each row or given answer, at least a million.
+    batch_size : None, "auto" or int
+        Number of answers in a minibatch. None minimises over all answers at once. For millions of answers, "auto"
+        takes steps on minibatches of 256 to 16,384, whose length needs no tuning: memory is that of the rows, which
+        may be of float16, on a GPU, in a memory map or of Dask. `lam` is then 6 / n without folds, `max_iter` the
+        number of rounds after which the objective is reported, and `tol` is not used.
+    checkpoint : str or None
+        File for the state of an unfinished fit on minibatches, from which the same call of `fit` resumes. It is written
+        every 30 seconds, and removed at the end.
     max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
@@ -139,6 +150,8 @@ class LogisticMetric(IterationParams, BatchLearner):
     n_components: Count | None = None
     noise: Noise = 0.0
     n_pairs: Literal["auto"] | Count = "auto"
+    batch_size: Literal["auto"] | Count | None = None
+    checkpoint: str | None = None
     max_iter: Count = 200
     tol: NonNegative = 1e-6
     random_state: Seed = None
@@ -159,7 +172,8 @@ class LogisticMetric(IterationParams, BatchLearner):
     def partial_fit(self, X: Any, y: Any = None, weights: Any = None) -> Self:
         """Learn from more answers, beside those of earlier calls, in a few iterations from the present map.
 
-        The penalty is the multiple of 6 / n that `fit` chose, for all answers so far.
+        The penalty is the multiple of 6 / n that `fit` chose, for all answers so far. With `batch_size`, earlier
+        answers are not kept: the present map is the start of a descent on the new ones.
 
         Parameters
         ----------
@@ -202,16 +216,31 @@ class LogisticMetric(IterationParams, BatchLearner):
             if weights is not None:
                 raise ValueError("weights must be None with class labels: they weight answers")
             rows_in_shared_classes(data.codes)  # raises if there are no similar pairs
+            if self.batch_size is not None:
+                return data
             n = DRAWN_PAIRS if isinstance(self.n_pairs, str) else self.n_pairs
             drawn = draw_pairs(data.codes, n, 0.5, self._rng, name="n_pairs", at_most=True)
             data = pairs_of(data.X, *drawn)
-        answers = Answers.of(data, None if weights is None else _checked_weights(weights, len(data))).compact()
-        return answers.joined(self._answers) if self._resumes else answers
+        answers = Answers.of(data, None if weights is None else _checked_weights(weights, len(data)))
+        if self.batch_size is not None:
+            return answers
+        earlier = self._answers if self._resumes else None
+        return answers.compact() if earlier is None else answers.compact().joined(earlier)
+
+    def _rows(self, X: Any, *, reset: bool) -> Any:
+        if self.batch_size is None:
+            return super()._rows(X, reset=reset)
+        return check_stored_features(self, X, reset=reset, at_least=2)
+
+    def _dense_rows(self, X: Any) -> Any:
+        return X if self.batch_size is not None and not is_sparse(X) else dense_rows(X)
 
     def _warm_model(self) -> Model | None:
         return self._model if (self.warm_start or self._resumes) and hasattr(self, "_model") else None
 
     def _learn(self, data: Any, run: Run) -> str:
+        if self.batch_size is not None:
+            return self._learn_in_minibatches(data, run)
         answers, coordinates = data, self._coordinates(data.X)
         placed = answers._replace(X=coordinates.rows(answers.X))
         width, full = placed.X.shape[1], self.n_components is None
@@ -240,7 +269,7 @@ class LogisticMetric(IterationParams, BatchLearner):
             first = Fit(coordinates.from_map(warm["L"], full), threshold)
         most = FEW_ITERATIONS if self._resumes else self.max_iter
         penalty = multiple * default
-        self._answers: Answers = answers  # all so far
+        self._answers: Answers | None = answers  # all so far; None if they were seen in minibatches
         self._multiple: float = multiple  # of the default penalty
         self.lam_: float = penalty
         self.verdict_: Verdict | None = verdict
@@ -248,6 +277,22 @@ class LogisticMetric(IterationParams, BatchLearner):
             placed, start, penalty, self.noise, run, warm=first, max_iter=most, tol=self.tol, to_model=to_model
         )
         return fit.reason
+
+    def _learn_in_minibatches(self, data: LabelledRows | Answers, run: Run) -> str:
+        assert self.batch_size is not None
+        settings = Settings(
+            self.n_components,
+            self.lam,
+            self.noise,
+            self.n_pairs,
+            self.batch_size,
+            self.max_iter,
+            self.checkpoint,
+            self._seed,
+        )
+        self._answers, self._multiple, self.verdict_ = None, 1.0, None
+        reason, self.lam_ = fit_in_minibatches(data, settings, run, warm=self._warm_model(), prior_map=self._prior_map)
+        return reason
 
     def _coordinates(self, X: RealArray) -> Coordinates:
         """Return coordinates in which the prior is the Euclidean distance, and in which rows differ."""
@@ -283,19 +328,20 @@ class LogisticMetric(IterationParams, BatchLearner):
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()
         # JSON has no infinity, which stands for the prior.
-        header["multiple"] = None if np.isinf(self._multiple) else self._multiple
+        numbers = {"multiple": self._multiple, "lam": self.lam_}
+        header |= {name: None if np.isinf(number) else number for name, number in numbers.items()}
         header["verdict"] = None if self.verdict_ is None else list(self.verdict_)
-        return header, arrays | prefixed("answers", self._answers._asdict())
+        return header, arrays | prefixed("answers", {} if self._answers is None else self._answers._asdict())
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         self._resumes = False
         super()._set_state(header, arrays)
-        multiple = header_value(header, "multiple", float, type(None))
+        numbers = (header_value(header, name, float, type(None)) for name in ("multiple", "lam"))
+        self._multiple, self.lam_ = (np.inf if number is None else number for number in numbers)
         verdict = header_value(header, "verdict", list, type(None))
         self.verdict_ = None if verdict is None else Verdict.of(verdict)
-        self._answers = Answers.restored(without_prefix("answers", arrays), self.n_features_in_)
-        self._multiple = np.inf if multiple is None else multiple
-        self.lam_ = self._multiple * PENALTY / float(self._answers.weights.sum())
+        answers = without_prefix("answers", arrays)
+        self._answers = Answers.restored(answers, self.n_features_in_) if answers else None
 
 
 def _checked_weights(weights: Any, n: int) -> FloatArray:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mahala.compiled.threads import transposed_product
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.contexts import out_of_time
@@ -101,4 +102,4 @@ def matrix_of(model: Model) -> FloatArray:
     if "M" in model:
         return model["M"].astype(np.float64)
     L = model["L"].astype(np.float64)
-    return np.asarray(L.T @ L)
+    return np.asarray(transposed_product(L, L))

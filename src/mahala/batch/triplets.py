@@ -5,6 +5,7 @@ import numpy as np
 from mahala.comparisons import Triplets
 from mahala.compiled.sums.lmnn import add_pull, hinges_of_triplets, squared_distances
 from mahala.engine import current_engine
+from mahala.engine.class_neighbors import class_neighbors
 from mahala.engine.hinges import best_scale
 from mahala.engine.inputs import computed, kept
 from mahala.engine.moments import rows_times
@@ -27,7 +28,7 @@ def hits_and_misses(X: RealArray, codes: IndexArray, rows: IndexArray) -> tuple[
 
 def target_neighbors(X: RealArray, codes: IndexArray, k: int) -> tuple[IndexArray, IndexArray]:
     """Return edges of rows, in their order, to their (up to) k nearest of the same class, and where a row's begin."""
-    near, _ = _neighbors(X, codes, k, 0)
+    near, _ = class_neighbors(X, codes, k, 0)
     anchors, places = np.nonzero(near < len(codes))
     ends = np.concatenate([[0], np.cumsum(np.bincount(anchors, minlength=len(codes)))])
     return np.stack([anchors, near[anchors, places]]), ends
@@ -35,18 +36,9 @@ def target_neighbors(X: RealArray, codes: IndexArray, k: int) -> tuple[IndexArra
 
 def label_triplets(X: RealArray, codes: IndexArray, k: int) -> Triplets:
     """Return the triplets of each row with each of its (up to) k nearest rows of its class and of other classes."""
-    near, far = _neighbors(X, codes, k, k)
+    near, far = class_neighbors(X, codes, k, k)
     anchor, j, l = np.nonzero((near < len(codes))[:, :, None] & (far < len(codes))[:, None])
     return Triplets._build(X, anchor, near[anchor, j], far[anchor, l])
-
-
-def _neighbors(X: RealArray, codes: IndexArray, n_same: int, n_other: int) -> tuple[IndexArray, IndexArray]:
-    """Return what `nearest_by_class` returns for all rows."""
-    sizes = np.bincount(codes)
-    if sizes.max() < 2:
-        raise ValueError("y must have a class of at least two rows, but every row is alone in its class")
-    n_same, n_other = min(n_same, int(sizes.max()) - 1), min(n_other, len(codes) - int(sizes.min()))
-    return current_engine().nearest_by_class(X, codes, np.arange(len(codes)), n_same, n_other)
 
 
 class TripletHinges:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mahala.engine.class_neighbors import class_neighbors
 from mahala.support.arrays import BoolArray, IndexArray, SignArray
 from mahala.support.display import as_table, paragraph
 from mahala.support.parameters import Count, Seed, Share, check_seed, check_value
@@ -230,6 +231,23 @@ class Pairs(Comparisons):
         return cls._build(X, *draw_pairs(class_codes(y, X.shape[0]), n, balance, random_state), names=names)
 
     @classmethod
+    def from_neighbors(cls, X: Any, y: ArrayLike, n_neighbors: int = 3) -> Self:
+        """Pair each row with its nearest rows of its class, which are similar, and of other classes, which are not.
+
+        Examples
+        --------
+        >>> pairs = Pairs.from_neighbors([[0.0], [1.0], [5.0]], ["a", "a", "b"], n_neighbors=1)
+        >>> pairs.left, pairs.right, pairs.similar
+        (array([0, 1, 0, 1, 2]), array([1, 0, 2, 2, 1]), array([ True,  True, False, False, False]))
+        """
+        names, X = column_names(X), check_rows(X)
+        both = near_rows(X, y, n_neighbors)
+        left, places = zip(*(np.nonzero(numbers < X.shape[0]) for numbers in both), strict=True)
+        right = [numbers[rows, at] for numbers, rows, at in zip(both, left, places, strict=True)]
+        similar = np.repeat([True, False], [len(rows) for rows in left])
+        return cls._build(X, np.concatenate(left), np.concatenate(right), similar, names=names)
+
+    @classmethod
     def _drawn(cls, X: Any, codes: IndexArray, learner: Any, rng: Any, at_most: bool) -> Self:
         """Draw the pairs that a learner's parameters ask for, from rows and the codes of their classes."""
         drawn = draw_pairs(codes, learner.n_pairs, learner.balance, rng, name="n_pairs", at_most=at_most)
@@ -258,6 +276,15 @@ class Pairs(Comparisons):
                 return left.astype(np.float64) - right.astype(np.float64)
             left, right = left.toarray(), right.toarray()
         return np.subtract(left, right, dtype=np.float64, order="C")
+
+
+def near_rows(X: Any, y: ArrayLike, n_neighbors: int) -> tuple[IndexArray, IndexArray]:
+    """Return the numbers of each row's nearest rows of its class and of others; where there are too few, n rows."""
+    check_value(n_neighbors, "n_neighbors", Count)
+    if is_sparse(X):
+        raise ValueError("X must be dense for a search of near rows, got a sparse matrix: use X.toarray()")
+    rows = X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+    return class_neighbors(np.ascontiguousarray(rows), class_codes(y, X.shape[0]), n_neighbors, n_neighbors)
 
 
 def draw_pairs(

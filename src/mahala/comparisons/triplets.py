@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.comparisons.pairs import Comparisons, column_names, sort_by_class
+from mahala.comparisons.pairs import Comparisons, column_names, near_rows, sort_by_class
 from mahala.support.arrays import IndexArray, check_room
 from mahala.support.parameters import Count, Seed, check_seed, check_value
 from mahala.support.validation import check_rows, class_codes
@@ -71,6 +71,21 @@ class Triplets(Comparisons):
         """
         names, X = column_names(X), check_rows(X)
         return cls._build(X, *draw_triplets(class_codes(y, X.shape[0]), n, random_state), names=names)
+
+    @classmethod
+    def from_neighbors(cls, X: Any, y: ArrayLike, n_neighbors: int = 3) -> Self:
+        """Build the triplets of each row with each of its nearest rows of its class and each of other classes.
+
+        Examples
+        --------
+        >>> triplets = Triplets.from_neighbors([[0.0], [1.0], [5.0]], ["a", "a", "b"], n_neighbors=1)
+        >>> triplets.anchor, triplets.positive, triplets.negative
+        (array([0, 1]), array([1, 0]), array([2, 2]))
+        """
+        names, X = column_names(X), check_rows(X)
+        near, far = near_rows(X, y, n_neighbors)
+        anchor, j, l = np.nonzero((near < X.shape[0])[:, :, None] & (far < X.shape[0])[:, None])
+        return cls._build(X, anchor, near[anchor, j], far[anchor, l], names=names)
 
 
 def draw_triplets(

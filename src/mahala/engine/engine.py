@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from mahala.support.arrays import FloatArray, IndexArray, RealArray
+from mahala.engine.map_descent import MapProblem
+from mahala.engine.minibatches import GivenComparisons, Minibatches
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
 
 Coefficients = tuple[float, float, float]
 
@@ -72,6 +74,18 @@ class Engine(Protocol):
 
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> EdgeSums:
         """The sums over the edges between rows of X, which is NumPy's."""
+
+    def minibatches(
+        self,
+        X: Any,
+        comparisons: IndexArray | GivenComparisons,
+        problem: MapProblem,
+        *,
+        batch_size: int,
+        seed: int,
+        state: Arrays | None,
+    ) -> Minibatches:
+        """A descent of a map over minibatches of comparisons between rows X of any kind; from a state it resumes."""
 
     def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         """Row numbers and squared distances of the k nearest reference rows of each query; all arrays are NumPy's."""

@@ -12,7 +12,8 @@ from mahala.compiled.threads import in_threads, n_threads
 from mahala.engine.dask import rows as lazy
 from mahala.support import validation
 from mahala.support.arrays import IndexArray
-from mahala.support.validation import check_rows, is_chunked, is_tensor
+from mahala.support.lazily import sklearn_checks
+from mahala.support.validation import check_rows, is_chunked, is_sparse, is_tensor
 
 
 def as_rows(X: Any, name: str = "X") -> Any:
@@ -75,6 +76,20 @@ def parts(X: Any, *, keep: bool = False) -> list[tuple[slice, Any]]:
 def labelled_parts(X: Any, y: Any) -> list[tuple[Any, Any]]:
     """Return the rows of each chunk, not computed yet, and their labels; a bag gives comparisons."""
     return lazy.parts_with_labels(X, y)
+
+
+def check_stored_features(estimator: Any, X: Any, *, reset: bool, at_least: int = 1) -> Any:
+    """Check features as `check_features` does, but return arrays, memory maps, GPU tensors and Zarr's arrays unread."""
+    if not (is_tensor(X) and X.device.type != "cpu"):
+        X = validation.to_numpy(X)
+        numbers = getattr(getattr(X, "dtype", None), "kind", "") in "fiub" and hasattr(X, "shape")
+        if is_chunked(X) or is_sparse(X) or not numbers or isinstance(X, np.ma.MaskedArray):
+            return check_features(estimator, X, reset=reset, at_least=at_least)
+    if len(X.shape) != 2 or X.shape[0] < at_least or X.shape[1] < 1:
+        raise ValueError(f"X must be at least {at_least} rows of at least one feature, got shape {tuple(X.shape)}")
+    sklearn_checks._check_feature_names(estimator, np.empty((0, 0)), reset=reset)
+    sklearn_checks._check_n_features(estimator, X, reset=reset)
+    return X
 
 
 def gathered(X: Any, *numbers: IndexArray) -> tuple[Any, ...]:

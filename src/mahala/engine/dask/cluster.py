@@ -32,6 +32,7 @@ from mahala.engine.edges import leading_eigenvector
 from mahala.engine.engine import Coefficients, Engine, Hinges
 from mahala.engine.hinges import RowHinges
 from mahala.engine.machine import machine
+from mahala.engine.minibatches import Minibatches
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.parameters import WORKERS, config_context, get_config
 from mahala.support.validation import is_chunked, is_sparse
@@ -109,6 +110,9 @@ class DaskCluster:
 
     def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> DaskEdges:
         return DaskEdges(self.place(X), left, right)
+
+    def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
+        return _on_worker(self._name, lambda engine: engine.minibatches(*arguments, **options))  # type: ignore[no-any-return]
 
     def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(reference)

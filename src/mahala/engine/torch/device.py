@@ -14,8 +14,11 @@ import numpy as np
 
 from mahala.compiled.sums.pair_sums import slices_of
 from mahala.engine.engine import Coefficients
+from mahala.engine.minibatches import Minibatches
+from mahala.engine.torch.arrays import TorchArrays
 from mahala.engine.torch.edges import Edges, TorchEdgeGraph, TorchHinges, added, pull_of_edges
 from mahala.engine.torch.memory import DeviceMemory, Tensor, in_blocks
+from mahala.engine.torch.neighbors import nearest
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
 
 try:
@@ -143,31 +146,16 @@ class TorchDevice(DeviceMemory):
     def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> TorchEdgeGraph:
         return TorchEdgeGraph(self, X, left, right)
 
+    def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
+        return Minibatches(TorchArrays(self.device), *arguments, **options)
+
     @in_blocks
     def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
-        rows = self.place(_dense(reference)).to(torch.float64)
-        asked = rows if queries is reference else self.place(_dense(queries)).to(torch.float64)
-        mean = rows.mean(0)
-        centred = rows - mean
-        norms = centred.square().sum(1)
-        slack = 8 * (rows.shape[1] + 4) * torch.finfo(torch.float64).eps
-        numbers, distances = [], []
-        for block in slices(len(asked), self.rows_per_block(len(rows), rows)):
-            x = asked[block]
-            x_centred = x - mean
-            bounds = torch.addmm(norms, x_centred, centred.T, alpha=-2.0)
-            # All rows that may be among the nearest, given rounding errors: as many as the query with the most has.
-            border = bounds.topk(k, dim=1, largest=False).values[:, -1:]
-            error = 2.0 * slack * (norms.max() + x_centred.square().sum(1, keepdim=True))
-            most = int((bounds <= border + error).sum(1).max())
-            found = bounds.topk(most, dim=1, largest=False).indices.sort(1).values
-            exact = torch.empty_like(bounds[:, :most])
-            for part in slices(len(x), max(1, self.block_bytes // (16 * most * rows.shape[1]))):
-                exact[part] = (x[part, None] - rows[found[part]]).square().sum(2)
-            order = exact.sort(dim=1, stable=True)  # candidates are in the order of their numbers, so ties are, too
-            numbers.append(found.gather(1, order.indices[:, :k]))
-            distances.append(order.values[:, :k])
-        return torch.cat(numbers).cpu().numpy().astype(np.intp), self.fetch(torch.cat(distances))
+        rows = self.place(_dense(reference))
+        rows = rows if rows.dtype.is_floating_point else rows.to(torch.float64)
+        asked = rows if queries is reference else self.place(_dense(queries))
+        numbers, squared = nearest(self, rows, asked, k)
+        return self.fetch(numbers).astype(np.intp), self.fetch(squared)
 
     def nearest_by_class(
         self, X: RealArray, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int

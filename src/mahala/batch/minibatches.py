@@ -1,0 +1,201 @@
+"""LogisticMetric's problem on minibatches: what a sample says about it, the rounds of the descent, and checkpoints."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from mahala.batch.answers import PENALTY, Answers, LogisticLoss
+from mahala.batch.pair_costs import pairs_of
+from mahala.batch.run import Model, Run
+from mahala.comparisons.pairs import draw_pairs
+from mahala.compiled.threads import product, transposed_product
+from mahala.engine import current_engine
+from mahala.engine.map_descent import MapProblem
+from mahala.engine.minibatches import GivenComparisons
+from mahala.engine.row_parts import read_rows
+from mahala.learner import LabelledRows
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
+from mahala.support.model_files import ModelFileError, read_model, write_model
+from mahala.support.validation import check_rows
+
+# Pairs that "auto" sees in all: the larger one of a number, and of so many for each row or answer.
+FEWEST_SEEN, SEEN_OF_EACH = 1_000_000, 4
+# "auto" divides what is seen into so many minibatches, of a size within these limits that is a power of two.
+AUTO_STEPS, AUTO_SIZES = 1_000, (256, 16_384)
+# Comparisons, or twice the number of components, that say how large distances are and what the leading axes are.
+SAMPLE = 2_000
+# Seconds between two checkpoints.
+CHECKPOINT_SECONDS = 30.0
+
+
+class Settings(NamedTuple):
+    """Parameters of LogisticMetric."""
+
+    n_components: int | None
+    lam: Literal["auto"] | float
+    noise: float
+    n_pairs: Literal["auto"] | int
+    batch_size: Literal["auto"] | int
+    max_iter: int
+    checkpoint: str | None
+    seed: int
+
+
+class Sample(NamedTuple):
+    """Comparisons of a sample, the prior and the first map of its space."""
+
+    answers: Answers
+    prior: FloatArray | None
+    start: RealArray
+
+
+def fit_in_minibatches(
+    data: LabelledRows | Answers,
+    settings: Settings,
+    run: Run,
+    *,
+    warm: Model | None,
+    prior_map: Callable[[RealArray], FloatArray | None],
+) -> tuple[str, float]:
+    """Minimise the objective of `fit_map` in steps on minibatches; return the stop reason and the penalty.
+
+    Of rows with class labels, pairs are drawn, half of them within classes.
+    """
+    X = data.X
+    n = X.shape[0] if isinstance(data, LabelledRows) else data.size
+    n_pairs = settings.n_pairs if not isinstance(settings.n_pairs, str) else max(FEWEST_SEEN, SEEN_OF_EACH * n)
+    size = settings.batch_size if not isinstance(settings.batch_size, str) else _auto_size(n_pairs)
+    size = max(2, min(size, n_pairs)) if isinstance(data, LabelledRows) else min(size, n_pairs, n)
+    n_steps = -(-n_pairs // size)
+    n_answers = n_pairs if isinstance(data, LabelledRows) else float(data.weights.sum())
+    lam = PENALTY / n_answers if isinstance(settings.lam, str) else settings.lam
+    about = {"n_rows": X.shape[0], "n_features": X.shape[1], "n_steps": n_steps, "batch_size": size, "lam": lam}
+    checkpoint = Checkpoint(settings.checkpoint, about | {"components": settings.n_components, "noise": settings.noise})
+    seed, state = checkpoint.read(run, settings.seed)
+    sample = _sample(data, settings.n_components, np.random.default_rng(seed), prior_map)
+    loss = LogisticLoss(sample.answers, product(sample.answers.X, sample.start.T), settings.noise)
+    problem = MapProblem(sample.prior, sample.start, loss.threshold, loss.temperature, lam, settings.noise, n_steps)
+    given = data.codes if isinstance(data, LabelledRows) else GivenComparisons(data.near, data.far, data.weights)
+    if state is None and warm is not None:
+        state = _warm_state(warm, sample, loss.temperature)
+    batches = current_engine().minibatches(X, given, problem, batch_size=size, seed=seed, state=state)
+    descent = batches.descent
+
+    def model() -> Model:
+        A = descent.fetch_map()
+        learned: Model = {"L": A if sample.prior is None else A @ sample.prior}
+        return learned | ({"threshold": np.array([descent.threshold])} if sample.answers.has_threshold else {})
+
+    n_rounds, stopped = min(settings.max_iter, n_steps), False
+    while descent.n_done < n_steps and not stopped:
+        end = -(-(len(run.objectives) + 1) * n_steps // n_rounds)
+        objective = batches.run(end - descent.n_done)
+        if not np.isfinite(objective):
+            advice = "every feature must be a finite number, whose squared differences float32 can hold"
+            raise ValueError(f"X contains NaN, infinity or values that are too large; {advice}")
+        stopped = run.step(objective, model)
+        checkpoint.write(lambda: descent.state(), run.objectives, seed, now=stopped)
+    if not stopped:
+        checkpoint.remove()
+    return "callback" if stopped else "max_iter", lam
+
+
+def _auto_size(n_pairs: int) -> int:
+    return int(np.clip(2 ** round(np.log2(max(n_pairs / AUTO_STEPS, 1.0))), *AUTO_SIZES))
+
+
+def _sample(
+    data: LabelledRows | Answers,
+    n_components: int | None,
+    rng: np.random.Generator,
+    prior_map: Callable[[RealArray], FloatArray | None],
+) -> Sample:
+    most = max(SAMPLE, 2 * (n_components or 0))
+    if isinstance(data, LabelledRows):
+        left, right, similar = draw_pairs(data.codes, most, 0.5, rng, name="n_pairs", at_most=True)
+        rows, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
+        answers = Answers.of(pairs_of(_floats(data.X, rows), *np.split(numbers, 2), similar))
+    else:
+        chosen = data.select(rng.permutation(data.size)[:most])
+        rows, numbers = np.unique(np.concatenate([chosen.near, chosen.far]), return_inverse=True)
+        numbers = numbers.reshape(4, -1) - int(rows[0] < 0)
+        answers = chosen._replace(X=_floats(data.X, rows[rows >= 0]), near=numbers[:2], far=numbers[2:])
+    prior = prior_map(answers.X)
+    Z = answers.X if prior is None else product(answers.X, prior.T)
+    d = Z.shape[1]
+    start = np.eye(d) if n_components is None else _leading_axes(Z[rng.permutation(len(Z))[:most]], n_components)
+    return Sample(answers._replace(X=Z), prior, start.astype(Z.dtype))
+
+
+def _floats(X: Any, rows: IndexArray) -> RealArray:
+    values = read_rows(X, rows)
+    checked: RealArray = check_rows(values.astype(np.float64 if values.dtype == np.float64 else np.float32))
+    return checked
+
+
+def _leading_axes(Z: RealArray, m: int) -> RealArray:
+    """Return the orthonormal directions in which rows vary most."""
+    n, d = Z.shape
+    if m > min(d, n - 1):
+        raise ValueError(f"n_components must be at most {min(d, n - 1)}, the dimensions of the rows, got {m}")
+    Z = Z - Z.mean(axis=0)
+    scatter = transposed_product(Z, Z) if d <= n else product(Z, Z.T)
+    values, vectors = scipy.linalg.eigh(scatter, subset_by_index=[len(scatter) - m, len(scatter) - 1])
+    axes = vectors.T if d <= n else product(vectors.T, Z) / np.sqrt(np.maximum(values, np.finfo(Z.dtype).tiny))[:, None]
+    return np.asarray(axes[::-1])
+
+
+def _warm_state(warm: Model, sample: Sample, temperature: float) -> Arrays:
+    """Return the state of a descent that starts at an earlier model."""
+    L = warm["L"]
+    if sample.prior is not None:
+        L = L @ np.linalg.pinv(sample.prior)
+    if L.shape != sample.start.shape:
+        raise ValueError(f"n_components must be {len(L)}, as in the last fit, got {len(sample.start)}")
+    scalars = np.zeros(4, dtype=np.float32)
+    scalars[0] = float(warm["threshold"][0]) / temperature if "threshold" in warm else 0.0
+    zeros = np.zeros(L.shape, dtype=np.float32)
+    return {"map": L.astype(np.float32), "momentum": zeros, "scalars": scalars, "step": np.zeros(1)}
+
+
+class Checkpoint:
+    """The file of an unfinished fit, from which the same fit resumes; without a path there is none."""
+
+    def __init__(self, path: str | None, about: dict[str, object]) -> None:
+        self._path = None if path is None else Path(path)
+        self._about = about
+        self._written = time.monotonic()
+
+    def read(self, run: Run, seed: int) -> tuple[int, Arrays | None]:
+        """Return the seed and the state of the descent in the file; those of a new fit if there is no file."""
+        if self._path is None or not self._path.exists():
+            return seed, None
+        header, arrays = read_model(self._path, "learner")
+        about = header.get("checkpoint")
+        if not isinstance(about, dict) or "objectives" not in arrays:
+            raise ModelFileError(f"checkpoint {self._path} is not the file of an unfinished fit; choose another name")
+        others = {name: value for name, value in about.items() if self._about.get(name) != value}
+        if others:
+            problem = f"checkpoint {self._path} belongs to another fit, with {others}"
+            raise ValueError(f"{problem}; remove it, or choose another name")
+        run.objectives.extend(arrays.pop("objectives").tolist())
+        return int(header["seed"]), arrays
+
+    def write(self, state: Callable[[], Arrays], objectives: list[float], seed: int, *, now: bool) -> None:
+        """Write the state, `now` or if the last time is long ago."""
+        if self._path is None or not (now or time.monotonic() - self._written >= CHECKPOINT_SECONDS):
+            return
+        arrays = state() | {"objectives": np.array(objectives)}
+        write_model(self._path, "learner", arrays, {"checkpoint": self._about, "seed": seed})
+        self._written = time.monotonic()
+
+    def remove(self) -> None:
+        """Remove the file of a fit that is finished."""
+        if self._path is not None:
+            with suppress(FileNotFoundError):
+                self._path.unlink()
