@@ -52,7 +52,7 @@ class LMNN(IterationParams, TripletLearner):
     shrinkage : "auto" or float
         Share of the Euclidean distance in the metric, for a fit to Triplets; 0 for the paper's minimum. If there are
         fewer triplets than numbers in M, or no more items than features, "auto" is 1/2, unless answers about held-out
-        items clearly favour another share, and a warning says what they show. Otherwise, with `n_components` and with
+        items favour a larger share, and a warning says what they show. Otherwise, with `n_components` and with
         labels, "auto" is 0.
     max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 

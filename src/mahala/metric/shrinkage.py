@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -10,11 +10,12 @@ from mahala.comparisons import Triplets
 from mahala.metric.base import Metric
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.contexts import out_of_time
-from mahala.support.parameters import Where, between
+from mahala.support.parameters import Share
 
 # Values of "auto" where triplets cannot determine M: the first one, unless another is better on held-out answers by
-# more than one standard error. Less is not tried: for new items it may lose much more than it gains.
+# more than so many standard errors. Less is not tried: for new items it may lose much more than it gains.
 CANDIDATES = 0.5, 0.75, 0.875, 1.0
+BETTER = 0.5
 FOLDS = 3
 # Standard errors by which a gain must be above 0 to be shown.
 SHOWN = 1.64
@@ -23,7 +24,7 @@ FEWEST = 5
 # Of the user's call of `fit`, for a warning.
 STACK_LEVEL = 6
 
-Shrinkage = Literal["auto"] | Annotated[float, Where(between(0.0, 1.0), "a number from 0 to 1")]
+Shrinkage = Literal["auto"] | Share
 
 
 class Weights(NamedTuple):
@@ -140,7 +141,7 @@ def _choose(held_out: HeldOut) -> tuple[float, str]:
         early = f"Answers about held-out items have {n_anchors} anchors, too few to tell whether it helps"
         return CANDIDATES[0], f"{early}: metric_ has shrinkage_ {CANDIDATES[0]:g}"
     gains, errors = gains_and_errors(foreseen[:, :n], 0, anchors)
-    best = int((gains - errors).argmax())
+    best = int((gains - BETTER * errors).argmax())
     gains, errors = gains_and_errors(foreseen[:, :n], n - 1, anchors)
     if gains[best] > SHOWN * errors[best]:
         return CANDIDATES[best], ""

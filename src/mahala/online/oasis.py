@@ -30,7 +30,7 @@ class OASIS(SimilarityLearner):
     shrinkage : "auto" or float
         Share of `init` in `metric_`, both on one scale, after a `fit` to Triplets; 0 for the paper's result. If there
         are fewer triplets than numbers in M, or no more items than features, "auto" is 1/2, unless answers about
-        held-out items clearly favour another share, and a warning says what they show. Otherwise "auto" is 0, and so it
+        held-out items favour a larger share, and a warning says what they show. Otherwise "auto" is 0, and so it
         is with labels, with `init="zero"` and for streams. `partial_fit` after `fit` keeps the weights of both.
     n_triplets : int
         Triplets drawn from labelled rows: x from all rows, x⁺ from its class, x⁻ from the rest.
