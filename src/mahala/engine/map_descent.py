@@ -24,13 +24,13 @@ class DeviceArrays(Protocol):
 
     xp: Any  # numpy or torch
 
-    def place(self, X: RealArray) -> Any:
-        """Return an array of the engine, as it is."""
+    def place(self, X: Any, /) -> Any:
+        """Return an array of NumPy as one of the engine."""
 
-    def fetch(self, Z: Any) -> RealArray:
+    def fetch(self, Z: Any, /) -> Any:
         """Return an array of the engine as NumPy's."""
 
-    def place_rows(self, X: Any) -> Any:
+    def place_rows(self, X: Any, /) -> Any:
         """Return rows of NumPy or PyTorch as an array of the engine of the same type, not copied if possible."""
 
     def holds(self, X: Any) -> bool:
@@ -42,13 +42,13 @@ class DeviceArrays(Protocol):
     def differences(self, rows: Any, left: Any, right: Any) -> Any:
         """Return rows[left] - rows[right] as factors of products."""
 
-    def factors(self, A: Any) -> Any:
+    def factors(self, A: Any, /) -> Any:
         """Return an array in the precision of the factors of products."""
 
     def product(self, A: Any, B: Any) -> Any:
         """Return A @ B in float32, or in the precision of its factors."""
 
-    def floats(self, A: Any) -> Any:
+    def floats(self, A: Any, /) -> Any:
         """Return an array in float32."""
 
 
@@ -158,7 +158,7 @@ class MapDescent:
 
     def fetch_map(self) -> FloatArray:
         """Return A."""
-        return self._arrays.fetch(self._map).astype(np.float64)
+        return np.array(self._arrays.fetch(self._map), dtype=np.float64)
 
     def state(self) -> Arrays:
         """Return what a descent that is resumed needs."""

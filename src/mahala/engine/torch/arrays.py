@@ -25,7 +25,7 @@ SHARE_OF_MEMORY = 0.8
 class TorchArrays:
     """See `DeviceArrays`."""
 
-    xp = torch
+    xp: Any = torch
 
     def __init__(self, device: Any) -> None:
         self.device = device
