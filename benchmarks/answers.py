@@ -22,6 +22,7 @@ import numpy as np
 import mahala
 
 LEARNERS = {
+    "LogisticMetric": lambda seed: mahala.LogisticMetric(random_state=seed),
     "LMNN": lambda seed: mahala.LMNN(random_state=seed),
     "BoostMetric": lambda seed: mahala.BoostMetric(random_state=seed),
     "PSDBoost": lambda seed: mahala.PSDBoost(),
@@ -53,8 +54,11 @@ def words(seed, n=3_000):
 
 
 def shoes(seed, n=300):
+    """Shoes as directions, in as many coordinates as there are shoes."""
     data = np.load(FOLDER / "zappos45.npz")
-    return data["X"], *split(data["triplets"], len(data["X"]), 2 / 3, n, np.random.default_rng(seed))
+    X = data["X"] / np.linalg.norm(data["X"], axis=1, keepdims=True)
+    axes, lengths, _ = np.linalg.svd((X - X.mean(axis=0)).astype(float), full_matrices=False)
+    return axes * lengths, *split(data["triplets"], len(X), 2 / 3, n, np.random.default_rng(seed))
 
 
 def split(answers, n_items, share, n, rng):
