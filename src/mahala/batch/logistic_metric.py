@@ -91,9 +91,9 @@ class LogisticMetric(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    prior : None, "covariance" or MahalanobisMetric
-        The metric to stay near, which is used where the answers do not help: None is the Euclidean distance of X,
-        "covariance" the Mahalanobis distance of its rows.
+    prior : None, "identity", "covariance" or MahalanobisMetric
+        The metric to stay near, which is used where the answers do not help: None or "identity" is the Euclidean
+        distance of X, "covariance" the Mahalanobis distance of its rows.
     lam : "auto" or float
         Weight of the penalty. "auto" starts with 6 / n for n answers, and lets folds over items choose another
         multiple, or the prior, where they show that it foresees more answers about items not learned from.
@@ -144,7 +144,7 @@ class LogisticMetric(IterationParams, BatchLearner):
 
     _learns_from = Triplets
 
-    prior: Literal["covariance"] | MahalanobisMetric | None = None
+    prior: Literal["identity", "covariance"] | MahalanobisMetric | None = None
     _: KW_ONLY
     lam: Literal["auto"] | Positive = "auto"
     n_components: Count | None = None
@@ -301,7 +301,7 @@ class LogisticMetric(IterationParams, BatchLearner):
         coordinates = Coordinates(X.mean(axis=0, dtype=np.float64), self._prior_map(X), None)
         Z = coordinates.rows(X)
         n, d = Z.shape
-        if isinstance(self.prior, str) or (n > d and self.n_components is None):
+        if self.prior == "covariance" or (n > d and self.n_components is None):
             return coordinates
         # The penalty keeps out what the rows do not span, so nothing is lost.
         _, lengths, axes = np.linalg.svd(Z.astype(np.float64), full_matrices=False)
@@ -309,7 +309,7 @@ class LogisticMetric(IterationParams, BatchLearner):
         return coordinates._replace(span=axes[kept].T)
 
     def _prior_map(self, X: RealArray) -> FloatArray | None:
-        if self.prior is None:
+        if self.prior is None or self.prior == "identity":
             return None
         if isinstance(self.prior, str):
             scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
