@@ -147,6 +147,8 @@ def open_input(path: Path | None) -> AbstractContextManager[Any]:
     import gzip
 
     if path is None:
+        if sys.stdin is None:
+            raise ValueError("standard input is closed: name a file, or give lines through a pipe")
         return nullcontext(sys.stdin.buffer)
     return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
 
@@ -158,7 +160,8 @@ def read_items(path: Path) -> Any:
     from mahala.data.array_files import read_npz
     from mahala.support.files import check_readable
 
-    check_readable(path)
+    if path.suffix in (".npy", ".npz"):
+        check_readable(path)
     if path.suffix == ".npz":
         return read_npz(str(path))[0]
     if path.suffix != ".npy":
