@@ -23,6 +23,8 @@ def test_learners_by_name():
     assert type(learner) is mahala.PA
     assert learner.get_params() == expected.get_params()
     assert learner_named("ADASORS", []).random_state is None
+    assert learner_named("oasis", ["average=true", "C=auto"]).average is True
+    assert learner_named("nca", ["n_components=none"]).n_components is None
     assert learner_named("nca", [], seed=3).random_state == 3
     assert learner_named("nca", ["random_state=5"], seed=3).random_state == 5
     assert isinstance(learner_named("mdm", [], seed=3), mahala.MDM)  # has no random_state

@@ -51,8 +51,9 @@ def configured(learner: Estimator, settings: Sequence[str], seed: int | None = N
         if key not in parameters:
             which = f"{type(learner).__name__} has no parameter {key!r}{_nearest(key, parameters)}"
             raise ValueError(f"{which}; it has {', '.join(parameters)}")
+        words = {"true": "True", "false": "False", "none": "None"}
         try:
-            given[key] = ast.literal_eval(text)
+            given[key] = ast.literal_eval(words.get(text.lower(), text))
         except (ValueError, SyntaxError):
             given[key] = text
     if seed is not None and "random_state" in parameters:

@@ -233,6 +233,9 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
 def class_codes(y: Any, n_rows: int, name: str = "y") -> IndexArray:
     """Return the class of each row as a number from 0, in the order of the sorted labels."""
     labels = check_labels(y, n_rows, name)
+    if labels.dtype.kind == "c" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+        kind = "complex numbers" if labels.dtype.kind == "c" else "infinity"
+        raise ValueError(f"{name} must hold class labels, such as integers or text, got {kind}")
     try:
         return np.unique(labels, return_inverse=True)[1]
     except TypeError:
