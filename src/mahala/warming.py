@@ -136,7 +136,7 @@ def _new(kind: Any, **params: Any) -> Any:
     """
     learner = kind(**params)
     known = learner.get_params(deep=False)
-    settings = {"random_state": 0, "shrinkage": 0.0}
+    settings = {"random_state": 0} | ({"shrinkage": 0.0} if kind._learns_from is Triplets else {})
     return learner.set_params(**{name: value for name, value in settings.items() if name in known})
 
 
