@@ -131,9 +131,14 @@ def _learn(kind: Any, X: Any, y: Any) -> None:
 
 
 def _new(kind: Any, **params: Any) -> Any:
-    """Return a learner with a seed of its own, so that the caller's random numbers stay what they would be."""
+    """Return a learner with a seed of its own, so that the caller's random numbers stay what they would be.
+
+    It does not shrink M, since a handful of triplets would be warned of.
+    """
     learner = kind(**params)
-    return learner.set_params(random_state=0) if "random_state" in learner.get_params(deep=False) else learner
+    known = learner.get_params(deep=False)
+    settings = {"random_state": 0} | ({"shrinkage": 0.0} if kind._learns_from is Triplets else {})
+    return learner.set_params(**{name: value for name, value in settings.items() if name in known})
 
 
 def _wide(X: Any) -> Any:
