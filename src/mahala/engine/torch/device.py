@@ -155,7 +155,7 @@ class TorchDevice(DeviceMemory):
     ) -> tuple[IndexArray, FloatArray]:
         rows = self.place(_dense(reference))
         rows = rows if rows.dtype.is_floating_point else rows.to(torch.float64)
-        asked = rows if queries is reference else self.place(_dense(queries))
+        asked = rows if queries is reference or exclude_self else self.place(_dense(queries))
         numbers, squared = nearest(self, rows, asked, k, exclude_self=exclude_self)
         return self.fetch(numbers).astype(np.intp), self.fetch(squared)
 
