@@ -76,7 +76,9 @@ def plain_rest(X: np.ndarray, triplets: Triplets, u: np.ndarray, scatter: np.nda
 def iterations(X: np.ndarray, triplets: Triplets, n_iter: int) -> tuple[float, BoostMetric]:
     """Seconds an iteration, without those of the set-up."""
     marks: list[float] = []
-    learner = BoostMetric(lam=V, max_iter=n_iter, tol=0.0, callback=lambda _: marks.append(time.process_time()))
+    learner = BoostMetric(
+        lam=V, max_iter=n_iter, tol=0.0, shrinkage=0, callback=lambda _: marks.append(time.process_time())
+    )
     learner.fit(triplets.over(X))
     return (marks[-1] - marks[0]) / (len(marks) - 1), learner
 
@@ -89,7 +91,7 @@ def against_plain(n: int) -> None:
     searching = seconds(lambda: triplets.append(label_triplets(X, codes, 3)))
     edges = TripletEdges(triplets[0])
     double = X.astype(np.float64) / np.sqrt(edges.scale)
-    start = BoostMetric(max_iter=20).fit(triplets[0])
+    start = BoostMetric(max_iter=20, shrinkage=0).fit(triplets[0])
     margins = sum(edges.gains(row * np.sqrt(edges.scale)) for row in start.components_)
     u = weights(np.asarray(margins))
     few = slice(0, len(u) // 50)  # an outer product costs the same for every triplet: a part is timed

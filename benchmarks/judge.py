@@ -161,7 +161,7 @@ def auto(name, seed):
         frame = pandas.read_csv(Path(os.environ["MAHALA_DATA"]) / "tables" / f"{name}.csv")
         frame = frame.dropna(subset=[LABELS[name]])
         y = frame.pop(LABELS[name]).astype(str).to_numpy()
-        X = mahala.TablePreprocessor().fit_transform(frame)
+        X = mahala.data.TablePreprocessor().fit_transform(frame)
     else:
         table = read_data(Path(os.environ["MAHALA_DATA"]) / f"{name}.npz")
         X, y = table.X, np.asarray(table.labels)

@@ -36,12 +36,12 @@ DATA = Path(os.environ.get("MAHALA_DATA", "."))
 MOST_PLAIN = 10_000  # features for which the plain code's matrices fit
 SCALED_FROM = 8_000
 METHODS = {
-    "OASIS": lambda **kw: OASIS(0.1, **kw),
-    "AROMA": lambda **kw: AROMA(1.0, covariance="diagonal", **kw),
-    "SORS-I": lambda **kw: SORS(0.1, lam=1e-6, **kw),
-    "SORS-II": lambda **kw: SORS(0.1, lam=1e-6, penalty="offdiagonal", **kw),
-    "AdaSORS-I": lambda **kw: AdaSORS(0.1, lam=1e-6, **kw),
-    "AdaSORS-II": lambda **kw: AdaSORS(0.1, lam=1e-6, penalty="offdiagonal", **kw),
+    "OASIS": lambda **kw: OASIS(0.1, shrinkage=0, **kw),
+    "AROMA": lambda **kw: AROMA(1.0, shrinkage=0, covariance="diagonal", **kw),
+    "SORS-I": lambda **kw: SORS(0.1, shrinkage=0, lam=1e-6, **kw),
+    "SORS-II": lambda **kw: SORS(0.1, shrinkage=0, lam=1e-6, penalty="offdiagonal", **kw),
+    "AdaSORS-I": lambda **kw: AdaSORS(0.1, shrinkage=0, lam=1e-6, **kw),
+    "AdaSORS-II": lambda **kw: AdaSORS(0.1, shrinkage=0, lam=1e-6, penalty="offdiagonal", **kw),
 }
 # data set, dtype of M, the ratio to reach
 BARS = {

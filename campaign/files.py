@@ -82,7 +82,7 @@ def prepare(amount: int) -> None:
         for metric in (
             mahala.PCA().fit(X).metric_,
             mahala.OASIS(n_triplets=9, storage="sparse").fit(sp.csr_array(X), y).metric_,
-            mahala.MahalanobisMetric(np.eye(5), preprocessor=mahala.TablePreprocessor().fit(_cells(X, y))),
+            mahala.MahalanobisMetric(np.eye(5), preprocessor=mahala.data.TablePreprocessor().fit(_cells(X, y))),
         ):
             _add_model(Path(folder, "metric.safetensors"), metric)
         adapter = mahala.QueryAdapter(random_state=0)

@@ -35,8 +35,8 @@ from mahala.batch.psd_boost import PSDBoost
 from mahala.batch.rca import RCA
 from mahala.batch.relief import Relief
 from mahala.batch.simba import Simba
-from mahala.compiled.search.neighbors import vote
 from mahala.data.datasets import data_folder, load
+from mahala.engine.neighbors import one_hot
 from mahala.evaluation.knn import knn_error
 from mahala.evaluation.statistics import FriedmanResult, friedman_holm
 from mahala.learner import Learner
@@ -124,8 +124,8 @@ def similarity_error(
 ) -> float:
     """Return the share of test rows whose class is not that of most of the `NEIGHBORS` most similar training rows."""
     most_similar = np.argsort(-metric.pairwise(X_test, X), axis=1, kind="stable")[:, :NEIGHBORS]
-    found = vote(y[most_similar], int(max(y.max(), y_test.max())) + 1)[:, -1]
-    return float(np.mean(found != y_test))
+    votes = one_hot(y, int(y.max()) + 1)[most_similar].sum(axis=1)
+    return float(np.mean(votes.argmax(axis=1) != y_test))
 
 
 def _measure(dataset: str, method: str, run: int, folder: Folder) -> Numbers:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mahala.evaluation import judge as judge_module
+from mahala import judge as judge_module
 from mahala.judge import Verdict, choose, judge, lower_bounds, mean_interval, paired_test
 from strategies import examples
 

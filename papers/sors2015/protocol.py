@@ -23,8 +23,8 @@ from mahala.batch.itml import ITML
 from mahala.batch.lmnn import LMNN
 from mahala.comparisons import Pairs, Triplets
 from mahala.data.datasets import load
+from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.evaluation.ranking import mean_average_precision
-from mahala.evaluation.splits import parts_of
 from mahala.online.aroma import AROMA
 from mahala.online.lego import LEGO
 from mahala.online.oasis import OASIS
@@ -82,6 +82,8 @@ def learner_of(method: str, n_features: int, parameters: dict[str, Any], seed: i
     own: dict[str, Any] = parameters | {"random_state": seed}
     if family not in ("LMNN", "ITML"):
         own["record"] = False
+    if family in SIMILARITIES:
+        own["shrinkage"] = 0  # as published; the default would mix in the inner product
     if penalty == "II":
         own["penalty"] = "offdiagonal"
     if family == "AROMA":

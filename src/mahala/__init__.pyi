@@ -47,6 +47,7 @@ from mahala.evaluation.ranking_quality import evaluate_ranking as evaluate_ranki
 
 # Feedback
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
+from mahala.feedback.teacher import Teacher as Teacher
 
 # Settings
 from mahala.support.parameters import set_config as set_config
@@ -54,8 +55,6 @@ from mahala.support.parameters import get_config as get_config
 from mahala.support.parameters import config_context as config_context
 
 # Streams, files and progress
-from mahala.data.tables import read_table as read_table
-from mahala.data.preprocessing import TablePreprocessor as TablePreprocessor
 from mahala.saved_estimator import load as load
 from mahala.support.model_files import ModelFileError as ModelFileError
 from mahala.support.display import show_progress as show_progress

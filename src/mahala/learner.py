@@ -9,10 +9,10 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
-from mahala.compiled.search.neighbors import leave_one_out_errors
 from mahala.compiled.search.ranking import retrieval
-from mahala.engine import current_engine, engine_for, inputs
+from mahala.engine import engine_for, inputs
 from mahala.engine.inputs import apply_to_rows, like
+from mahala.engine.neighbors import leave_one_out_errors
 from mahala.former_names import OF_LEARNERS, hint
 from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator
@@ -133,8 +133,8 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
 
         For triplets and quadruplets, the share in the right order. For pairs, the share on the right side of the
         threshold, or without a threshold the area under the ROC curve of their distances. For rows with class labels,
-        the accuracy of leave-one-out 3-NN, or under a bilinear similarity the mean average precision of each row as a
-        query for the rows of its class.
+        the accuracy of leave-one-out 3-NN, in which neighbours at equal distances share votes, or under a bilinear
+        similarity the mean average precision of each row as a query for the rows of its class.
 
         Parameters
         ----------
@@ -154,8 +154,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
         X, codes = self._labelled_rows(X, y, reset=False)
         if isinstance(self.metric_, MahalanobisMetric):
             with engine_for(X):
-                search = current_engine().nearest
-                return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS, search)[-1])
+                return 1.0 - float(leave_one_out_errors(self.metric_.transform(X), codes, SCORE_NEIGHBORS)[-1])
         average, _ = retrieval(scores_in_blocks(self.metric_, X), codes, codes, exclude_self=True)
         if np.isnan(average).all():
             raise ValueError("y must hold a class of at least two rows, but each row has a class of its own")

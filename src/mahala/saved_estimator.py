@@ -109,6 +109,9 @@ class SavedEstimator(BaseEstimator, ABC):
                 arrays |= prefixed(name, metric_arrays)
             elif isinstance(value, SavedEstimator):
                 params[name] = {"estimator": type(value).__name__, "params": value.get_params(deep=False)}
+            elif isinstance(value, np.ndarray):
+                params[name] = {"array": name}
+                arrays[name] = value
             elif name == "callback":
                 params[name] = None  # it watches a fit; it is not part of what was learned
             elif callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)):
@@ -169,6 +172,8 @@ def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays)
             elif isinstance(value, dict) and "estimator" in value:
                 inner: Any = _kind_named(value["estimator"])
                 value = inner(**header_value(value, "params", dict))
+            elif isinstance(value, dict) and "array" in value:
+                value = arrays[key]
             params[key] = value
         learner = kind(**params)
         learner.n_features_in_ = header_value(header, "n_features_in", int)

@@ -8,7 +8,8 @@ from scipy.optimize import approx_fprime, minimize
 
 import mahala
 from mahala import LogisticMetric, MahalanobisMetric, Pairs, Quadruplets, Triplets
-from mahala.batch.answers import Answers, LogisticLoss
+from mahala.batch import logistic_metric as module
+from mahala.batch.answers import Answers, Choice, LogisticLoss
 from reference import answers as reference
 from strategies import examples
 
@@ -123,7 +124,7 @@ def test_a_prior_is_the_space_in_which_it_learns():
         LogisticMetric(MahalanobisMetric.euclidean(3)).fit(answers)
 
 
-def test_folds_over_items_choose_the_penalty():
+def test_folds_over_items_choose_the_penalty(tmp_path, monkeypatch):
     answers = people(n=600, noise=0.1)
     learner = LogisticMetric(random_state=0).fit(answers[:300])
     assert learner.verdict_.kind == "shown to help"
@@ -132,7 +133,14 @@ def test_folds_over_items_choose_the_penalty():
     guesses = Triplets(rng.normal(size=(60, 30)), *rng.integers(60, size=(3, 1500)))
     nothing = LogisticMetric(random_state=0).fit(guesses)
     assert nothing.verdict_.kind != "shown to help"
+    monkeypatch.setattr(module, "choose_penalty", lambda *given: Choice(np.inf, nothing.verdict_))
+    prior = LogisticMetric(random_state=0).fit(guesses)
+    assert np.array_equal(prior.metric_.matrix, np.eye(30))
+    assert (prior.lam_, prior.stop_reason_, prior.n_iter_) == (np.inf, "prior", 1)
+    prior.save(tmp_path / "prior.safetensors")
+    assert mahala.load(tmp_path / "prior.safetensors").partial_fit(guesses[:5]).lam_ == np.inf
     assert nothing.lam_ * 1500 >= 6.0
+    monkeypatch.undo()
     few = LogisticMetric(random_state=0).fit(answers[:3])
     assert few.verdict_.kind == "too early to tell"
     assert few.lam_ == 2.0

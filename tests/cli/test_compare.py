@@ -206,7 +206,8 @@ def test_cells_are_measured_by_a_cluster(tmp_path):
 def test_ctrl_c_writes_what_is_finished(tmp_path):
     """In a process of its own, which gets the signal when some cells are finished."""
     script = (
-        "import time; import mahala.evaluation.measuring as m; from mahala.cli.main import app; cell = m.measure_cell\n"
+        "import time; import mahala.evaluation.cross_validation.measuring as m; from mahala.cli.main import app\n"
+        "cell = m.measure_cell\n"
         "m.measure_cell = lambda *given: (print('ready', flush=True), time.sleep(0.05), cell(*given))[-1]\n"
         "app(['compare', 'iris', '--output', 'out', '--learners', 'LDA', '--no-report', '--folds', '20'])"
     )
@@ -228,7 +229,7 @@ def test_ctrl_c_writes_what_is_finished(tmp_path):
 
 def stop_at_cell(number, monkeypatch):
     """Press Ctrl-C when this cell begins; return the keys of the cells that have begun."""
-    import mahala.evaluation.measuring as measuring
+    import mahala.evaluation.cross_validation.measuring as measuring
 
     measure, measured = measuring.measure_cell, []
 
@@ -371,9 +372,9 @@ def test_a_budget_is_a_time(tmp_path):
 
 
 def test_members_that_are_left_out_are_listed(tmp_path, monkeypatch):
-    for module in ("planning", "panel"):  # a panel that learns from so many features at once
-        panel = {"PCA": PCA(n_components=2)}
-        monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_, panel=panel, **__: panel)
+    panel = {"PCA": PCA(n_components=2)}  # which learns from so many features at once
+    for module in ("planning", "panel"):
+        monkeypatch.setattr(f"mahala.evaluation.cross_validation.{module}.default_panel", lambda *_, **__: panel)
     np.savez(tmp_path / "t.npz", X=np.random.default_rng(0).normal(size=(30, 1001)), y=np.arange(30) % 2)
     command = [tmp_path / "t.npz", "--output", tmp_path / "out", "--no-report", "--no-baselines", "--folds", 2]
     shown = words(mahala(*command, "--repeats", 1).output)

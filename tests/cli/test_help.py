@@ -47,7 +47,7 @@ def folder(prepared, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     panel = {"LDA": mahala.LDA(), "RCA": mahala.RCA()}  # two learners that are quick
     for module in ("planning", "panel"):
-        monkeypatch.setattr(f"mahala.evaluation.{module}.default_panel", lambda *_, **__: panel)
+        monkeypatch.setattr(f"mahala.evaluation.cross_validation.{module}.default_panel", lambda *_, **__: panel)
 
 
 def _write_files(folder):
@@ -71,6 +71,7 @@ def _write_files(folder):
     queries, items = rng.normal(size=(8, 3)), rng.normal(size=(40, 3))
     for name, rows in (("queries", queries), ("q", queries), ("items", items), ("i", items), ("embeddings", items)):
         np.save(f"{name}.npy", rows)
+    (folder / "names.txt").write_text("".join(f"item {i}\n" for i in range(len(items))))
     polars = pytest.importorskip("polars")
     for name, rows in (("q", queries), ("i", items)):
         polars.DataFrame({"vector": rows.tolist()}).write_parquet(f"{name}.parquet")

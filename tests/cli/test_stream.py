@@ -5,8 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -258,13 +262,31 @@ def test_a_live_producer_gets_each_answer_at_once_and_a_signal_keeps_the_model(n
     assert mahala.load(tmp_path / "m").n_steps_ == 3
 
 
-def test_a_reader_that_has_gone_leaves_the_last_checkpoint(tmp_path):
+def test_what_was_learned_is_saved_when_the_reader_has_gone(tmp_path):
     (tmp_path / "in").write_text(pairs(3000))
     with start(tmp_path, *PA, "--input", str(tmp_path / "in"), "--checkpoint-every", "1000") as process:
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait() == 1
-        assert process.stderr.read() == ""
+        assert process.wait() == 141
+        learned = int(re.search(r"([\d,]+) learned", process.stderr.read())[1].replace(",", ""))
+    assert mahala.load(tmp_path / "m").n_steps_ == learned > 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+def test_closed_ends(tmp_path):
+    (tmp_path / "in").write_text(pairs(20))
+    command = f"{sys.executable} -m mahala stream --model {tmp_path / 'm'} {' '.join(PA)}"
+    environment = os.environ | {"PYTHONPATH": str(Path(mahala.__file__).parents[1])}
+
+    def shell(ends):
+        return subprocess.run(f"{command} {ends}", shell=True, capture_output=True, text=True, env=environment)
+
+    closed = shell("<&-")
+    assert (closed.returncode, closed.stdout) == (2, "")
+    assert "standard input is closed: name a file" in closed.stderr
+    silent = shell(f"--input {tmp_path / 'in'} >&-")
+    assert silent.returncode == 0, silent.stderr
+    assert mahala.load(tmp_path / "m").n_steps_ == 20
 
 
 def test_killed_and_started_again_it_ends_with_the_same_bytes(tmp_path, run):

@@ -95,3 +95,49 @@ def test_a_kernel_keeps_its_name_docstring_and_signature():
     assert late.__doc__.startswith("Apply")
     assert list(inspect.signature(late).parameters) == ["m", "shrinkage"]
     assert kernel(lambda x: x + 1)(1) == 2
+
+
+INTERRUPTED = """
+import os, random, signal, sys, threading, time
+import numpy as np
+import mahala
+
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(30, 4)), np.arange(30) % 2
+mahala.OASIS  # an import that is interrupted is Python's affair
+pauses, done = random.Random(int(sys.argv[1])), threading.Event()
+
+def interrupt():
+    while not done.wait(pauses.uniform(0.01, 0.4)):
+        os.kill(os.getpid(), signal.SIGINT)
+
+thread = threading.Thread(target=interrupt)
+thread.start()
+interrupts = 0
+end = time.monotonic() + 60.0
+while time.monotonic() < end:
+    try:
+        learner = mahala.OASIS(n_triplets=50, storage="dense", random_state=0).fit(X, y)
+        break
+    except KeyboardInterrupt:
+        interrupts += 1
+while True:
+    try:
+        done.set()
+        thread.join()
+        break
+    except KeyboardInterrupt:
+        pass
+again = mahala.OASIS(n_triplets=50, storage="dense", random_state=0).fit(X, y)
+assert np.array_equal(learner.metric_.matrix, again.metric_.matrix)
+print(interrupts)
+"""
+
+
+def test_ctrl_c_while_a_function_is_compiled(tmp_path):
+    """What was interrupted can be called again, in the same process with a cold cache."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(mahala.__file__).parents[1])}
+    command = [sys.executable, "-c", INTERRUPTED, "0"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) > 0

@@ -15,7 +15,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mahala import LDA, MahalanobisMetric, Metric, ModelFileError, TablePreprocessor
+from mahala import LDA, MahalanobisMetric, Metric, ModelFileError
+from mahala.data import TablePreprocessor
 
 N = 60
 # The table of these tests has a cell of other text in a column of numbers, of which every `transform` warns.

@@ -14,15 +14,26 @@ from sklearn.pipeline import make_pipeline
 
 from mahala import LDA, AutoMetric, Pairs, Triplets
 from mahala.evaluation import auto_metric
-from mahala.evaluation.fitting import refit
+from mahala.evaluation.cross_validation.fitting import refit
+from mahala.evaluation.cross_validation.splits import possible_folds
+from sklearn_checks import each_with_checks, run
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    """A panel of one learner, and two repeats."""
-    for name in ("planning", "auto_metric"):
+    """A panel of one learner, and one cross-validation."""
+    for name in ("cross_validation.planning", "auto_metric"):
         monkeypatch.setattr(f"mahala.evaluation.{name}.default_panel", lambda *_, **__: {"LDA": LDA(shrinkage="auto")})
-    monkeypatch.setattr("mahala.evaluation.planning.auto_repeats", lambda n_rows: 2)
+    monkeypatch.setattr("mahala.evaluation.cross_validation.planning.auto_repeats", lambda n_rows: 1)
+
+
+@each_with_checks([AutoMetric()])
+def test_scikit_learns_checks(estimator, checks, monkeypatch):
+    monkeypatch.setattr(
+        "mahala.evaluation.cross_validation.planning.possible_folds",
+        lambda codes, classes, _, notes: possible_folds(codes, classes, 2, notes),
+    )
+    run(checks, estimator)
 
 
 def helpful(n=160, seed=0):
@@ -97,7 +108,8 @@ def test_comparisons(kind, monkeypatch):
     assert metric.verdict_.kind == "shown to help"
     assert metric.verdict_.units == "items"
     assert metric.chosen_ in auto_metric.panel_for(data)
-    assert metric.leaderboard_[metric.chosen_] > metric.leaderboard_["Euclidean"] + 0.1
+    board = metric.leaderboard_
+    assert board[metric.chosen_].new_items > board["Euclidean"].new_items + 0.1
     assert metric.transform(X).shape[0] == 60
     nothing = kind.from_labels(X, rng.integers(0, 2, 60), 200, random_state=1)
     assert AutoMetric(budget=30.0).fit(nothing).verdict_.kind != "shown to help"
@@ -118,7 +130,7 @@ def test_refusals():
 @pytest.mark.parametrize("as_frame", [False, True])
 def test_of_a_large_table_a_sample_is_compared_and_learned_from(as_frame, monkeypatch):
     X, y = helpful()
-    monkeypatch.setattr("mahala.evaluation.splits.MOST_ROWS", 80)
+    monkeypatch.setattr("mahala.evaluation.cross_validation.splits.MOST_ROWS", 80)
     rows = pandas.DataFrame(X, columns=["a", "b", "c"]) if as_frame else X
     metric = AutoMetric().fit(rows, y)
     assert 80 <= len(metric.leaderboard_.rows) < len(y)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mahala.evaluation.cell_file import CellFile
-from mahala.evaluation.measuring import Cell
+from mahala.evaluation.cross_validation.measuring import Cell
 
 CELL = {"losses": np.array([0.1, 1 / 3]), "seconds": 0.25, "stopped": True}
 FAILED = {"losses": np.empty(0), "failure": "no \u2028 luck\n"}

@@ -15,11 +15,12 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, Relief, TablePreprocessor
+from mahala import GML, LDA, MLKR, NCA, OASIS, RCA, MahalanobisMetric, Relief
+from mahala.data import TablePreprocessor
 from mahala.evaluation.compare import ComparisonInterrupted, held_out
 from mahala.evaluation.compare import compare as compare_with_baselines
-from mahala.evaluation.fitting import refit
-from mahala.evaluation.splits import parts_of
+from mahala.evaluation.cross_validation.fitting import refit
+from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.judge import judge, mean_interval, paired_test
 
 PANEL = {"LDA": LDA(), "RCA": RCA()}
@@ -293,7 +294,7 @@ def test_small_classes():
 
 
 def test_large_tables_are_sampled(monkeypatch):
-    monkeypatch.setattr("mahala.evaluation.splits.MOST_ROWS", 60)
+    monkeypatch.setattr("mahala.evaluation.cross_validation.splits.MOST_ROWS", 60)
     X, y = table(300)
     y[:295] = np.arange(295) % 2
     y[295:] = 2

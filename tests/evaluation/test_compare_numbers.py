@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from mahala import LDA, MLKR
 from mahala.evaluation.compare import compare, held_out
-from mahala.evaluation.splits import parts_of
+from mahala.evaluation.cross_validation.splits import parts_of
 
 
 def houses(n=120, seed=0):

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from mahala import LDA, RCA
 from mahala.evaluation.compare import compare as compare_with_baselines
-from mahala.evaluation.splits import parts_of
+from mahala.evaluation.cross_validation.splits import parts_of
 
 compare = partial(compare_with_baselines, baselines=False)
 PANEL = {"LDA": LDA(), "RCA": RCA()}

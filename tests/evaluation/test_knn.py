@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,25 +12,8 @@ from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
 from mahala import BilinearMetric, MahalanobisMetric
-from mahala.evaluation.knn import knn_error, neighbor_means, one_hot
-from strategies import examples
-
-
-def slow_means(train, values, x, k, without=None):
-    """Means of values over the k nearest rows, in fractions; rows at the last distance share what is left."""
-    distances = {
-        j: sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(x, row, strict=True))
-        for j, row in enumerate(train.tolist())
-        if j != without
-    }
-    last = sorted(distances.values())[k - 1]
-    nearer = [j for j, distance in distances.items() if distance < last]
-    tied = [j for j, distance in distances.items() if distance == last]
-    share = Fraction(k - len(nearer), len(tied))
-    return [
-        (sum(Fraction(values[j][c]) for j in nearer) + share * sum(Fraction(values[j][c]) for j in tied)) / k
-        for c in range(len(values[0]))
-    ]
+from mahala.evaluation.knn import knn_error
+from reference.neighbors import slow_means
 
 
 def slow_predictions(train, y_train, test, k, leave_one_out):
@@ -131,44 +112,6 @@ def test_zero_metric_takes_all_rows():
     np.testing.assert_array_equal(errors.error, [0, 0, 0])
 
 
-@st.composite
-def valued_rows(draw):
-    """Rows on a grid with many duplicates, values of them, test rows, and numbers of neighbours."""
-    d, n, m = draw(st.integers(1, 3)), draw(st.integers(2, 40)), draw(st.integers(1, 5))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    X = rng.integers(0, draw(st.integers(1, 4)), size=(n + m, d)).astype(float)
-    values = rng.integers(-8, 9, size=(n, draw(st.integers(1, 3)))) / 4.0
-    most = draw(st.integers(1, min(n - 1, 12)))
-    counts = np.unique(rng.integers(1, most + 1, size=3))
-    return X[:n], values, X[n:], counts
-
-
-@examples(60)
-@given(valued_rows(), st.sampled_from(["dense", "sparse", "float32"]), st.booleans())
-def test_means_are_exact_fractions(case, kind, leave_one_out):
-    train, values, test, counts = case
-    convert = {"dense": np.asarray, "sparse": sp.csr_array, "float32": np.float32}[kind]
-    given_test = None if leave_one_out else convert(test)
-    found = np.concatenate(list(neighbor_means(convert(train), values, given_test, counts)), axis=1)
-    tested = train if leave_one_out else test
-    assert found.shape == (len(counts), len(tested), values.shape[1])
-    for place, k in enumerate(counts.tolist()):
-        for i, x in enumerate(tested.tolist()):
-            expected = slow_means(train, values.tolist(), x, k, i if leave_one_out else None)
-            np.testing.assert_allclose(found[place, i], [float(mean) for mean in expected], rtol=1e-13, atol=1e-15)
-
-
-@given(st.integers(2, 4), st.integers(1, 9), st.integers(0, 2**32 - 1))
-def test_equal_votes_are_exactly_equal(n_classes, size, seed):
-    """So that the first class in sorted order wins, whatever the number of tied neighbours."""
-    rng = np.random.default_rng(seed)
-    codes = rng.permutation(np.repeat(np.arange(n_classes), size))
-    votes = one_hot(codes, n_classes)
-    counts = np.arange(1, len(codes))
-    [means] = neighbor_means(np.zeros((len(codes), 2)), votes, np.zeros((1, 2)), counts)
-    assert (means == means[:, :, :1]).all()
-
-
 @pytest.mark.parametrize("n", [60, 700])
 @pytest.mark.parametrize("kind", ["none", "metric", "sparse", "float32"])
 def test_the_order_of_rows_does_not_matter(n, kind):
@@ -187,22 +130,6 @@ def test_the_order_of_rows_does_not_matter(n, kind):
         one = knn_error(metric, convert(X), y, *more)
         two = knn_error(metric, convert(X[order]), y[order], *more)
         np.testing.assert_array_equal(one.error, two.error)
-
-
-def test_many_ties_beyond_the_last_neighbour_are_searched_again():
-    """A test row with hundreds of neighbours at one distance, beside rows without ties."""
-    rng = np.random.default_rng(0)
-    train = np.concatenate([np.zeros((500, 2)), rng.normal(5.0, 1.0, size=(100, 2))])
-    values = rng.integers(0, 2, size=(600, 1)).astype(float)
-    test = np.array([[0.0, 0.0], [5.0, 5.0], [1.0, 0.0]])
-    counts = np.array([1, 3, 25])
-    means = np.concatenate(list(neighbor_means(train, values, test, counts)), axis=1)
-    np.testing.assert_allclose(means[:, [0, 2], 0], values[:500].mean(), rtol=1e-13)
-    nearest = np.argsort(((train - test[1]) ** 2).sum(axis=1))
-    np.testing.assert_allclose(means[:, 1, 0], [values[nearest[:k]].mean() for k in counts])
-    own = np.concatenate(list(neighbor_means(train, values, None, counts)), axis=1)
-    expected = (values[:500].sum() - values[:500, 0]) / 499
-    np.testing.assert_allclose(own[:, :500, 0], np.broadcast_to(expected, (3, 500)), rtol=1e-13)
 
 
 @pytest.mark.parametrize("with_metric", [False, True])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from mahala import BilinearMetric, MahalanobisMetric, Metric, Pairs, Triplets
+from mahala import BilinearMetric, MahalanobisMetric, Metric, Pairs, Quadruplets, Triplets
 from mahala.metric.kernel_map import KernelMap
 from mahala.support.model_files import read_model, write_model
 from metric.cases import brute_force, mahalanobis
@@ -459,12 +459,31 @@ def test_margins_under_a_kernel(kernel_case):
 
 def test_bad_comparisons_are_named():
     metric = MahalanobisMetric.euclidean(3)
-    with pytest.raises(TypeError, match="comparisons must be Pairs or Triplets, got ndarray"):
+    with pytest.raises(TypeError, match="comparisons must be Pairs, Triplets or Quadruplets, got ndarray"):
         metric.margins(np.eye(3))
     with pytest.raises(ValueError, match="X has 2 features, but this metric compares points of 3"):
         metric.margins(Pairs(np.eye(2), [0], [1]))
     with pytest.raises(ValueError, match="items has 2 features, but this metric compares points of 3"):
         metric.margins(Triplets(np.eye(3), [0], [1], [0], items=np.eye(2)))
+
+
+def test_quadruplets_and_directions(tmp_path):
+    rng = np.random.default_rng(0)
+    X, L = rng.normal(size=(6, 3)), rng.normal(size=(3, 3))
+    X[5] = 0.0
+    unit = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
+    quadruplets = Quadruplets(X, [0, 1], [2, 5], [3, 3], [4, 0])
+    for directions, rows in ((False, X), (True, unit)):
+        metric = MahalanobisMetric(L.T @ L, unit_rows=directions)
+        squared = lambda i, j, rows=rows: np.sum((L @ (rows[i] - rows[j])) ** 2)  # noqa: E731
+        expected = [squared(3, 4) - squared(0, 2), squared(3, 0) - squared(1, 5)]
+        np.testing.assert_allclose(metric.margins(quadruplets), expected)
+        assert metric.distance(X[0], X[1], squared=True) == pytest.approx(squared(0, 1))
+        np.testing.assert_allclose(metric.pairwise(sp.csr_array(X), squared=True)[0, 1], squared(0, 1))
+        metric.save(tmp_path / "metric.safetensors")
+        loaded = MahalanobisMetric.load(tmp_path / "metric.safetensors")
+        np.testing.assert_array_equal(loaded.transform(X), metric.transform(X))
+        assert loaded.unit_rows is directions
 
 
 def test_what_float32_cannot_hold_is_refused():

@@ -11,6 +11,8 @@ from mahala.compiled.triplets import dense_blocks as kernels
 from mahala.online.state import dense as dense_state
 from reference import online_triplets as reference
 
+pytestmark = pytest.mark.usefixtures("as_published")
+
 TAKES_BLOCKS = dense_state.takes_blocks  # before it is patched
 
 LEARNERS = {

@@ -19,6 +19,8 @@ from mahala.online.state.sparse import SparseState
 from reference import online_triplets as reference
 from strategies import examples
 
+pytestmark = pytest.mark.usefixtures("as_published")
+
 # Step lengths with few digits: where the values are whole numbers all sums are then exact, and ties are ties.
 ETA, LAM, DELTA, C, R = 0.125, 0.0625, 0.25, 0.0625, 2.0
 CASES = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from mahala import LDA, RCA, QueryAdapter
 from mahala.evaluation.compare import compare, held_out
-from mahala.evaluation.fitting import refit
+from mahala.evaluation.cross_validation.fitting import refit
 from mahala.feedback.gains import CrossValidation
 from mahala.judge import Verdict
 from mahala.report.chart_data import Shown

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mahala.evaluation.entries import Entry
-from mahala.evaluation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.judge import Verdict
 from mahala.report.html import LEADERBOARD_NOTE, leaderboard_table
 
@@ -24,8 +24,8 @@ def entry(name, error, learned=True, failure=None, **more):
 
 def board(*entries):
     return Leaderboard(
-        entries, VERDICT, "NCA", "Euclidean", np.array([3]), 3, 2, 1, "standard", 0, 90, 4, ("a", "b"), np.arange(90),
-        (np.arange(45), np.arange(45, 90)), 2, 2,
+        entries, VERDICT, "NCA", "Euclidean", "Euclidean", np.array([3]), 3, 2, 1, "standard", 0, 90, 4, ("a", "b"),
+        np.arange(90), (np.arange(45), np.arange(45, 90)), 2, 2,
     )  # fmt: skip
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
+import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import mahala
-from mahala.support.contexts import COMPILING, out_of_time, time_limit
+from mahala.support.contexts import COMPILING, one_at_a_time, out_of_time, time_limit
 
 ENDLESS = {
     "ITML": mahala.ITML(max_iter=10**6, tol=0.0, random_state=0),
@@ -76,3 +79,39 @@ def test_compiling_takes_no_time():
         assert not out_of_time()
         time.sleep(0.1)
         assert out_of_time()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_an_object_in_use_by_another_thread_is_refused_after_a_fork():
+    """The child has the object, maybe half changed, but not the thread that would release its lock."""
+
+    class Counter:
+        @one_at_a_time
+        def wait(self, begun, end):
+            begun.set()
+            end.wait()
+
+        @one_at_a_time
+        def count(self):
+            return 1
+
+    busy, idle = Counter(), Counter()
+    begun, end = threading.Event(), threading.Event()
+    idle.count()
+    thread = threading.Thread(target=busy.wait, args=(begun, end))
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        code = 3
+        with suppress(BaseException):
+            try:
+                busy.count()
+            except RuntimeError as error:
+                code = 0 if "another thread used this object" in str(error) and idle.count() == 1 else 4
+        os._exit(code)
+    end.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert busy.count() == 1

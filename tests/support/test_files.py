@@ -167,3 +167,20 @@ def test_a_folder_without_write_permission_is_named(tmp_path, monkeypatch):
     said = r"model cannot be written: no file can be made in .*Read-only"
     with pytest.raises(OSError, match=said), only_writer(tmp_path / "model"):
         pass
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+def test_a_pipe_or_device_is_refused_at_once(tmp_path):
+    """To open a pipe would wait for ever, and /dev/zero has no end."""
+    from mahala import data, load
+
+    for name in ("model.safetensors", "rows.npy", "rows.npz", "rows.parquet", "rows.xlsx", "rows.svm", "rows.csv"):
+        os.mkfifo(tmp_path / name)
+        read = load if name.startswith("model") else data.read_table
+        with pytest.raises(ValueError, match=r"must be a file, but it is a pipe"):
+            read(tmp_path / name)
+    with pytest.raises(ValueError, match="must be a file, but it is a pipe"):
+        data.read_vectors(tmp_path / "rows.npy")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match="must be a file, but it is a device"):
+        data.read_table(tmp_path / "zero.csv")

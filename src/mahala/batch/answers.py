@@ -219,10 +219,10 @@ def fit_map(
         gradient = 2.0 * (pull.T @ X) + 2.0 * lam * gap
         return value + lam * float(np.vdot(gap, gap)), np.append(gradient.ravel(), by_threshold * loss.temperature)
 
-    def model_of(variables: RealArray) -> Model:
+    def model_of(variables: RealArray) -> Callable[[], Model]:
         nonlocal last
-        last = unpacked(variables)
-        return to_model(last)
+        last = fit = unpacked(variables.copy())
+        return lambda: to_model(fit)  # which maps all features, and few iterations are asked for
 
     variables = np.append(first.A.astype(X.dtype).ravel(), X.dtype.type(first.threshold / loss.temperature))
     reason = descend(objective, variables, run, max_iter=max_iter, tol=tol, to_model=model_of)

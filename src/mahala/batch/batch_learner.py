@@ -60,6 +60,10 @@ class BatchLearner(DistanceMixin, Learner):
         Every iteration, of which there is at least one, is recorded by `run.step`; the last model is what is learned.
         """
 
+    def _finished(self, data: Any, model: Model) -> Model:
+        """Return the model of a fit that was not interrupted, from what was learned."""
+        return model
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the metric from rows X with class labels y, or from comparisons if the learner accepts them.
 
@@ -82,7 +86,7 @@ class BatchLearner(DistanceMixin, Learner):
                     if not run.model:
                         raise
                     reason, interrupt = "interrupted", error
-            self._set_model(run.model)
+            self._set_model(run.model if interrupt else self._finished(data, run.model))
             self.objectives_ = np.array(run.objectives)
             self.objective_ = run.objectives[-1]
             self.n_iter_ = len(run.objectives)
@@ -145,7 +149,7 @@ class BatchLearner(DistanceMixin, Learner):
         if "w" in model:
             return np.diag(np.sqrt(model["w"].astype(np.float64)))
         # A learned map is returned unchanged, with its directions in order.
-        learned = "L" in model and len(model["L"]) <= model["L"].shape[1]
+        learned = "L" in model and "weights" not in model and len(model["L"]) <= model["L"].shape[1]
         return model["L"].astype(np.float64) if learned else self.metric_.components
 
     @property
@@ -228,6 +232,7 @@ class BatchLearner(DistanceMixin, Learner):
         model, d = without_prefix("model", arrays), self.n_features_in_
         shapes: dict[str, tuple[int | None, ...]] = {"L": (None, d), "M": (d, d), "w": (d,)}
         form = [key for key in shapes if key in model]
+        shapes["weights"] = (2,)
         if len(form) != 1:
             raise ModelFileError(f"a model should be one of L, M and w, found {sorted(model)}")
         for key, array in model.items():
@@ -235,6 +240,8 @@ class BatchLearner(DistanceMixin, Learner):
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
         self._set_model(model, header_value(header, "threshold", float, type(None)))
+        if "weights" in model and model["weights"].min() < 0.0:
+            raise ModelFileError("model.weights should not be negative")
         # A view of a file that was just written needs no eigenvalues, and LᵀL has none below zero.
         if form != ["L"] and model[form[0]].flags.writeable and not self.metric_.is_psd:
             raise ModelFileError(f"model.{form[0]} should be positive semi-definite")

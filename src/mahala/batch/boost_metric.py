@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner
-from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.run import IterationParams, Model, Run, matrix_of
+from mahala.batch.triplet_learner import TripletLearner
 from mahala.batch.triplets import TripletEdges, label_triplets
 from mahala.comparisons import Triplets
 from mahala.compiled.sums.edges import best_step, log_loss, weights
@@ -26,7 +26,7 @@ Lam = Annotated[float, Where(between(SMALLEST_LAM), f"a number of at least {SMAL
 
 
 @dataclass(eq=False, repr=False)
-class BoostMetric(IterationParams, BatchLearner):
+class BoostMetric(IterationParams, TripletLearner):
     """Minimise the exponential loss of triplets, adding one rank-one matrix per iteration as AdaBoost adds learners.
 
     The objective, over M = Σ w_j ξ_j ξ_jᵀ with w_j ≥ 0 and ‖ξ_j‖ = 1, for triplets r = (i, j, k) in which x_i is to be
@@ -44,6 +44,7 @@ class BoostMetric(IterationParams, BatchLearner):
     n_iter_no_change : int
         With validation_fraction, the fit ends when the share of held-out triplets in the wrong order has not decreased
         for this many iterations, and returns to the iteration with the smallest share.
+    shrinkage : "auto" or float, see :class:`mahala.LMNN`
     max_iter : int
         Maximum number of iterations and therefore of the rank of M.
     tol : float
@@ -53,6 +54,7 @@ class BoostMetric(IterationParams, BatchLearner):
     Attributes
     ----------
     weights_ : ndarray, the weight w_j of each iteration
+    shrinkage_ : float, see :class:`mahala.LMNN`
     validation_errors_ : ndarray, the share of the held-out triplets in the wrong order after each iteration
     stop_reason_ : str
         "converged" (an iteration gains less than `tol`, or no direction lowers the objective), "max_iter",
@@ -61,8 +63,6 @@ class BoostMetric(IterationParams, BatchLearner):
         by more than lam·s, so that the objective has no minimum along it; then w lowers each loss by a factor exp(-36).
     metric_, components_, objective_, objectives_, n_iter_ : see :class:`mahala.NCA`
     """
-
-    _learns_from = Triplets
 
     n_neighbors: Count = 3
     _: KW_ONLY
@@ -165,14 +165,15 @@ class BoostMetric(IterationParams, BatchLearner):
         L = self._learned("L")
         if not (is_count(n_iter) and n_iter <= len(L)):
             raise ValueError(f"n_iter must be an integer from 1 to {len(L)}, the number of iterations, got {n_iter!r}")
-        return MahalanobisMetric(L[:n_iter].T @ L[:n_iter], **self._about())
+        return MahalanobisMetric(matrix_of(self._model | {"L": L[:n_iter]}), **self._about())
 
     def staged_metrics(self) -> Iterator[MahalanobisMetric]:
         """Yield the metrics after 1, 2, ... iterations."""
         M = np.zeros((self.n_features_in_, self.n_features_in_))
+        mixed = {key: array for key, array in self._model.items() if key == "weights"}
         for row in self._learned("L"):
             M += np.outer(row, row)
-            yield MahalanobisMetric(M, **self._about())
+            yield MahalanobisMetric(matrix_of({"M": M} | mixed), **self._about())
 
 
 def _share_wrong(margins: FloatArray) -> float:

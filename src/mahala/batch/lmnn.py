@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import Init, descend, first_components
 from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.triplet_learner import TripletLearner
 from mahala.batch.triplets import TripletHinges, target_neighbors
 from mahala.batch.whitening import row_coordinates
-from mahala.comparisons import Triplets
 from mahala.engine import current_engine
 from mahala.engine.cores import Cores
 from mahala.engine.engine import Hinges
@@ -31,7 +30,7 @@ WEAK = 1e-2
 
 
 @dataclass(eq=False, repr=False)
-class LMNN(IterationParams, BatchLearner):
+class LMNN(IterationParams, TripletLearner):
     """Large margin nearest neighbours: target neighbours near, rows of other classes farther away by a margin.
 
     LMNN minimises (1 - mu) Σ_{i,j} d_M(xᵢ, xⱼ) + mu Σ_{i,j,l} [1 + d_M(xᵢ, xⱼ) - d_M(xᵢ, x_l)]₊ over M = LᵀL, with
@@ -50,10 +49,16 @@ class LMNN(IterationParams, BatchLearner):
         64 dimensions on, that is the number of directions that the first iterations do not shorten to nearly nothing.
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
         The first L, whose scale is then chosen; a metric is used unchanged.
+    shrinkage : "auto" or float
+        Share of the Euclidean distance in the metric, for a fit to Triplets; 0 for the paper's minimum. If there are
+        fewer triplets than numbers in M, or no more items than features, "auto" is 1/2, unless answers about held-out
+        items favour a larger share, and a warning says what they show. Otherwise, with `n_components` and with
+        labels, "auto" is 0.
     max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
+    shrinkage_ : float, the share of the Euclidean distance in `metric_`, which the objective is without
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
     Examples
@@ -64,8 +69,6 @@ class LMNN(IterationParams, BatchLearner):
     >>> learner.stop_reason_, round(learner.score(X[1::2], y[1::2]), 2)
     ('converged', 0.97)
     """
-
-    _learns_from = Triplets
 
     n_neighbors: Count = 3
     _: KW_ONLY

@@ -58,6 +58,14 @@ class Coordinates(NamedTuple):
             A = np.eye(len(V)) + V @ (A - np.eye(len(A))) @ V.T if full else A @ V.T
         return A if self.prior is None else A @ self.prior
 
+    def matrix(self, A: RealArray) -> FloatArray:
+        """Return M = LᵀL for a full map of coordinates at a cost that grows with their number, not as d³."""
+        assert self.span is not None, "else L is small"
+        change = A.T.astype(np.float64) @ A - np.eye(len(A))
+        W = self.span.T if self.prior is None else self.span.T @ self.prior
+        M = W.T @ change @ W
+        return M + (np.eye(len(M)) if self.prior is None else self.prior.T @ self.prior)
+
     def from_map(self, L: FloatArray, full: bool) -> FloatArray:
         """Return the map A of coordinates for which `to_map` returns L."""
         A = L if self.prior is None else L @ np.linalg.pinv(self.prior)
@@ -83,9 +91,9 @@ class LogisticMetric(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    prior : None, "covariance" or MahalanobisMetric
-        The metric to stay near, which is used where the answers do not help: None is the Euclidean distance of X,
-        "covariance" the Mahalanobis distance of its rows.
+    prior : None, "identity", "covariance" or MahalanobisMetric
+        The metric to stay near, which is used where the answers do not help: None or "identity" is the Euclidean
+        distance of X, "covariance" the Mahalanobis distance of its rows.
     lam : "auto" or float
         Weight of the penalty. "auto" starts with 6 / n for n answers, and lets folds over items choose another
         multiple, or the prior, where they show that it foresees more answers about items not learned from.
@@ -136,7 +144,7 @@ class LogisticMetric(IterationParams, BatchLearner):
 
     _learns_from = Triplets
 
-    prior: Literal["covariance"] | MahalanobisMetric | None = None
+    prior: Literal["identity", "covariance"] | MahalanobisMetric | None = None
     _: KW_ONLY
     lam: Literal["auto"] | Positive = "auto"
     n_components: Count | None = None
@@ -251,6 +259,8 @@ class LogisticMetric(IterationParams, BatchLearner):
 
         def to_model(fit: Fit) -> Model:
             model: Model = {"L": coordinates.to_map(fit.A, full)}
+            if full and coordinates.span is not None:
+                model["M"] = coordinates.matrix(fit.A)
             return model | ({"threshold": np.array([fit.threshold])} if answers.has_threshold else {})
 
         first = None
@@ -291,7 +301,7 @@ class LogisticMetric(IterationParams, BatchLearner):
         coordinates = Coordinates(X.mean(axis=0, dtype=np.float64), self._prior_map(X), None)
         Z = coordinates.rows(X)
         n, d = Z.shape
-        if isinstance(self.prior, str) or (n > d and self.n_components is None):
+        if self.prior == "covariance" or (n > d and self.n_components is None):
             return coordinates
         # The penalty keeps out what the rows do not span, so nothing is lost.
         _, lengths, axes = np.linalg.svd(Z.astype(np.float64), full_matrices=False)
@@ -299,31 +309,35 @@ class LogisticMetric(IterationParams, BatchLearner):
         return coordinates._replace(span=axes[kept].T)
 
     def _prior_map(self, X: RealArray) -> FloatArray | None:
-        if self.prior is None:
+        if self.prior is None or self.prior == "identity":
             return None
         if isinstance(self.prior, str):
             scatter = covariances(X, np.zeros(len(X), dtype=np.intp))
             tol = max(X.shape) * float(np.finfo(X.dtype).eps)
             return scatter.in_features(whiten_varying(scatter.total, tol)[::-1])  # the largest variance first
-        if self.prior.kernel_map is not None or self.prior.n_features_in != X.shape[1]:
-            problem = f"prior must be a MahalanobisMetric of {X.shape[1]} features without a kernel"
+        if self.prior.kernel_map is not None or self.prior.unit_rows or self.prior.n_features_in != X.shape[1]:
+            problem = f"prior must be a MahalanobisMetric of {X.shape[1]} features without a kernel or unit rows"
             raise ValueError(f"{problem}, got {self.prior!r}")
         return self.prior.components if self.prior.scales is None else self.prior.components / self.prior.scales
 
     def _set_model(self, model: Model, threshold: float | None = None) -> None:
         learned = float(model["threshold"][0]) if "threshold" in model else None
         super()._set_model(model, learned if threshold is None else threshold)
+        self._model = {name: array for name, array in model.items() if name != "M"}
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         header, arrays = super()._get_state()
-        header |= {"multiple": self._multiple, "lam": self.lam_}
+        # JSON has no infinity, which stands for the prior.
+        numbers = {"multiple": self._multiple, "lam": self.lam_}
+        header |= {name: None if np.isinf(number) else number for name, number in numbers.items()}
         header["verdict"] = None if self.verdict_ is None else list(self.verdict_)
         return header, arrays | prefixed("answers", {} if self._answers is None else self._answers._asdict())
 
     def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         self._resumes = False
         super()._set_state(header, arrays)
-        self._multiple, self.lam_ = (float(header_value(header, name, float, int)) for name in ("multiple", "lam"))
+        numbers = (header_value(header, name, float, type(None)) for name in ("multiple", "lam"))
+        self._multiple, self.lam_ = (np.inf if number is None else number for number in numbers)
         verdict = header_value(header, "verdict", list, type(None))
         self.verdict_ = None if verdict is None else Verdict.of(verdict)
         answers = without_prefix("answers", arrays)

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.optimize import linprog
 
-from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.triplet_learner import TripletLearner
 from mahala.batch.triplets import TripletEdges, label_triplets
-from mahala.comparisons import Triplets
 from mahala.learner import LabelledRows
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, NonNegative, Where, is_number
@@ -23,7 +22,7 @@ Nu = Annotated[float, Where(lambda nu: is_number(nu) and 0.0 < nu <= 1.0, "a num
 
 
 @dataclass(eq=False, repr=False)
-class PSDBoost(IterationParams, BatchLearner):
+class PSDBoost(IterationParams, TripletLearner):
     """Maximise a soft margin of triplets over matrices of trace one, adding one rank-one matrix per iteration.
 
     Over M ⪰ 0 with tr M = 1, for n triplets r = (i, j, k) in which x_i is to be nearer to x_j than to x_k, PSDBoost
@@ -37,6 +36,7 @@ class PSDBoost(IterationParams, BatchLearner):
         Each labelled row is the anchor of triplets with its n_neighbors nearest rows of its class and of other classes.
     nu : float
         Share of the triplets, those with the smallest margins, whose mean margin is maximised; at most 1.
+    shrinkage : "auto" or float, see :class:`mahala.LMNN`
     max_iter : int
         Maximum number of iterations and therefore of the rank of M.
     tol : float
@@ -45,13 +45,12 @@ class PSDBoost(IterationParams, BatchLearner):
 
     Attributes
     ----------
+    shrinkage_ : float, see :class:`mahala.LMNN`
     gap_ : float, an upper bound of the difference between `objective_` and the minimum
     stop_reason_ : str
         "converged", "max_iter", "precision" (a linear program found no better weights), "callback" or "interrupted".
     metric_, components_, objective_, objectives_, n_iter_ : see :class:`mahala.NCA`
     """
-
-    _learns_from = Triplets
 
     n_neighbors: Count = 3
     _: KW_ONLY

@@ -12,7 +12,8 @@ from mahala.support.arrays import FloatArray, RealArray
 from mahala.support.contexts import out_of_time
 from mahala.support.parameters import Count, NonNegative
 
-# What is learned: "L" with M = LᵀL, "M" itself or the weights "w" of a diagonal M; and what a warm start needs.
+# What is learned: "L" with M = LᵀL, "M" itself or the weights "w" of a diagonal M; and what a warm start needs. If it
+# is mixed with the identity, "weights" has the weights of both.
 Model = dict[str, RealArray]
 
 
@@ -92,6 +93,10 @@ class Run:
 
 def matrix_of(model: Model) -> FloatArray:
     """Return M in float64."""
+    if "weights" in model:
+        learned, plain = model["weights"].tolist()
+        M = matrix_of({key: value for key, value in model.items() if key != "weights"})
+        return np.asarray(learned * M + plain * np.eye(len(M)))
     if "w" in model:
         return np.diag(model["w"].astype(np.float64))
     if "M" in model:

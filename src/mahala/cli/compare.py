@@ -19,8 +19,8 @@ from mahala.cli.tables import labelled_table, show_columns, times_of, without_si
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
-    from mahala.evaluation.entries import Entry
-    from mahala.evaluation.leaderboard import Leaderboard
+    from mahala.evaluation.cross_validation.entries import Entry
+    from mahala.evaluation.cross_validation.leaderboard import Leaderboard
     from mahala.learner import Learner
     from mahala.metric import MahalanobisMetric
     from mahala.report.chart_data import Shown
@@ -67,6 +67,13 @@ def compare(
     n_jobs: options.Jobs = 1,
     device: options.Device = None,
     scheduler: options.Scheduler = None,
+    triplets: Annotated[
+        Path | None, typer.Option(help="Answers about the rows of DATA: anchor, nearer and farther item of each.")
+    ] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Answers: two items of DATA, and if they are similar.")] = None,
+    ratings: Annotated[Path | None, typer.Option(help="Answers: two items of DATA, and how alike they are.")] = None,
+    by: Annotated[str | None, typer.Option(help="Column of the answers that says who gave each.")] = None,
+    ids: Annotated[str | None, typer.Option(help="Column of DATA with the names of items in the answers.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the folds and of the learners.", min=0)] = 0,
     output: Annotated[Path | None, typer.Option(help="Folder to write to; default: NAME-LABEL-mahala.")] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html.")] = True,
@@ -91,14 +98,20 @@ def compare(
         mahala compare fraud.csv --label fraud --metric roc_auc --budget 1h
 
         mahala compare visits.csv --label bought --groups household
+
+        mahala compare shoes.npy --triplets answers.csv
+
+    With --triplets, --pairs or --ratings (a .csv, .tsv, .jsonl or .parquet file), DATA has the items, .npy, .npz,
+    .parquet or a table, and answers name them by row numbers from 0 or by their ids. Learners are then compared by the
+    answers that they foresee, about new items and about the same ones.
     """
     from mahala.evaluation.compare import ComparisonInterrupted
     from mahala.evaluation.compare import compare as cross_validate
-    from mahala.evaluation.fitting import refit
-    from mahala.evaluation.measuring import final_seconds
-    from mahala.evaluation.panel import default_panel, members
-    from mahala.evaluation.plan import target_of
-    from mahala.evaluation.splits import MOST_ROWS
+    from mahala.evaluation.cross_validation.fitting import refit
+    from mahala.evaluation.cross_validation.measuring import final_seconds
+    from mahala.evaluation.cross_validation.panel import default_panel, members
+    from mahala.evaluation.cross_validation.plan import target_of
+    from mahala.evaluation.cross_validation.splits import MOST_ROWS
     from mahala.support.display import task_bar
 
     seconds = options.seconds_of(budget, "--budget")
@@ -109,6 +122,22 @@ def compare(
     names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
     paths = [folder / name for name in names]
     _check_folder(folder, paths, Path(data), force)
+    answers: dict[Any, Path | None] = {"triplets": triplets, "pairs": pairs, "ratings": ratings}
+    given = {kind: path for kind, path in answers.items() if path is not None}
+    if given:
+        from mahala.cli.compare_answers import compare_answers
+
+        if len(given) > 1 or label is not None:
+            raise ValueError(f"give one of --triplets, --pairs, --ratings and --label, got --{' and --'.join(given)}")
+        kind, path = next(iter(given.items()))
+        files = {name: folder / name for name in [*names, "learned.safetensors"]}
+        compare_answers(
+            data, kind, path, by=by, ids=ids, learners=learners, folds=folds, seconds=seconds, seed=seed,
+            paths=files, as_json=as_json,
+        )  # fmt: skip
+        return
+    if by is not None or ids is not None:
+        raise ValueError("--by and --ids go with --triplets, --pairs or --ratings: leave them out")
     table = labelled_table(
         data, label, bins, purpose="by which learners are compared", classes=bins is not None, drop=drop or (),
         keep=keep or (), extra=[name for name in (groups, time) if name is not None], identifiers=keep_ids,

@@ -19,7 +19,7 @@ from mahala.cli.tables import check_labels, labelled_table, show_columns
 
 if TYPE_CHECKING:
     from mahala.data.tables import Table
-    from mahala.evaluation.leaderboard import Leaderboard
+    from mahala.evaluation.cross_validation.leaderboard import Leaderboard
     from mahala.judge import Verdict
     from mahala.learner import Learner
     from mahala.metric import Metric

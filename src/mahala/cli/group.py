@@ -19,6 +19,15 @@ from mahala.cli.output import printable, say
 FIXABLE = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
+# The exit code of a program whose output nobody reads any more, as in `mahala ... | head`: 128 + SIGPIPE.
+BROKEN_PIPE = 141
+
+
+def forget_output() -> None:
+    """Drop what stdout still has to print, so that it does not fail again at exit: the reader of the pipe is gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @contextmanager
 def _plain_switches(params: list[Any]) -> Iterator[None]:
     """Let --help show a switch as `--flag / --no-flag`, and without a type, as if it took a value."""
@@ -55,15 +64,17 @@ class _Reporting:
     def invoke(self: Any, ctx: Any) -> Any:
         if ctx.parent is not None:
             return super().invoke(ctx)  # type: ignore[misc]
+        for name in ("stdout", "stderr"):  # closed by `>&-`: what is printed is not wanted
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         _print_log()
         if ctx.meta["debug"]:
             return super().invoke(ctx)  # type: ignore[misc]
         try:
             return super().invoke(ctx)  # type: ignore[misc]
         except BrokenPipeError:
-            # The reader of a pipe is gone, as in `mahala ... | head`; do not fail again when stdout is flushed at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(1) from None
+            forget_output()
+            raise typer.Exit(BROKEN_PIPE) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None

@@ -109,9 +109,10 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
     if (n := facts["comparisons"]) is not None:
         wrong = f", {facts['mistakes'] / n:.1%} predicted wrongly" if n else ""
         yield "has seen", f"{n:,} comparisons, {facts['updates']:,} updates{wrong}"
-    if facts["verdict"] is not None:
+    if facts["impressions"] is not None:
         yield "has seen", f"{facts['impressions']:,} impressions"
         yield "trust", trust_text(facts["trust"])
+    if facts["verdict"] is not None:
         yield "verdict", facts["verdict"]["sentence"]
     if facts["iterations"] is not None:
         end = f"objective {facts['objective']:.6g}, stopped: {facts['stopped']}"

@@ -12,7 +12,7 @@ from mahala.cli.output import escape, table, terminal
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mahala.evaluation.leaderboard import Leaderboard
+    from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 
 _STYLES = {"winner": "bold", "plain": "dim"}
 
@@ -63,7 +63,7 @@ def leaderboard_parts(board: Leaderboard) -> Iterator[Any]:
 
 
 def _table(board: Leaderboard, width: int) -> Table:
-    from mahala.evaluation.leaderboard_lines import percent
+    from mahala.evaluation.cross_validation.leaderboard_lines import percent
 
     # A narrow terminal has room for the numbers only.
     wide, wider = width >= 80, width >= 110

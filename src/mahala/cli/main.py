@@ -17,6 +17,7 @@ from mahala.cli.inspect import inspect
 from mahala.cli.search import search
 from mahala.cli.simulate import simulate
 from mahala.cli.stream import stream
+from mahala.cli.teach import teach
 from mahala.cli.transform import transform
 from mahala.cli.warm_up import warm_up
 
@@ -28,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (compare, fit, transform, search, evaluate, simulate, explain, adapt, inspect, stream, warm_up)
+COMMANDS = (compare, fit, transform, search, evaluate, simulate, explain, adapt, teach, inspect, stream, warm_up)
 for command in COMMANDS:
     app.command(command.__name__.replace("_", "-"), cls=Command)(command)
 app.add_typer(serve.app, name="serve", help=serve.start.__doc__)
@@ -52,5 +53,5 @@ def main(
     """Metric and similarity learning, online first.
 
     Exit codes: 0 success, 1 internal error, 2 invalid input or options, 3 (stream, adapt) some lines were malformed,
-    130 interrupted by Ctrl-C, 129 or 143 (stream) stopped by SIGHUP or SIGTERM.
+    130 interrupted by Ctrl-C, 129 or 143 (stream) stopped by SIGHUP or SIGTERM, 141 nobody reads the output any more.
     """

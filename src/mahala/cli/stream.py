@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mahala.cli.group import with_options
+from mahala.cli.group import BROKEN_PIPE, forget_output, with_options
 from mahala.cli.models import configured, learner_named
 from mahala.cli.options import Settings
 from mahala.cli.output import say
@@ -116,7 +116,10 @@ def stream(
                         _checkpoint(learning)
             except _Stopped as stopped:
                 code = 128 + stopped.args[0]
-            # After an error, also of printing, the last checkpoint stays, so that unprinted lines are processed again.
+            except BrokenPipeError:
+                code = BROKEN_PIPE
+                forget_output()
+            # After another error, also of printing, the last checkpoint stays: unprinted lines are processed again.
             _checkpoint(learning)
         _print_end(learning, learned, malformed, mistakes, time.monotonic() - started, as_json)
     if code == INVALID:

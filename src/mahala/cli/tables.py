@@ -133,11 +133,12 @@ def read_collection(queries: Path, items: Path, qrels: Path) -> tuple[Any, Any, 
     from mahala.data.search_files import read_qrels, read_vectors
 
     records = read_qrels(qrels)
-    (asked, query_ids), (rows, item_ids) = (_with_ids(*read_vectors(path)) for path in (queries, items))
+    (asked, query_ids), (rows, item_ids) = (with_ids(*read_vectors(path)) for path in (queries, items))
     return asked, rows, Judgments.from_ids(records, query_ids, item_ids), query_ids
 
 
-def _with_ids(rows: Any, ids: Any) -> tuple[Any, list[str]]:
+def with_ids(rows: Any, ids: Any) -> tuple[Any, list[str]]:
+    """Return rows and their ids as text, row numbers if there are none."""
     return rows, [str(name) for name in (range(rows.shape[0]) if ids is None else ids.tolist())]
 
 
@@ -146,6 +147,8 @@ def open_input(path: Path | None) -> AbstractContextManager[Any]:
     import gzip
 
     if path is None:
+        if sys.stdin is None:
+            raise ValueError("standard input is closed: name a file, or give lines through a pipe")
         return nullcontext(sys.stdin.buffer)
     return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
 
@@ -155,7 +158,10 @@ def read_items(path: Path) -> Any:
     import numpy as np
 
     from mahala.data.array_files import read_npz
+    from mahala.support.files import check_readable
 
+    if path.suffix in (".npy", ".npz"):
+        check_readable(path)
     if path.suffix == ".npz":
         return read_npz(str(path))[0]
     if path.suffix != ".npy":

@@ -28,7 +28,7 @@ from numba.core.caching import _CacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 from numba.types import unliteral
 
-from mahala.support.contexts import COMPILING
+from mahala.support.contexts import COMPILING, uninterrupted
 
 try:
     import fcntl
@@ -58,8 +58,14 @@ def _compiled_once(function: Any) -> Any:
 
     @functools.wraps(compile)
     def alone(signature: Any) -> Any:
-        # Numba's own lock first: a thread that has it may wait for a function that this one is to compile.
-        with global_compiler_lock, _locked(function._cache.cache_path, place), _no_garbage_collection():
+        # Numba's own lock first: a thread that has it may wait for a function that this one is to compile. Ctrl-C
+        # waits, because Numba does not recover from a compilation that was interrupted.
+        with (
+            global_compiler_lock,
+            _locked(function._cache.cache_path, place),
+            uninterrupted(),
+            _no_garbage_collection(),
+        ):
             return compile(signature)
 
     def without_literals(arguments: Any, named: dict[str, Any]) -> Any:

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Set
 from typing import Any, TypeVar, cast
 
+from mahala.support.contexts import uninterrupted
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # LLVM's fast-math flags. FAST lets the compiler reorder sums, to vectorise them, and fuse products with sums.
@@ -43,11 +45,12 @@ class Kernel(functools.partial[Any]):
     @functools.cached_property
     def dispatcher(self) -> Any:
         """Numba's function, in which the kernels that it calls are Numba's, too."""
-        from mahala.compiled.compiling import compiled
+        with uninterrupted():  # an import of Numba that ends in the middle cannot be repeated
+            from mahala.compiled.compiling import compiled
 
         function = self.__dict__["_function"]
         variables = function.__globals__
-        with _lock:
+        with _lock, uninterrupted():
             if "dispatcher" in self.__dict__:
                 return self.__dict__["dispatcher"]
             for name in function.__code__.co_names:

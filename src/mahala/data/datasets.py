@@ -84,7 +84,7 @@ def load(name: str, folder: str | os.PathLike[str] | None = None) -> Dataset:
 def read_data(source: str | os.PathLike[str], *, label: str | None = None, **options: Any) -> Table:
     """Read a table from a file or, if there is no such file, load a data set by name.
 
-    The arguments are those of :func:`mahala.read_table`. The tables of this package come before those of the data
+    The arguments are those of :func:`mahala.data.read_table`. The tables of this package come before those of the data
     folder because they have named columns, of which one is the label.
     """
     name = os.fspath(source)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mahala.data.array_files import finite_rows, listed, load_numpy, places, read_arrays
 from mahala.data.frames import read_frame, text_file
 from mahala.data.tables import unknown_column
+from mahala.support.files import check_readable
 
 # Column names that are taken for the vectors and for the ids of a Parquet file.
 _VECTORS = ("vector", "embedding", "emb", "dense")
@@ -77,8 +78,7 @@ def read_vectors(
     Rows of float32 stay float32, others become float64.
     """
     path = os.fspath(path)
-    with open(path, "rb"):  # raise Python's own OSError if the file is missing or not readable
-        pass
+    check_readable(path)
     suffix = os.path.splitext(path.lower())[1]
     if suffix == ".parquet":
         return _from_parquet(path, vector, id)

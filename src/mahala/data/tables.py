@@ -15,6 +15,7 @@ from mahala.data.columns import distinct
 from mahala.data.frames import CSV, FRAMES, Frame, read_frame
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.support.arrays import IndexArray
+from mahala.support.files import check_readable
 from mahala.support.parameters import ParameterError
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm")
@@ -60,7 +61,7 @@ def read_table(
     """Read the rows of a file, whose suffix tells the format.
 
     CSV, Parquet, Feather and Excel files have named columns, which become features as
-    :class:`mahala.TablePreprocessor` describes: numbers, text and dates, with gaps. The encoding of a CSV file (UTF-8,
+    :class:`TablePreprocessor` describes: numbers, text and dates, with gaps. The encoding of a CSV file (UTF-8,
     UTF-16, Latin-1), its delimiter, its decimal mark and whether it begins with column names are detected; without
     names the columns are "column 1", "column 2", ...
     `.npy` files hold rows only. `.npz` files hold X, or the data, indices, indptr and shape of a CSR matrix, and labels
@@ -103,8 +104,7 @@ def read_table(
         raise ValueError(f"decimal must be '.', ',' or None, got {decimal!r}")
     path = os.fspath(path)
     if path != "-":
-        with open(path, "rb"):  # raise Python's own OSError if the file is missing or not readable
-            pass
+        check_readable(path)
     suffix = _suffix(path)
     if suffix in FRAMES:
         frame = read_frame(path, suffix)

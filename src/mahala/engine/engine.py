@@ -87,9 +87,7 @@ class Engine(Protocol):
     ) -> Minibatches:
         """A descent of a map over minibatches of comparisons between rows X of any kind; from a state it resumes."""
 
-    def nearest(
-        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
-    ) -> tuple[IndexArray, FloatArray]:
+    def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         """Row numbers and squared distances of the k nearest reference rows of each query; all arrays are NumPy's."""
 
     def nearest_by_class(

@@ -1,11 +1,11 @@
 # The public names of this package, loaded on first use.
 from mahala.evaluation.answer_board import AnswerBoard as AnswerBoard
-from mahala.evaluation.entries import Entry as Entry
-from mahala.evaluation.fitting import refit as refit
+from mahala.evaluation.cross_validation.entries import Entry as Entry
+from mahala.evaluation.cross_validation.fitting import refit as refit
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard as Leaderboard
+from mahala.evaluation.cross_validation.panel import default_panel as default_panel
 from mahala.evaluation.knn import KNNErrors as KNNErrors
 from mahala.evaluation.knn import knn_error as knn_error
-from mahala.evaluation.leaderboard import Leaderboard as Leaderboard
-from mahala.evaluation.panel import default_panel as default_panel
 from mahala.evaluation.ranking import mean_average_precision as mean_average_precision
 from mahala.evaluation.ranking import precision_at_k as precision_at_k
 from mahala.evaluation.ranking_quality import RankingQuality as RankingQuality

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mahala.judge import Verdict
+from mahala.support.arrays import FloatArray
 from mahala.support.display import as_table, paragraph
 
 
@@ -36,7 +39,7 @@ class AnswerEntry:
     failure: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AnswerBoard:
     """Result of :func:`mahala.compare` for pairs, triplets or quadruplets: entries from the best to the worst.
 
@@ -53,6 +56,7 @@ class AnswerBoard:
         question was asked twice: what a metric can foresee at most
     n_answers, n_items, n_repeated : number of answers, of items that they compare, and of questions asked twice or more
     kind : "pairs", "triplets" or "quadruplets"
+    gains : how many more answers the best learner foresees than the reference, for each new item
     """
 
     entries: tuple[AnswerEntry, ...]
@@ -71,6 +75,12 @@ class AnswerBoard:
     folds: int = 5
     random_state: int = 0
     notes: tuple[str, ...] = ()
+    gains: FloatArray = field(default_factory=lambda: np.empty(0))
+
+    @property
+    def best_learner(self) -> AnswerEntry | None:
+        """The learner that foresees the most answers about new items, or None if none could be fitted."""
+        return next((entry for entry in self.entries if entry.learned and entry.failure is None), None)
 
     def __getitem__(self, name: str) -> AnswerEntry:
         """Return the entry of this name."""

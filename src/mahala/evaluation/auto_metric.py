@@ -16,11 +16,10 @@ from mahala.engine import inputs
 from mahala.evaluation.answer_board import AnswerBoard
 from mahala.evaluation.compare import compare
 from mahala.evaluation.compare_answers import answers_of, compare_answers, fit_entry, learns_distance, panel_for
-from mahala.evaluation.entries import Entry
-from mahala.evaluation.fitting import refit
-from mahala.evaluation.leaderboard import Leaderboard
-from mahala.evaluation.measuring import final_seconds
-from mahala.evaluation.panel import EUCLIDEAN_ALL, EUCLIDEAN_SCALED, default_panel
+from mahala.evaluation.cross_validation.fitting import refit
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.measuring import final_seconds
+from mahala.evaluation.cross_validation.panel import default_panel
 from mahala.judge import Verdict
 from mahala.metric import MahalanobisMetric
 from mahala.support.contexts import time_limit
@@ -87,10 +86,10 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self.feature_names_in_ = np.array([str(name) for name in X.columns], dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
         else:
-            X = inputs.check_features(self, X, reset=True)
+            X = inputs.check_features(self, X, reset=True, at_least=2)
         share = None if self.budget is None else 0.9 * float(self.budget)
         board: Leaderboard = compare(X, y, groups=groups, budget=share, baselines=False, random_state=seed)
-        entry = board.candidate or _plain(board)
+        entry = board.candidate or next(entry for entry in board.entries if entry.name == board.scaled)
         numbers = board.metric == "r2"
         panel = default_panel(len(board.rows), board.n_features, seed, numbers=numbers)
         learner = panel[entry.name] if entry.learned else None
@@ -140,9 +139,3 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
-
-
-def _plain(board: Leaderboard) -> Entry:
-    """Return the better of the scaled Euclidean distances, or the raw one if scaling changes nothing."""
-    scaled = (EUCLIDEAN_SCALED, EUCLIDEAN_ALL)
-    return next((entry for entry in board.entries if entry.name in scaled), board.euclidean)

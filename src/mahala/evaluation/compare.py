@@ -15,13 +15,13 @@ from mahala.data.scaling import Scaling
 from mahala.evaluation.answer_board import AnswerBoard
 from mahala.evaluation.cell_file import CellFile
 from mahala.evaluation.compare_answers import answers_of, chosen_learners, compare_answers
-from mahala.evaluation.fitting import fitted
-from mahala.evaluation.leaderboard import Leaderboard
-from mahala.evaluation.measures import Measure
-from mahala.evaluation.measuring import Budget, Cell, measured_cells
-from mahala.evaluation.plan import Key, Plan, target_of
-from mahala.evaluation.planning import make_plan
-from mahala.evaluation.summary import summarise
+from mahala.evaluation.cross_validation.fitting import fitted
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.measures import Measure
+from mahala.evaluation.cross_validation.measuring import Budget, Cell, measured_cells
+from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
+from mahala.evaluation.cross_validation.planning import make_plan
+from mahala.evaluation.cross_validation.summary import summarise
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray
@@ -88,7 +88,7 @@ def compare(  # type: ignore[misc]
     Parameters
     ----------
     X, y : rows (dense, CSR or a data frame, up to 5,000 features) and their class labels, or numbers to predict. A
-        data frame is turned into features by :class:`mahala.TablePreprocessor`, as `columns` of the result tells; the
+        data frame is turned into features by :class:`TablePreprocessor`, as `columns` of the result tells; the
         medians that replace missing numbers, and the values of categories, are those of each training part. Tables of
         more than 20,000 rows are sampled, and if a class has fewer rows than `folds`, fewer folds are used; `notes` of
         the result say so.

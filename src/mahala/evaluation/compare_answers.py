@@ -21,7 +21,7 @@ from mahala.batch.psd_boost import PSDBoost
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.data.scaling import unit_length
 from mahala.evaluation.answer_board import AnswerBoard, AnswerEntry
-from mahala.judge import Decision, judge, mean_interval
+from mahala.judge import Decision, choose, judge, mean_interval
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
 from mahala.online.aroma import AROMA
@@ -145,8 +145,8 @@ def compare_answers(
     plain = MahalanobisMetric.euclidean(data.n_features)
     unit = data.over(unit_length(data.X))
     everything = np.arange(len(data))
-    by_plain = [float(_values(plain, given, everything, everything).mean()) for given in (data, unit)]
-    scaled = by_plain[1] > by_plain[0]
+    by_plain = np.stack([_values(plain, given, everything, everything) for given in (data, unit)], axis=1)
+    scaled = choose(by_plain - by_plain[:, :1], _columns(data)[0]) == 1
     questions, answers = _questions(data)
     splits = _splits(data, questions, folds, random_state)
     candidates = {EUCLIDEAN: (None, data), COSINE: (None, unit)} | {
@@ -244,7 +244,16 @@ def _summary(
         n_items=len(np.unique(_columns(data))),
         n_features=data.n_features,
         notes=tuple(notes),
+        gains=_gains(results, splits[0], names[:2]),
     )
+
+
+def _gains(results: dict[str, list[Measured]], split: Split, names: list[str]) -> FloatArray:
+    """Return how many more answers the second candidate foresees than the first one, for each unit of a split."""
+    first, second = (results[name][0].values for name in (names[0], names[-1]))
+    tested = ~np.isnan(first) & ~np.isnan(second)
+    groups = np.unique(split.groups[tested], return_inverse=True)[1]
+    return np.bincount(groups, (second - first)[tested]) / np.maximum(np.bincount(groups), 1)
 
 
 def _rounded(share: float) -> float:

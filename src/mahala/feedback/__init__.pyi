@@ -5,6 +5,7 @@ from mahala.feedback.gains import CrossValidation as CrossValidation
 from mahala.feedback.query_adapter import QueryAdapter as QueryAdapter
 from mahala.feedback.simulation import Simulation as Simulation
 from mahala.feedback.simulation import simulate_clicks as simulate_clicks
+from mahala.feedback.teacher import Teacher as Teacher
 from mahala.feedback.wrappers import adapt_queries as adapt_queries
 
 __all__: list[str]

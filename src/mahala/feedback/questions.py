@@ -6,8 +6,8 @@ import numpy as np
 
 from mahala.support.arrays import FloatArray, IndexArray
 
-# In proportion to the lengths of the vectors: smaller differences of scores are equal.
-_TINY = 1e-6
+# In proportion to a typical raw margin: smaller learned margins are equal.
+_SMALL = 0.05
 
 
 def candidates(n_items: int, n: int, rng: np.random.Generator) -> IndexArray:
@@ -26,28 +26,18 @@ def candidates(n_items: int, n: int, rng: np.random.Generator) -> IndexArray:
     return np.column_stack([query, first, second])
 
 
-def best_question(
-    queries: FloatArray, left: FloatArray, right: FloatArray, matrix: FloatArray | None, trust: float
-) -> int:
-    """Return the number of the question whose answer teaches most.
+def usefulness(raw: FloatArray, learned: FloatArray, typical: float) -> FloatArray:
+    """Return how much the answer to each question teaches: the change of its margin over the size of the learned one.
 
-    Its margin is small: what is served has no clear answer. And the raw ranking and the learned map disagree about it:
-    the answer says which of them is to be trusted. The largest ratio of their difference to the margin is chosen;
-    before anything is learned, the smallest margin.
+    The raw and the learned metric then disagree, and the learned one has no clear answer.
 
     Parameters
     ----------
-    queries, left, right : rows, one for each question
-    matrix : M in the score xᵀ M z that is served to new queries, None for the identity
-    trust : the share of the learned map in it
+    raw, learned : the margin of each question before and after learning
+    typical : the size of a typical raw margin
 
-    >>> queries, left, right = np.ones((2, 2)), np.eye(2), np.array([[0.0, 1.0], [0.0, 5.0]])
-    >>> best_question(queries, left, right, None, 0.0)
-    0
+    >>> usefulness(np.array([1.0, 1.0]), np.array([0.5, -0.1]), 1.0).round(2).tolist()
+    [0.91, 7.33]
     """
-    apart = left - right
-    raw = np.einsum("ij,ij->i", queries, apart)
-    served = raw if matrix is None else np.einsum("ij,ij->i", queries @ matrix, apart)
-    spread = np.abs(served - raw) / max(trust, _TINY)
-    size = _TINY * np.sqrt(np.einsum("ij,ij->i", queries, queries) * np.einsum("ij,ij->i", apart, apart))
-    return int(np.argmax((spread + size) / (np.abs(served) + size + np.finfo(float).tiny)))
+    smallest = _SMALL * typical or np.finfo(float).tiny
+    return np.asarray(np.abs(raw - learned) / (np.abs(learned) + smallest))

@@ -41,7 +41,8 @@ class AROMA(SimilarityLearner):
     covariance : "full" or "diagonal"
         Whether Λ and Γ are full matrices or diagonal. Full ones cost O(d²) per step and memory for three matrices, so
         they are for some thousand features at most; with diagonal ones a step costs O(nnz(x) · nnz(q)).
-    margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
+    margin, init, average, shrinkage, n_triplets, storage, dtype, max_memory, record, random_state :
+        as for `OASIS`, but no "gram"
 
     The attributes are those of `OASIS`, and so is the example.
     """

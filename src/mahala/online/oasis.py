@@ -27,6 +27,11 @@ class OASIS(SimilarityLearner):
         M before the first step. Queries and items with different features need "zero" or a bilinear Metric.
     average : bool
         Whether `metric_` is the mean of the models before each step instead of the last one.
+    shrinkage : "auto" or float
+        Share of `init` in `metric_`, both on one scale, after a `fit` to Triplets; 0 for the paper's result. If there
+        are fewer triplets than numbers in M, or no more items than features, "auto" is 1/2, unless answers about
+        held-out items favour a larger share, and a warning says what they show. Otherwise "auto" is 0, and so it
+        is with labels, with `init="zero"` and for streams. `partial_fit` after `fit` keeps the weights of both.
     n_triplets : int
         Triplets drawn from labelled rows: x from all rows, x⁺ from its class, x⁻ from the rest.
     storage : "auto", "dense", "sparse" or "gram"
@@ -46,6 +51,7 @@ class OASIS(SimilarityLearner):
     metric_ : Metric, bilinear; its matrix is sparse where M is held so, or is large and mostly zero
     sparsity_ : float, share of entries of M that are zero
     margin_ : float, the margin in force
+    shrinkage_ : float, the share of `init` in `metric_`
     history_ : History, what happened at each step: y is 1, `predicted` whether x⁺ was the more similar,
         p = margin - xᵀMq
     n_steps_, n_updates_, n_mistakes_ : int

@@ -17,7 +17,7 @@ class OGD(SimilarityLearner):
     ----------
     eta : float or "auto"
         Step length; "auto" as for the C of `OASIS`.
-    margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`
+    margin, init, average, shrinkage, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`
 
     The attributes are those of `OASIS`, and so is the example.
     """

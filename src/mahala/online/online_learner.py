@@ -278,8 +278,12 @@ class OnlineLearner(Learner):
         self._check_fitted()
         if self.n_steps_ not in self._metrics:
             self._metrics.clear()
-            self._metrics[self.n_steps_] = self._model.metric(**self._about())
+            self._metrics[self.n_steps_] = self._metric_now()
         return self._metrics[self.n_steps_]
+
+    def _metric_now(self) -> Metric:
+        metric: Metric = self._model.metric(**self._about())
+        return metric
 
     @property
     @one_at_a_time

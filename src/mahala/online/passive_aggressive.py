@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from mahala.comparisons import Pairs
-from mahala.compiled.search.neighbors import leave_one_out_errors
+from mahala.engine.neighbors import leave_one_out_errors
 from mahala.metric import MahalanobisMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.state.margin import MOST_SLACK, MarginRule, MarginState, check_memory, first_state

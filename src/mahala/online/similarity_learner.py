@@ -1,25 +1,27 @@
 """The family of online learners of a bilinear similarity from triplets: OASIS, OGD, SORS, AdaSORS and AROMA."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from mahala.comparisons import Comparisons, Triplets
 from mahala.compiled.triplets.rows import LARGEST_CHANGE
 from mahala.metric import BilinearMetric
 from mahala.metric.matrices import row_dots
+from mahala.metric.shrinkage import Shrinkage, Weights, mixing_weights
 from mahala.online.online_learner import OnlineLearner
 from mahala.online.state.dense import DenseState, dense_bytes, fit_gram, gram_is_cheaper
 from mahala.online.state.similarity import LONGEST_STEP, SimilarityRule, SimilarityState, StepLength, items_of, touches
 from mahala.online.state.sparse import SparseState
-from mahala.support.arrays import IndexArray, memory_limit
+from mahala.support.arrays import FloatArray, IndexArray, memory_limit
 from mahala.support.contexts import one_at_a_time, uninterrupted
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Positive
-from mahala.support.states import Number
+from mahala.support.states import Array, Number
 from mahala.support.validation import check_row, check_rows, is_sparse
 
 # Up to this many bytes a full matrix is held if nothing is known of the stream; beyond them touched entries only.
@@ -36,6 +38,7 @@ class SimilarityLearner(OnlineLearner):
     margin: Literal["auto"] | StepLength = 1.0
     init: Literal["identity", "zero"] | BilinearMetric = "identity"
     average: bool = False
+    shrinkage: Shrinkage = "auto"
     n_triplets: Count = 100_000
     storage: Literal["auto", "dense", "sparse", "gram"] = "auto"
     dtype: Literal["float64", "float32"] = "float64"
@@ -43,10 +46,15 @@ class SimilarityLearner(OnlineLearner):
 
     _learns_from: ClassVar = Triplets
     _fixed: ClassVar = ("margin", "init", "average", "storage", "dtype", "penalty", "covariance")
-    FIELDS: ClassVar = (Number("_gap", most=LONGEST_STEP), Number("_size", most=LONGEST_STEP))
+    FIELDS: ClassVar = (
+        Number("_gap", most=LONGEST_STEP),
+        Number("_size", most=LONGEST_STEP),
+        Array("_weights", optional=True, dtype=np.float64, shape=(2,), least=0.0),
+    )
 
     _gap = 1.0  # how much the similarities of an x to two items differ under the identity
     _size = 1.0  # the largest similarity that an x and an item of their lengths can have
+    _weights = cast("FloatArray | None", None)  # of what was learned and of `init`, if the metric mixes them
 
     @one_at_a_time
     def learn_one(self, x: Any, positive: Any, negative: Any) -> bool:
@@ -77,9 +85,15 @@ class SimilarityLearner(OnlineLearner):
 
     @property
     def metric_(self) -> BilinearMetric:
-        """What has been learned so far."""
+        """What has been learned so far; after a fit to triplets, mixed with `init` as `shrinkage_` says."""
         metric: BilinearMetric = super().metric_
         return metric
+
+    @property
+    def shrinkage_(self) -> float:
+        """Share of `init` in the metric."""
+        self._check_fitted()
+        return 0.0 if self._weights is None else 1.0 - float(self._weights[0])
 
     @property
     def margin_(self) -> float:
@@ -144,16 +158,49 @@ class SimilarityLearner(OnlineLearner):
     def _learn(self, triplets: Triplets, codes: IndexArray | None) -> None:
         if not self._learns_by_gram(triplets):
             super()._learn(triplets, codes)
+        else:
+            model, rule = self._model, self._rule()
+            change, total, steps = fit_gram(triplets, model.initial[0], rule, isinstance(model, SparseState))
+            model.clock = model.n_steps = len(triplets)
+            model.settle()
+            model.add(change, total)
+            self._note(np.ones(len(triplets), dtype=np.int8), *steps)
+        if codes is None:
+            self._mix(triplets)
+
+    def _mix(self, triplets: Triplets) -> None:
+        """Find the weights of what was learned and of `init` in the metric."""
+        plain = self._plain()
+        if plain is None:
             return
-        model, rule = self._model, self._rule()
-        change, total, steps = fit_gram(triplets, model.initial[0], rule, isinstance(model, SparseState))
-        model.clock = model.n_steps = len(triplets)
-        model.settle()
-        model.add(change, total)
-        self._note(np.ones(len(triplets), dtype=np.int8), *steps)
+        settings = {"shrinkage": 0.0, "record": False, "random_state": self._seed}
+
+        def fit(part: Triplets) -> BilinearMetric:
+            return clone(self).set_params(**settings).fit(part).metric_  # type: ignore[no-any-return]
+
+        name, seed = type(self).__name__, self._seed
+        weights = mixing_weights(name, self.shrinkage, triplets, lambda: self.metric_, plain, fit, seed)
+        if weights != Weights():
+            self._weights = np.array(weights)
+            self._metrics.clear()
+
+    def _plain(self) -> BilinearMetric | None:
+        """Return the metric before the first step; None if all its similarities are zero."""
+        if isinstance(self.init, BilinearMetric):
+            return self.init
+        return None if self.init == "zero" else BilinearMetric(sp.eye_array(self.n_features_in_, format="csr"))
+
+    def _metric_now(self) -> BilinearMetric:
+        metric: BilinearMetric = self._model.metric(**self._about())
+        plain = self._plain()
+        if self._weights is None or plain is None:
+            return metric
+        learned_weight, plain_weight = self._weights.tolist()
+        return replace(metric, matrix=learned_weight * metric.matrix + plain_weight * plain.matrix)
 
     def _first_state(self, triplets: Triplets, known: bool) -> SimilarityState:
         self.n_item_features_ = triplets.n_item_features
+        self._weights = None
         self._set_scales(triplets)
         shape = self.n_features_in_, self.n_item_features_
         if self.storage in ("dense", "sparse"):

@@ -25,7 +25,8 @@ class SORS(SimilarityLearner):
         Weight of the penalty: the larger, the sparser. In T steps an entry loses up to ηλT in all.
     penalty : "l1" or "offdiagonal"
         Which entries are thresholded: all (the paper's I), or all but the diagonal (its II).
-    margin, init, average, n_triplets, storage, dtype, max_memory, record, random_state : as for `OASIS`, but no "gram"
+    margin, init, average, shrinkage, n_triplets, storage, dtype, max_memory, record, random_state :
+        as for `OASIS`, but no "gram"
 
     The attributes are those of `OASIS`, and so is the example.
     """

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from mahala.data.scaling import divided, feature_scales
 from mahala.engine import current_engine
-from mahala.evaluation.entries import Entry
-from mahala.evaluation.leaderboard import Leaderboard
-from mahala.evaluation.panel import EUCLIDEAN
+from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.panel import EUCLIDEAN
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from mahala.support.validation import is_sparse

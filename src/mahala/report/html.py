@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from mahala.evaluation.entries import Entry
-from mahala.evaluation.leaderboard import Leaderboard
-from mahala.evaluation.leaderboard_lines import TITLES, Line, percent
+from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.leaderboard_lines import TITLES, Line, percent
 from mahala.report import chart_data
 from mahala.report.chart_data import Shown
 from mahala.report.page import Section, chart, code, facts, header, page

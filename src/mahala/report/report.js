@@ -581,17 +581,18 @@
     return [element("div", { class: "legend choice" }, ...choices), chart.figure];
   };
 
-  charts.gains = ({ values, n, measure }) => {
+  charts.gains = ({ values, n, measure, unit = "query" }) => {
+    const units = unit === "query" ? "queries" : `${unit}s`;
     const points = values.map((value, at) => ({
       value,
       from: (at * n) / values.length,
       to: ((at + 1) * n) / values.length,
     }));
-    const chart = card("gains", `gain of each query in ${measure}, largest first`, (width) =>
+    const chart = card("gains", `gain of each ${unit} in ${measure}, largest first`, (width) =>
       plot(width, {
         height: Math.min(320, 0.5 * width + 80),
         marginLeft: 52,
-        x: { label: "queries, by gain →", domain: [0, n], ticks: Math.min(width / 70, n) },
+        x: { label: `${units}, by gain →`, domain: [0, n], ticks: Math.min(width / 70, n) },
         y: { label: null, grid: true },
         color: { type: "identity" },
         marks: [

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar
@@ -50,19 +51,34 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+_locks: weakref.WeakSet[_Lock] = weakref.WeakSet()
+
+
 class _Lock:
     """A lock that its own thread may take again, and that is not copied or pickled with the object it guards."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("__weakref__", "_lock", "_lost")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._lost = False  # whether a thread that this process does not have holds it
+        _locks.add(self)
 
     def __enter__(self) -> None:
+        if self._lost:
+            problem = "another thread used this object when the process was forked, so it may be half changed"
+            raise RuntimeError(f"{problem}: fork before that, or load it from a file")
         self._lock.acquire()
 
     def __exit__(self, *exception: object) -> None:
         self._lock.release()
+
+    def after_fork(self) -> None:
+        """Notice in a forked process that a thread of the other process holds the lock, and will not release it."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lost = True
 
     def __reduce__(self) -> tuple[type[_Lock], tuple[()]]:
         return _Lock, ()
@@ -142,6 +158,8 @@ def _set(counts: list[int]) -> None:
 def _forget() -> None:
     """Begin anew in a forked process: its threads are gone, and what they held will not be released."""
     global _lock, _depth
+    for lock in _locks:
+        lock.after_fork()
     _lock = threading.Lock()
     if _depth:
         _depth = 0

@@ -21,6 +21,19 @@ _ABANDONED = 86_400.0
 _writing: set[str] = set()
 
 
+def check_readable(path: str | os.PathLike[str]) -> None:
+    """Raise Python's own OSError if a file is missing or not readable, and ValueError if it is a pipe or a device.
+
+    To open a pipe would wait for a writer, and a device may have no end.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise ValueError(f"{os.fspath(path)} must be a file, but it is {kind}: write what it has to a file first")
+    with open(path, "rb"):
+        pass
+
+
 def previous_of(path: str | os.PathLike[str]) -> Path:
     """Return the name under which `whole_file` keeps the file that it replaces."""
     target = Path(os.path.realpath(path))

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from safetensors import safe_open
 
 from mahala.support.arrays import Arrays
-from mahala.support.files import whole_file
+from mahala.support.files import check_readable, whole_file
 
 FORMAT_VERSION = 1
 # More steps than can be taken, and not too many for a number of 64 bits.
@@ -105,8 +105,10 @@ def read_model(
     of `write_model`.
     """
     path = os.fspath(path)
-    with open(path, "rb"):  # a missing, forbidden or non-regular file raises Python's own OSError
-        pass
+    try:
+        check_readable(path)
+    except ValueError as error:
+        raise ModelFileError(str(error)) from None
     with _errors_of_damage(path):
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata()

@@ -1,4 +1,4 @@
-"""Neighbours against a brute-force search in exact integers, and votes against counting."""
+"""Neighbours against a brute-force search in exact integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mahala.compiled.search import neighbors
-from mahala.compiled.search.neighbors import nearest, vote
+from mahala.compiled.search.neighbors import nearest
 
 
 @pytest.fixture(autouse=True, scope="module", params=[0, neighbors.FEW_PAIRS], ids=["compiled", "few pairs"])
@@ -24,26 +24,25 @@ def _both_ways(request):
         yield
 
 
-def brute_force(reference, queries, k, exclude_self=False):
+def brute_force(reference, queries, k):
     """Rows sorted by (distance, row) one query at a time; Python's integers keep integer data exact.
 
     Terms are added one by one: from Python 3.12 on, `sum` of floats is more exact than that.
     """
     indices, squared = [], []
-    for i, x in enumerate(queries.tolist()):
+    for x in queries.tolist():
         found = sorted(
             (reduce(add, ((a - b) * (a - b) for a, b in zip(x, r, strict=True)), 0), j)
             for j, r in enumerate(reference.tolist())
-            if not (exclude_self and i == j)
         )[:k]
         indices.append([j for _, j in found])
         squared.append([s for s, _ in found])
     return np.array(indices).reshape(len(queries), k), np.array(squared, dtype=float).reshape(len(queries), k)
 
 
-def check(reference, queries, k, exclude_self=False):
-    indices, squared = nearest(reference, queries, k, exclude_self=exclude_self)
-    expected_indices, expected_squared = brute_force(reference, queries, k, exclude_self)
+def check(reference, queries, k):
+    indices, squared = nearest(reference, queries, k)
+    expected_indices, expected_squared = brute_force(reference, queries, k)
     np.testing.assert_array_equal(indices, expected_indices)
     np.testing.assert_array_equal(squared, expected_squared)
     assert indices.dtype == np.intp
@@ -71,8 +70,6 @@ def test_blocks_do_not_change_the_answer(points, step):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbors, "BLOCK_BYTES", 8 * step**2)
         check(reference, queries, k)
-        if len(reference) > 1:
-            check(reference, reference, min(k, len(reference) - 1), exclude_self=True)
 
 
 @given(tied_points(), st.sampled_from([10**3, 10**7]), st.integers(0, 2**32 - 1))
@@ -118,20 +115,19 @@ def test_continuous_data(k, order):
     if order != "random":
         reference = reference[np.argsort(reference[:, 0])][:: 1 if order == "ascending" else -1]
     check(reference, queries, k)
-    check(reference, reference, k, exclude_self=True)
 
 
 def test_duplicates_are_neighbours_of_each_other_at_exactly_zero():
     rng = np.random.default_rng(3)
     once = rng.normal(size=(20, 5)) + 1e9
-    indices, squared = nearest(np.vstack([once, once]), np.vstack([once, once]), 1, exclude_self=True)
-    np.testing.assert_array_equal(indices[:, 0], np.r_[20:40, 0:20])
+    indices, squared = nearest(np.vstack([once, once]), np.vstack([once, once]), 2)
+    np.testing.assert_array_equal(indices, np.tile(np.column_stack([np.arange(20), np.arange(20, 40)]), (2, 1)))
     np.testing.assert_array_equal(squared, 0.0)
 
 
 def test_points_without_dimensions_are_all_equal():
-    indices, squared = nearest(np.empty((4, 0)), np.empty((4, 0)), 3, exclude_self=True)
-    np.testing.assert_array_equal(indices, [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]])
+    indices, squared = nearest(np.empty((4, 0)), np.empty((4, 0)), 3)
+    np.testing.assert_array_equal(indices, [[0, 1, 2]] * 4)
     np.testing.assert_array_equal(squared, 0.0)
 
 
@@ -163,33 +159,12 @@ def test_float32_is_compared_in_float64():
     check(reference, queries, 15)
 
 
-@pytest.mark.parametrize(
-    ("k", "exclude_self", "message"),
-    [(0, False, "k must be from 1 to 3"), (4, False, "k must be from 1 to 3"), (3, True, "k must be from 1 to 2")],
-)
-def test_k_out_of_range(k, exclude_self, message):
-    with pytest.raises(ValueError, match=message):
-        nearest(np.zeros((3, 1)), np.zeros((3, 1)), k, exclude_self=exclude_self)
+@pytest.mark.parametrize("k", [0, 4])
+def test_k_out_of_range(k):
+    with pytest.raises(ValueError, match="k must be from 1 to 3"):
+        nearest(np.zeros((3, 1)), np.zeros((3, 1)), k)
 
 
 def test_wrong_queries():
     with pytest.raises(ValueError, match="queries must have the 2 columns"):
         nearest(np.zeros((3, 2)), np.zeros((3, 1)), 1)
-    with pytest.raises(ValueError, match="queries must be the reference"):
-        nearest(np.zeros((3, 2)), np.zeros((2, 2)), 1, exclude_self=True)
-
-
-@given(
-    hnp.arrays(np.int32, hnp.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=9), elements=st.integers(0, 3))
-)
-def test_votes_against_counting(labels):
-    winners = vote(labels, 4)
-    assert winners.shape == labels.shape
-    for row, given_row in zip(labels.tolist(), winners.tolist(), strict=True):
-        assert given_row == [max(range(4), key=row[:k].count) for k in range(1, len(row) + 1)]
-
-
-@pytest.mark.parametrize("labels", [[[0, 2]], [[-1, 0]]])
-def test_votes_refuse_codes_out_of_range(labels):
-    with pytest.raises(ValueError, match="class codes from 0 to 1"):
-        vote(np.array(labels), 2)

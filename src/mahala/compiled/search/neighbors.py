@@ -14,18 +14,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from mahala.compiled.jit import EXACT, kernel_with
 from mahala.compiled.threads import FEW_PAIRS, in_threads, n_threads, scratch
 from mahala.support.arrays import BLOCK_BYTES, FloatArray, IndexArray, block_size, slices
 
 
-def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False) -> tuple[IndexArray, FloatArray]:
+def nearest(reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
     """Find the `k` reference rows nearest to each query, sorted by (distance, row number).
 
-    Both inputs are finite 2-D arrays or CSR matrices. With `exclude_self` the queries are the reference, and a row is
-    not its own neighbour (its duplicates are). Return row numbers and squared distances, of shape (n_queries, k).
+    Both inputs are finite 2-D arrays or CSR matrices. Return row numbers and squared distances, (n_queries, k) each.
 
     >>> nearest(np.array([[0.0], [3.0], [5.0]]), np.array([[4.0]]), k=2)
     (array([[1, 2]]), array([[1., 1.]]))
@@ -33,18 +31,12 @@ def nearest(reference: Any, queries: Any, k: int, *, exclude_self: bool = False)
     (n_reference, d), n_queries = reference.shape, queries.shape[0]
     if queries.shape[1] != d:
         raise ValueError(f"queries must have the {d} columns of the reference, got {queries.shape[1]}")
-    if exclude_self and n_queries != n_reference:
-        raise ValueError(
-            f"queries must be the reference when exclude_self is set, "
-            f"got {n_queries} queries for {n_reference} reference rows"
-        )
-    available = n_reference - exclude_self
-    if not 1 <= k <= available:
-        raise ValueError(f"k must be from 1 to {available}, the number of available neighbours, got {k}")
+    if not 1 <= k <= n_reference:
+        raise ValueError(f"k must be from 1 to {n_reference}, the number of reference rows, got {k}")
 
     everyone = np.zeros(n_queries, dtype=np.intp), np.zeros(n_reference, dtype=np.intp)
-    (found,) = _nearest(reference, queries, [(k, True)], *everyone, np.arange(n_queries) if exclude_self else None)
-    return found
+    (result,) = _nearest(reference, queries, [(k, True)], *everyone, None)
+    return result
 
 
 def nearest_by_class(
@@ -68,23 +60,23 @@ def _nearest(
     wanted: list[tuple[int, bool]],
     query_codes: IndexArray,
     codes: IndexArray,
-    own: IndexArray | None,
+    query_rows: IndexArray | None,
 ) -> list[tuple[IndexArray, FloatArray]]:
     """Find the nearest reference rows, for each number of neighbours that is wanted of the same class or of others.
 
-    `own` are the reference rows that are the queries themselves, and not their neighbours.
+    `query_rows` are the reference rows that are the queries themselves, and not their neighbours.
     """
     (n_reference, d), n_queries = reference.shape, queries.shape[0]
     if n_queries * n_reference <= FEW_PAIRS:
-        return _nearest_of_few(_dense(reference), _dense(queries), wanted, query_codes, codes, own)
+        return _nearest_of_few(_dense(reference), _dense(queries), wanted, query_codes, codes, query_rows)
     # Centred, because the cancellation in ‖x‖² + ‖r‖² - 2x·r grows with the norms.
     mean = np.asarray(reference.mean(axis=0, dtype=np.float64)).reshape(d)
-    found = [
+    heaps = [
         (np.full((n_queries, k), n_reference, dtype=np.intp), np.full((n_queries, k), np.inf), same)
         for k, same in wanted
     ]
-    in_use = [heaps for heaps in found if heaps[0].shape[1]]
-    own = np.full(n_queries, n_reference) if own is None else own
+    in_use = [heap for heap in heaps if heap[0].shape[1]]
+    query_rows = np.full(n_queries, n_reference) if query_rows is None else query_rows
     step = square_block(d, BLOCK_BYTES)
     # In sorted data every row could be nearer than those before; in a shuffled order few are.
     shuffled = np.random.default_rng(0).permutation(min(step, n_reference))
@@ -96,7 +88,9 @@ def _nearest(
         products = np.matmul(x_centred, r_centred.T, out=scratch((len(x), len(r)), np.float64))
         for indices, squared, same in in_use:
             classes = query_codes[block], codes[numbers], same
-            _update(products, x_norms, r_norms, x, r, numbers, own[block], classes, squared[block], indices[block])
+            _update(
+                products, x_norms, r_norms, x, r, numbers, query_rows[block], classes, squared[block], indices[block]
+            )
 
     for part in slices(n_reference, step):
         order = part.start + shuffled[shuffled < part.stop - part.start]
@@ -105,7 +99,7 @@ def _nearest(
         blocks = slices(n_queries, max(1, min(step, -(-n_queries // threads))))
         in_threads(partial(search, reference=r, numbers=order), blocks, threads=threads)
     result = []
-    for indices, squared, _ in found:
+    for indices, squared, _ in heaps:
         order = np.lexsort((indices, squared), axis=-1)
         result.append((np.take_along_axis(indices, order, axis=1), np.take_along_axis(squared, order, axis=1)))
     return result
@@ -117,7 +111,7 @@ def _nearest_of_few(
     wanted: list[tuple[int, bool]],
     query_codes: IndexArray,
     codes: IndexArray,
-    own: IndexArray | None,
+    query_rows: IndexArray | None,
 ) -> list[tuple[IndexArray, FloatArray]]:
     """Return what `_nearest` returns, from all distances, whose terms are added in the same order."""
     (n, d), squared = reference.shape, np.zeros((len(queries), len(reference)))
@@ -127,8 +121,8 @@ def _nearest_of_few(
     result = []
     for k, same in wanted:
         eligible = same_class == same
-        if own is not None:
-            eligible &= np.arange(n) != own[:, np.newaxis]  # a query that is not among the rows has the number n
+        if query_rows is not None:
+            eligible &= np.arange(n) != query_rows[:, np.newaxis]  # a query that is not among the rows has the number n
         distances, rows = np.where(eligible, squared, np.inf), np.where(eligible, np.arange(n), n)
         if k > n:  # there is room for more than there are
             missing = ((0, 0), (0, k - n))
@@ -142,38 +136,6 @@ def _nearest_of_few(
 def square_block(d: int, most_bytes: int) -> int:
     """Rows of d columns per block, so that a block and the inner products of two blocks take most_bytes each."""
     return min(block_size(d, most_bytes), max(1, math.isqrt(most_bytes // 8)))
-
-
-def vote(labels: NDArray[Any], n_classes: int) -> IndexArray:
-    """Majority votes of the first 1, 2, … K neighbours from their class codes, shape (n, K).
-
-    Ties go to the smallest code.
-
-    >>> vote(np.array([[2, 1, 1, 2]]), n_classes=3)
-    array([[2, 1, 1, 1]])
-    """
-    labels = np.ascontiguousarray(labels, dtype=np.intp)
-    if labels.size and not (labels.min() >= 0 and labels.max() < n_classes):
-        raise ValueError(f"labels must be class codes from 0 to {n_classes - 1}, got {labels.min()} to {labels.max()}")
-    winners = np.empty_like(labels)
-    for rows in slices(len(labels), block_size(n_classes)):
-        winner, most = np.zeros((2, rows.stop - rows.start), dtype=np.intp)
-        counts, here = np.zeros((len(winner), n_classes), dtype=np.intp), np.arange(len(winner))
-        for j, label in enumerate(labels[rows].T):
-            counts[here, label] += 1
-            # Only the class that gained a vote can take the lead.
-            gained = counts[here, label]
-            leads = (gained > most) | ((gained == most) & (label < winner))
-            winner, most = np.where(leads, label, winner), np.maximum(most, gained)
-            winners[rows, j] = winner
-    return winners
-
-
-def leave_one_out_errors(embedded: Any, codes: IndexArray, k: int, search: Any = nearest) -> FloatArray:
-    """Error rates of the votes of the 1, 2, ..., k nearest other rows, for rows with class codes 0..c-1."""
-    neighbors, _ = search(embedded, embedded, min(k, len(codes) - 1), exclude_self=True)
-    errors: FloatArray = np.mean(vote(codes[neighbors], int(codes.max()) + 1) != codes[:, None], axis=0)
-    return errors
 
 
 def _prepared(rows: Any, mean: FloatArray, chosen: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -193,7 +155,7 @@ def _shrunk_norms(centred: FloatArray) -> FloatArray:
 
     With u = eps / 2, the total error of the product of d terms, the norms, their sum, the centring and the distance
     from differences is less than (2d + 8)·u·(‖x‖ + ‖r‖)² ≤ (2d + 8)·eps·(‖x‖² + ‖r‖²), plus the underflow of d terms.
-    The factor here is twice that. Each norm carries its own share, so the bound costs nothing per pair.
+    The factor here is twice that. Each norm carries its share, so the bound costs nothing per pair.
     """
     double = np.finfo(np.float64)
     slack = 4 * (centred.shape[1] + 4) * double.eps
@@ -209,15 +171,15 @@ def _update(
     x: FloatArray,
     r: FloatArray,
     r_rows: IndexArray,
-    own: IndexArray,
+    query_rows: IndexArray,
     classes: tuple[IndexArray, IndexArray, bool],
     squared: FloatArray,
     indices: IndexArray,
 ) -> None:
     """Update the heaps of the queries with the reference rows; the root of a heap is the farthest neighbour.
 
-    Query i is the reference row own[i] and does not enter its own heap. `classes` are those of the queries and of the
-    reference rows, and whether neighbours are of the same class or of another one.
+    Query i is the reference row query_rows[i] and does not enter its heap. `classes` are those of the queries and of
+    the reference rows, and whether neighbours are of the same class or of another one.
     """
     k = squared.shape[1]
     x_codes, r_codes, same = classes
@@ -227,7 +189,7 @@ def _update(
             if x_norms[i] + r_norms[j] - 2.0 * products[i, j] > distances[0]:
                 continue
             row = r_rows[j]
-            if row == own[i] or (x_codes[i] == r_codes[j]) != same:
+            if row == query_rows[i] or (x_codes[i] == r_codes[j]) != same:
                 continue
             distance = 0.0
             for c in range(x.shape[1]):

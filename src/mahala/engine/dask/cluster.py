@@ -114,14 +114,11 @@ class DaskCluster:
     def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
         return _on_worker(self._name, lambda engine: engine.minibatches(*arguments, **options))  # type: ignore[no-any-return]
 
-    def nearest(
-        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
-    ) -> tuple[IndexArray, FloatArray]:
+    def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(reference)
         asked = rows if queries is reference else self.place(queries)
         same = np.zeros(len(rows), dtype=np.intp)
-        own = np.arange(len(rows)) if exclude_self else None
-        (found,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, own)
+        (found,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, None)
         return found
 
     def nearest_by_class(

@@ -150,13 +150,11 @@ class TorchDevice(DeviceMemory):
         return Minibatches(TorchArrays(self.device), *arguments, **options)
 
     @in_blocks
-    def nearest(
-        self, reference: Any, queries: Any, k: int, *, exclude_self: bool = False
-    ) -> tuple[IndexArray, FloatArray]:
+    def nearest(self, reference: Any, queries: Any, k: int) -> tuple[IndexArray, FloatArray]:
         rows = self.place(_dense(reference))
         rows = rows if rows.dtype.is_floating_point else rows.to(torch.float64)
-        asked = rows if queries is reference or exclude_self else self.place(_dense(queries))
-        numbers, squared = nearest(self, rows, asked, k, exclude_self=exclude_self)
+        asked = rows if queries is reference else self.place(_dense(queries))
+        numbers, squared = nearest(self, rows, asked, k)
         return self.fetch(numbers).astype(np.intp), self.fetch(squared)
 
     def nearest_by_class(

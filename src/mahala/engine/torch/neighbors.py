@@ -20,11 +20,9 @@ GROUP = 16
 ROUNDING = 2.0**-10
 
 
-def nearest(
-    engine: DeviceMemory, rows: Tensor, queries: Tensor, k: int, *, exclude_self: bool
-) -> tuple[Tensor, Tensor]:
+def nearest(engine: DeviceMemory, rows: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the row numbers and squared distances of the k nearest rows of each query; ties in the order of rows."""
-    search = _Search(engine, rows, queries, k, exclude_self)
+    search = _Search(engine, rows, queries, k)
     search.run(torch.float32, torch.arange(len(queries), device=engine.device))
     uncertain = search.uncertain.nonzero()[:, 0]
     if len(uncertain):
@@ -33,8 +31,8 @@ def nearest(
 
 
 class _Search:
-    def __init__(self, engine: DeviceMemory, rows: Tensor, queries: Tensor, k: int, exclude_self: bool) -> None:
-        self._engine, self._k, self._exclude_self = engine, k, exclude_self
+    def __init__(self, engine: DeviceMemory, rows: Tensor, queries: Tensor, k: int) -> None:
+        self._engine, self._k = engine, k
         self._rows, self._queries = rows, queries
         self._mean = rows.mean(0, dtype=torch.float64)
         self.numbers = torch.empty((len(queries), k), dtype=torch.int64, device=engine.device)
@@ -62,8 +60,6 @@ class _Search:
         x = self._queries[own].to(torch.float64)
         x_centred = (x - self._mean).to(centred.dtype)
         bounds = torch.addmm(norms, x_centred, centred.T, alpha=-2.0)  # squared distances up to the norm of the query
-        if self._exclude_self:
-            bounds.scatter_(1, own[:, None], torch.inf)
         length = x_centred.norm(dim=1)
         if centred.dtype == torch.float32:
             values, candidates = _smallest(bounds, min(k + MORE_CANDIDATES, n), n)
@@ -83,8 +79,6 @@ class _Search:
         squared = torch.empty(candidates.shape, dtype=torch.float64, device=own.device)
         for part in slices(len(x), max(1, self._engine.block_bytes // (16 * candidates.shape[1] * rows.shape[1]))):
             squared[part] = (x[part, None] - rows[candidates[part]]).square_().sum(2)
-        if self._exclude_self:
-            squared.masked_fill_(candidates == own[:, None], torch.inf)
         order = squared.sort(dim=1, stable=True)
         self.numbers[own] = candidates.gather(1, order.indices[:, :k])
         self.squared[own] = order.values[:, :k]

@@ -10,7 +10,7 @@ import numpy as np
 from safetensors.numpy import load
 
 from mahala.feedback.query_maps import QueryMaps
-from mahala.feedback.questions import best_question, candidates
+from mahala.feedback.questions import candidates, usefulness
 from mahala.serve.index.item_index import Found, Index
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store
@@ -167,10 +167,10 @@ class ServedCollection:
             raise ValueError(f"a question needs three items, but there are {len(rows)}")
         asked = rows[candidates(len(rows), N_CANDIDATES, rng)]
         queries, left, right = (index.vectors(column.tolist()) for column in asked.T)
-        matrix = None if model.maps is None else model.maps.new.astype(np.float64)
-        learner = model.status.get("learners", {}).get(self.collection.served_learner, {})
-        trust = learner.get("trust", {}).get("new", 0.0)
-        query, *others = asked[best_question(queries, left, right, matrix, trust)].tolist()
+        raw = np.einsum("ij,ij->i", queries, left - right)
+        mapped = queries if model.maps is None else queries @ model.maps.new.astype(np.float64)
+        useful = usefulness(raw, np.einsum("ij,ij->i", mapped, left - right), float(np.median(np.abs(raw))))
+        query, *others = asked[int(useful.argmax())].tolist()
         rng.shuffle(others)
         first, second = others
         return index.item(query), index.item(first), index.item(second)

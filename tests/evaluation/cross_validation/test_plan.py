@@ -9,8 +9,8 @@ import pandas
 import pytest
 
 from mahala import LDA, MLKR, NCA
-from mahala.evaluation.plan import Key, Plan, check_groups, check_times, target_of
-from mahala.evaluation.splits import parts_of
+from mahala.evaluation.cross_validation.plan import Key, Plan, check_groups, check_times, target_of
+from mahala.evaluation.cross_validation.splits import parts_of
 
 PARTS = [(np.array([0, 1]), np.array([2])), (np.array([1, 2]), np.array([0])), (np.array([0, 2]), np.array([1]))]
 PLAN = Plan(

@@ -15,10 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import pairwise_distances, r2_score
 
 from mahala import LDA, MLKR, Metric
-from mahala.evaluation import fitting
-from mahala.evaluation.fitting import baseline_scores, embedded, refit
-from mahala.evaluation.panel import default_panel
-from mahala.evaluation.plan import target_of
+from mahala.evaluation.cross_validation import fitting
+from mahala.evaluation.cross_validation.fitting import baseline_scores, embedded, refit
+from mahala.evaluation.cross_validation.panel import default_panel
+from mahala.evaluation.cross_validation.plan import target_of
 from mahala.support.contexts import time_limit
 
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.scaling import Scaling
-from mahala.evaluation.measures import row_losses
-from mahala.evaluation.measuring import Cell
-from mahala.evaluation.panel import EUCLIDEAN_ALL, EUCLIDEAN_SCALED
-from mahala.evaluation.plan import Key, Plan
-from mahala.judge import Decision, judge, mean_interval, paired_test
+from mahala.evaluation.cross_validation.measures import row_losses
+from mahala.evaluation.cross_validation.measuring import Cell
+from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
+from mahala.evaluation.cross_validation.plan import Key, Plan
+from mahala.judge import Decision, choose, judge, mean_interval, paired_test
 from mahala.support.arrays import FloatArray, IndexArray, IntArray
 
 # A confusion matrix of more classes could not be read.
@@ -124,6 +124,19 @@ def units_of(plan: Plan, cells: Mapping[Key, Cell], done: Sequence[int]) -> Unit
 def reference_of(plan: Plan, units: Units) -> str:
     """Return the plain distance with the lowest mean loss."""
     return min(plan.plain, key=lambda name: round(float(units.losses[name].mean()), 12))
+
+
+def scaled_of(plan: Plan, units: Units) -> str:
+    """Return the scaled distance to use where nothing helps; the raw one if scaling changes nothing.
+
+    With 0/1 features there are two. All features scaled is what users have without any choice, so the other one is
+    taken only if the lower bound of its gain is above 0.
+    """
+    if EUCLIDEAN_ALL not in plan.plain:
+        return EUCLIDEAN_SCALED if EUCLIDEAN_SCALED in plan.plain else EUCLIDEAN
+    names = (EUCLIDEAN_ALL, EUCLIDEAN_SCALED)
+    losses = np.stack([units.losses[name].mean(axis=0) for name in names], axis=1)
+    return names[choose(losses[:, :1] - losses, units.groups)]
 
 
 def decide(plan: Plan, units: Units, reference: str, measure: str) -> tuple[str, Decision]:

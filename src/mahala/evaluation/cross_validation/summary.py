@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from mahala.data.labels import possible_leaks
-from mahala.evaluation.entries import decide, entries, entry_of, reference_of, units_of
-from mahala.evaluation.leaderboard import Leaderboard
-from mahala.evaluation.leaderboard_lines import p_text, percent, points
-from mahala.evaluation.measuring import Cell, choose, measure_cell
-from mahala.evaluation.plan import Key, Plan
-from mahala.evaluation.splits import group_column, parts_of
+from mahala.evaluation.cross_validation.entries import decide, entries, entry_of, reference_of, scaled_of, units_of
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.leaderboard_lines import p_text, percent, points
+from mahala.evaluation.cross_validation.measuring import Cell, choose, measure_cell
+from mahala.evaluation.cross_validation.plan import Key, Plan
+from mahala.evaluation.cross_validation.splits import group_column, parts_of
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import get_config
 from mahala.support.validation import is_sparse
@@ -41,6 +41,7 @@ def summarise(plan: Plan, cells: Mapping[Key, Cell], done: list[int], end: str) 
         verdict=decision.verdict,
         chosen=chosen,
         reference=reference,
+        scaled=scaled_of(plan, units),
         neighbor_counts=plan.counts,
         n_features=plan.X.shape[1],
         classes=target.classes,

@@ -10,14 +10,21 @@ import numpy as np
 
 from mahala.data.preprocessing import TablePreprocessor
 from mahala.data.scaling import Scaling
-from mahala.evaluation.fitting import CLASSIFIERS, DISTANCES
+from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES
+from mahala.evaluation.cross_validation.leaderboard_lines import percent
+from mahala.evaluation.cross_validation.measures import LOPSIDED, Measure, measure_for
+from mahala.evaluation.cross_validation.measuring import usual_neighbors
+from mahala.evaluation.cross_validation.panel import check_learners, default_panel, left_out, named_learners
+from mahala.evaluation.cross_validation.plan import (
+    Plan,
+    Target,
+    check_groups,
+    check_times,
+    rows_and_preprocessor,
+    target_of,
+)
+from mahala.evaluation.cross_validation.splits import MOST_ROWS, auto_repeats, parts_of, possible_folds, sample_of
 from mahala.evaluation.knn import DEFAULT_NEIGHBORS
-from mahala.evaluation.leaderboard_lines import percent
-from mahala.evaluation.measures import LOPSIDED, Measure, measure_for
-from mahala.evaluation.measuring import usual_neighbors
-from mahala.evaluation.panel import check_learners, default_panel, left_out, named_learners
-from mahala.evaluation.plan import Plan, Target, check_groups, check_times, rows_and_preprocessor, target_of
-from mahala.evaluation.splits import MOST_ROWS, auto_repeats, parts_of, possible_folds, sample_of
 from mahala.learner import Learner
 from mahala.support.parameters import Count, Positive, check_value
 

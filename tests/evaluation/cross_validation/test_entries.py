@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mahala import LDA, RCA
-from mahala.evaluation.entries import decide, entries, entry_of, reference_of, units_of
-from mahala.evaluation.measuring import Cell
-from mahala.evaluation.plan import Key, Plan, target_of
-from mahala.evaluation.splits import parts_of
+from mahala.evaluation.cross_validation.entries import decide, entries, entry_of, reference_of, scaled_of, units_of
+from mahala.evaluation.cross_validation.measuring import Cell
+from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
+from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.judge import judge, paired_test
 
 LEARNERS = {"LDA": LDA(), "RCA": RCA()}
@@ -191,6 +191,24 @@ def test_a_tie_goes_to_the_plain_distance_and_to_raw_features():
     found = entries(plan, cells, range(6), units, "Euclidean")
     assert [entry.learned for entry in found] == [False, False, True, True]
     assert decide(plan, units, "Euclidean", "error")[0] == "Euclidean"
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.38, "Euclidean, all scaled"), (0.1, "Euclidean, scaled")])
+def test_all_features_are_scaled_unless_another_scaling_is_clearly_better(share, expected):
+    y = np.arange(60) % 2
+    plan = plan_of(y, X=np.column_stack([np.arange(60.0), y]))
+    shares = {"Euclidean": 0.0, "Euclidean, scaled": share, "Euclidean, all scaled": 0.5, "LDA": 0.5, "RCA": 0.5}
+    units = units_of(plan, cells_of(plan, 0, shares), range(6))
+    means = {name: units.losses[name].mean() for name in shares}
+    assert means["Euclidean, scaled"] < means["Euclidean, all scaled"]  # a lower error alone is not enough
+    assert scaled_of(plan, units) == expected
+
+
+def test_without_0_1_features_there_is_one_scaled_distance():
+    plan = plan_of(np.arange(24) % 2)
+    units = units_of(plan, cells_of(plan, 0, SHARES), range(6))
+    assert scaled_of(plan, units) == "Euclidean, scaled"
+    assert scaled_of(plan_of(np.arange(24) % 2, scaling="none"), units) == "Euclidean"
 
 
 def test_the_context_of_baselines_is_a_mean_over_their_parts():

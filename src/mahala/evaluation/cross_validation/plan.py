@@ -14,9 +14,9 @@ import numpy as np
 from mahala.data.labels import binned, is_continuous
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import SCALINGS, Scaling, binary_features, feature_scales
-from mahala.evaluation.measures import Measure
-from mahala.evaluation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
-from mahala.evaluation.splits import Parts
+from mahala.evaluation.cross_validation.measures import Measure
+from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, EUCLIDEAN_SCALED
+from mahala.evaluation.cross_validation.splits import Parts
 from mahala.learner import Learner
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.validation import check_labels, check_rows, class_codes, is_sparse

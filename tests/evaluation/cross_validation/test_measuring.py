@@ -12,9 +12,16 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from mahala import ITML, LDA, NCA, PA
 from mahala.data.scaling import feature_scales
-from mahala.evaluation.measuring import Budget, choose, clearly_best, final_seconds, measure_cell, usual_neighbors
-from mahala.evaluation.plan import Key, Plan, target_of
-from mahala.evaluation.splits import parts_of
+from mahala.evaluation.cross_validation.measuring import (
+    Budget,
+    choose,
+    clearly_best,
+    final_seconds,
+    measure_cell,
+    usual_neighbors,
+)
+from mahala.evaluation.cross_validation.plan import Key, Plan, target_of
+from mahala.evaluation.cross_validation.splits import parts_of
 from mahala.support.parameters import get_config
 
 LEARNERS = {"ITML": ITML(), "NCA": NCA(), "PA": PA(), "LDA": LDA()}
@@ -24,7 +31,7 @@ KEYS = [Key(name, part) for part in range(10) for name in ("Euclidean", *LEARNER
 @pytest.fixture
 def clock(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("mahala.evaluation.measuring.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mahala.evaluation.cross_validation.measuring.time.monotonic", lambda: now[0])
     return now
 
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from mahala.evaluation.entries import Entry
-from mahala.evaluation.leaderboard import Leaderboard
+from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.judge import Verdict
 
 
@@ -23,8 +23,8 @@ VERDICT = Verdict("shown to help", 0.1, 0.05, 0.15, 90, 0.01, "3-NN error", "row
 
 def board(*entries, kind="shown to help", chosen="NCA", **more):
     return Leaderboard(
-        entries, VERDICT._replace(kind=kind), chosen, "Euclidean", np.array([3]), 3, 2, 1, "standard", 0, 90, 4,
-        ("a", "b"), np.arange(90), (np.arange(45), np.arange(45, 90)), 2, 2, **more,
+        entries, VERDICT._replace(kind=kind), chosen, "Euclidean", "Euclidean", np.array([3]), 3, 2, 1, "standard", 0,
+        90, 4, ("a", "b"), np.arange(90), (np.arange(45), np.arange(45, 90)), 2, 2, **more,
     )  # fmt: skip
 
 

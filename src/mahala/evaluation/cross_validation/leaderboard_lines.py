@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mahala.evaluation.entries import Entry
+from mahala.evaluation.cross_validation.entries import Entry
 
 # Fields of entries that are shown after the error, and their titles.
 TITLES = {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, r2_score, roc_auc_score
 
-from mahala.evaluation.measures import losses, measure_for, row_losses, row_weights
+from mahala.evaluation.cross_validation.measures import losses, measure_for, row_losses, row_weights
 
 
 @given(st.integers(2, 4), st.integers(0, 2**32 - 1))

@@ -16,11 +16,11 @@ from sklearn.base import clone
 
 from mahala.compiled.threads import one_thread
 from mahala.data.scaling import Scaling, divided, feature_scales
-from mahala.evaluation.fitting import CLASSIFIERS, DISTANCES, baseline_scores, embedded, fitted
-from mahala.evaluation.knn import neighbor_means, one_hot
-from mahala.evaluation.measures import Measure, losses, rarer_class, row_losses
-from mahala.evaluation.panel import EUCLIDEAN, EUCLIDEAN_ALL, PLAIN
-from mahala.evaluation.plan import Key, Plan, Target
+from mahala.engine.neighbors import neighbor_means, one_hot
+from mahala.evaluation.cross_validation.fitting import CLASSIFIERS, DISTANCES, baseline_scores, embedded, fitted
+from mahala.evaluation.cross_validation.measures import Measure, losses, rarer_class, row_losses
+from mahala.evaluation.cross_validation.panel import EUCLIDEAN, EUCLIDEAN_ALL, PLAIN
+from mahala.evaluation.cross_validation.plan import Key, Plan, Target
 from mahala.learner import Learner
 from mahala.online.online_learner import OnlineLearner
 from mahala.support.arrays import FloatArray, IndexArray

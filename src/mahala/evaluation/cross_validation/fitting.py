@@ -17,7 +17,7 @@ from mahala.batch.lda import LDA
 from mahala.batch.pca import PCA
 from mahala.data.preprocessing import rows_of_table
 from mahala.data.scaling import Scaling, divided, feature_scales, in_one_unit
-from mahala.evaluation.plan import Target, target_of
+from mahala.evaluation.cross_validation.plan import Target, target_of
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray, IndexArray, check_room

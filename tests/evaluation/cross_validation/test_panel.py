@@ -7,7 +7,7 @@ import pytest
 
 from mahala import GML, LDA, LMNN, MLKR, PA
 from mahala.evaluation.compare import compare
-from mahala.evaluation.panel import default_panel, left_out, members, named_learners
+from mahala.evaluation.cross_validation.panel import default_panel, left_out, members, named_learners
 from mahala.learner import Learner
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mahala.evaluation.entries import Entry
-from mahala.evaluation.leaderboard_lines import Line, line_of, percent
+from mahala.evaluation.cross_validation.entries import Entry
+from mahala.evaluation.cross_validation.leaderboard_lines import Line, line_of, percent
 from mahala.judge import Verdict
 from mahala.support.arrays import IndexArray
 from mahala.support.display import as_table, paragraph
@@ -36,6 +36,8 @@ class Leaderboard:
     verdict : Verdict, whether learning helps: the judge chooses a learner on some folds and tests the choice on others
     chosen : name of the learner that the judge chooses, or of the plain distance
     reference : name of the best plain distance
+    scaled : name of the scaled plain distance to use where nothing helps: of the two with 0/1 features, that of all
+        features scaled, unless the other one is clearly better
     cautions : sentences on what makes the verdict doubtful, such as a column that gives the label away
     neighbor_counts : numbers of neighbours for which errors were measured
     n_neighbors : the number of neighbours that ranks
@@ -56,6 +58,7 @@ class Leaderboard:
     verdict: Verdict
     chosen: str
     reference: str
+    scaled: str
     neighbor_counts: IndexArray
     n_neighbors: int
     folds: int

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.evaluation.splits import auto_repeats, group_column, parts_of
+from mahala.evaluation.cross_validation.splits import auto_repeats, group_column, parts_of
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -1,0 +1,141 @@
+"""`mahala compare ITEMS --triplets FILE`: rank learners by the answers that they foresee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mahala.cli.output import csv_writer, escape, provenance, say, show, table, terminal, text_writer, write_files
+
+if TYPE_CHECKING:
+    from mahala.comparisons import Comparisons
+    from mahala.data.answer_files import Kind
+    from mahala.evaluation.answer_board import AnswerBoard, AnswerEntry
+    from mahala.metric import Metric
+
+
+def compare_answers(
+    items: str,
+    kind: Kind,
+    path: Path,
+    *,
+    by: str | None,
+    ids: str | None,
+    learners: str | None,
+    folds: int,
+    seconds: float | None,
+    seed: int,
+    paths: dict[str, Path],
+    as_json: bool,
+) -> None:
+    """Compare learners on answers about items, write the report, the models and the table, and show the verdict."""
+    from mahala.comparisons import Pairs, Triplets
+    from mahala.data.answer_files import read_answers
+    from mahala.evaluation import compare_answers as evaluation
+    from mahala.evaluation.cross_validation.measuring import final_seconds
+    from mahala.support.contexts import time_limit
+    from mahala.support.display import task_bar
+
+    X, names = _items(items, ids)
+    rows, values, people = read_answers(path, kind, X.shape[0], names, by=by)
+    answers: Comparisons = Triplets(X, *rows) if kind == "triplets" else Pairs(X, *rows)
+    answers = evaluation.answers_of(answers, None if values is None else _labels(values), seed)
+    if people is not None and len(people) != len(answers):
+        raise ValueError("--by goes with --triplets and --pairs: ratings become comparisons of two pairs")
+    chosen = evaluation.panel_for(answers, seed)
+    if learners is not None:
+        given = [name.strip() for name in learners.split(",") if name.strip()]
+        chosen = evaluation.chosen_learners(answers, given, seed)
+    errors = terminal(stderr=True)
+    with task_bar("Comparing", errors.is_terminal) as update:
+        board = evaluation.compare_answers(
+            answers, chosen, folds=folds, people=people, seconds=seconds, random_state=seed,
+            callback=lambda done, total, name: update(done, name, total),
+        )  # fmt: skip
+
+    def fitted(entry: AnswerEntry) -> Metric:
+        with time_limit(final_seconds(seconds)):
+            metric = evaluation.fit_entry(answers, board, entry, chosen.get(entry.name))
+        return replace(metric, origin=dict(metric.origin or {}) | {"verdict": board.verdict.kind})
+
+    with errors.status("Fitting the winner to all answers…"):
+        writers: dict[Path, Callable[[Path], object]] = {paths["model.safetensors"]: fitted(board.winner).save}
+        writers[paths["leaderboard.csv"]] = csv_writer(
+            [list(board.table()[0]), *(line.values() for line in board.table())]
+        )
+        if board.candidate is not None:
+            writers[paths["learned.safetensors"]] = fitted(board.candidate).save
+        if "report.html" in paths:
+            from mahala.report.answers import answers_page
+
+            measured = provenance("compare", items)
+            writers[paths["report.html"]] = text_writer(
+                answers_page(board, title=Path(items).stem, saved=_saved(board), measured=measured)
+            )
+    paths["model.safetensors"].parent.mkdir(parents=True, exist_ok=True)
+    write_files(writers)
+    facts = _facts(board) | {"items": items, "answers": str(path), "files": [str(file) for file in writers]}
+    show(facts, as_json, lambda _: _parts(board))
+    for file in writers if not as_json else ():
+        say(f"  {file}")
+
+
+def _labels(values: Any) -> Any:
+    """Return +1 for similar pairs and -1 for others; ratings as they are."""
+    return values * 2 - 1 if values.dtype == bool else values
+
+
+def _items(items: str, ids: str | None) -> tuple[Any, Any]:
+    """Return the rows of items, and their names, or None."""
+    from mahala.data.datasets import read_data
+    from mahala.data.search_files import read_vectors
+
+    if Path(items).suffix.lower() in (".npy", ".npz", ".parquet"):
+        return read_vectors(items, id=ids)
+    table = read_data(items, extra=[] if ids is None else [ids])
+    return table.X, None if ids is None else table.extra[ids].tolist()
+
+
+def _saved(board: AnswerBoard) -> str:
+    """Describe the contents of the model files."""
+    what = "learned from all answers" if board.winner.learned else "the plain distance"
+    text = f"model.safetensors holds {board.winner.name}, {what}."
+    if board.candidate is None:
+        return text
+    help_text = "probably helps for new items" if board.verdict.helps else "helps for the same items"
+    return f"{text} learned.safetensors holds {board.candidate.name}, which {help_text}."
+
+
+def _facts(board: AnswerBoard) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    names = ("kind", "n_answers", "n_items", "n_features", "n_repeated", "agreement", "unit_rows", "folds", "notes")
+    return {
+        **{name: getattr(board, name) for name in (*names, "chosen", "same_chosen", "reference")},
+        "seed": board.random_state,
+        "winner": board.winner.name,
+        "verdict": board.verdict.as_dict(),
+        "same_verdict": board.same_verdict.as_dict(),
+        "entries": board.table(),
+    }
+
+
+def _parts(board: AnswerBoard) -> Iterator[Any]:
+    heading, *lines = board.cells()
+    result = table(["metric"], ["metric"])
+    for title in heading[1:]:
+        result.add_column(title, justify="right", no_wrap=True)
+    for entry, line in zip(board.entries, lines, strict=True):
+        style = "bold" if entry is board.winner else "" if entry.learned else "dim"
+        result.add_row(*map(escape, line), style=style)
+    yield escape(board.heading())
+    yield result
+    yield ""
+    for entry in board.entries:
+        if entry.failure is not None:
+            yield f"[yellow]{escape(f'{entry.name} could not be fitted: {entry.failure}')}[/]"
+    for sentence in board.sentences():
+        yield f"[bold]{escape(sentence)}[/]"
+    yield escape(_saved(board))
+    yield ""

@@ -1,0 +1,131 @@
+"""`mahala teach ITEMS`: learn a metric from answers to "which of two is more like a third one?"."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mahala.cli.options import Force, check_output
+from mahala.cli.output import Json, escape, fact_grid, say, show, write_files
+from mahala.cli.tables import with_ids
+
+if TYPE_CHECKING:
+    from mahala.feedback.teacher import Teacher
+
+# Answers between two times that the model file is written.
+_SAVED = 10
+
+
+def teach(
+    items: Annotated[Path, typer.Argument(metavar="ITEMS", help="Vectors of items: .npy, .npz or .parquet.")],
+    model: Annotated[Path, typer.Option(help="The model file to write; if it exists, teaching resumes from it.")],
+    names: Annotated[
+        Path | None, typer.Option(help="A text file with the name of each item on a line; default: ids or row numbers.")
+    ] = None,
+    metric: Annotated[Path | None, typer.Option(help="Write the metric alone to this model file.")] = None,
+    seed: Annotated[int, typer.Option(help="The random_state of a new model.", min=0)] = 0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Learn a metric from answers to questions: which of two items is more like a third one?
+
+    Answer with `a`, `b`, `s` (skip, never asked again) or `q` (quit), each followed by Enter; lines from a pipe work as
+    well. Everything is written to --model at the end, also after Ctrl-C, and the same command resumes there. Questions
+    are chosen where an answer teaches most. Scale vectors to length 1 first if you compare them by cosine.
+
+    At the end, folds over items tell whether the learned metric foresees answers about items it did not learn from. If
+    it does not help, --metric gets the Euclidean distance. Other commands take --model as a model, too.
+
+    Examples:
+
+        mahala teach items.npy --model taught.safetensors
+
+        mahala teach items.npy --names names.txt --model taught.safetensors --metric metric.safetensors
+    """
+    check_output(model, option="--model", inputs=[items, names], force=force)
+    if metric is not None:
+        check_output(metric, option="--metric", inputs=[items, names, model], force=force)
+    from mahala.data.search_files import read_vectors
+    from mahala.metric import MahalanobisMetric
+
+    rows, titles = with_ids(*read_vectors(items))
+    if names is not None:
+        titles = _names(names, rows.shape[0])
+    teacher = _teacher(model, rows, items, seed)
+    counts = _ask(teacher, titles, model)
+    files = {model: teacher.save}
+    if metric is not None:
+        useful = teacher.verdict_.kind != "does not help"
+        files[metric] = (teacher.metric_ if useful else MahalanobisMetric.euclidean(rows.shape[1])).save
+    write_files(files)
+    facts = counts | {"in_all": len(teacher.answers_), "verdict": teacher.verdict_.as_dict()}
+    show(facts | {"model": str(model), "metric": None if metric is None else str(metric)}, as_json, _parts)
+
+
+def _names(path: Path, n: int) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if len(lines) != n:
+        raise ValueError(f"--names must have a line for each of the {n} items, but {path} has {len(lines)}")
+    return lines
+
+
+def _teacher(model: Path, rows: Any, items: Path, seed: int) -> Teacher:
+    """Return the teacher in the model file, or a new one if there is none."""
+    import numpy as np
+
+    from mahala.feedback.teacher import Teacher
+
+    if not model.exists() or model.stat().st_size == 0:
+        return Teacher(rows, random_state=seed)
+    teacher = Teacher.load(model)
+    if not np.array_equal(teacher.X, np.asarray(rows, dtype=teacher.X.dtype)):
+        raise ValueError(f"--model {model} was taught about other vectors than those of {items}: name another file")
+    return teacher
+
+
+def _ask(teacher: Teacher, titles: Sequence[str], model: Path) -> dict[str, int]:
+    """Ask until the input ends; return the numbers of answers and of skipped questions."""
+    counts = {"answered": 0, "skipped": 0}
+    with suppress(KeyboardInterrupt):  # what was answered is written
+        while True:
+            try:
+                query, a, b = question = teacher.ask()
+            except ValueError as error:  # all were answered or skipped
+                say(str(error), err=True)
+                break
+            say(f"\n{titles[query]}\n  is more like  a  {titles[a]}\n            or  b  {titles[b]}", err=True)
+            if (key := _key()) == "q":
+                break
+            if key == "s":
+                teacher.skip(*question)
+                counts["skipped"] += 1
+                continue
+            teacher.answer(*question, nearer=a if key == "a" else b)
+            counts["answered"] += 1
+            if counts["answered"] % _SAVED == 0:
+                teacher.save(model)
+    return counts
+
+
+def _key() -> str:
+    """Return a, b, s or q from the next line that is one of them; q at the end of the input."""
+    while True:
+        say("a, b, s(kip) or q(uit)?", err=True)
+        line = sys.stdin.readline()
+        key = line.strip().lower() if line else "q"
+        if key in ("a", "b", "s", "q"):
+            return key
+
+
+def _parts(facts: dict[str, Any]) -> Iterator[Any]:
+    lines: list[tuple[str, str | None]] = [
+        ("answers", f"{facts['answered']:,} now, {facts['in_all']:,} in all; {facts['skipped']:,} skipped"),
+        ("verdict", f"[bold]{escape(facts['verdict']['sentence'])}[/bold]"),
+    ]
+    lines += [(name, None if facts[name] is None else escape(facts[name])) for name in ("model", "metric")]
+    yield fact_grid(lines)

@@ -1,0 +1,152 @@
+"""Predict by nearest neighbours, whose ties share votes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mahala.engine.current import current_engine
+from mahala.engine.inputs import computed
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, row_blocks
+from mahala.support.validation import is_sparse
+
+# Squared distances that differ by a smaller share are equal.
+_ROUNDING = 1e-10
+
+
+def leave_one_out_errors(embedded: Any, codes: IndexArray, k: int) -> FloatArray:
+    """Return the error rates of the votes of the 1, 2, ..., k nearest other rows, for rows with class codes 0..c-1."""
+    counts = np.arange(1, min(k, len(codes) - 1) + 1)
+    errors: FloatArray = misclassified(embedded, codes, None, codes, counts).mean(axis=0)
+    return errors
+
+
+def misclassified(
+    train: Any, codes: IndexArray, test: Any, test_codes: IndexArray, n_neighbors: IndexArray
+) -> BoolArray:
+    """Return which test rows (None: training rows, leave-one-out) are misclassified, rows × numbers of neighbours.
+
+    The rows are valid and embedded, so that the Euclidean distance is the metric's.
+    """
+    values = one_hot(codes, 1 + max(int(codes.max()), int(test_codes.max())))
+    predicted = [means.argmax(axis=2) for means in neighbor_means(train, values, test, n_neighbors)]
+    result: BoolArray = test_codes[:, np.newaxis] != np.concatenate(predicted, axis=1).T
+    return result
+
+
+def one_hot(codes: IndexArray, n_classes: int) -> FloatArray:
+    """Return a row for each code, with a 1 in the column of its class."""
+    values = np.zeros((len(codes), n_classes))
+    values[np.arange(len(codes)), codes] = 1.0
+    return values
+
+
+def neighbor_means(train: Any, values: FloatArray, test: Any, counts: IndexArray) -> Iterator[FloatArray]:
+    """Yield means of `values` over the nearest training rows, for blocks of test rows (None: leave-one-out).
+
+    A block has the shape (numbers of neighbours, rows, columns of values). Neighbours at equal distances share what
+    is left: if m rows are nearer than the k-th and t rows are as near as it, each of the t counts (k - m) / t. So the
+    order of the training rows does not matter. Distances that differ by rounding are equal. With `values` of 0 and 1
+    the means are votes, and equal ones are exactly equal.
+    """
+    leave_one_out, most = test is None, int(counts[-1])
+    queries = train if leave_one_out else test
+    places = _Places.of(train, values)
+    n_places = places.rows.shape[0]
+    near_all, squared_all = places.nearest(queries, min(most + 1 + leave_one_out, n_places))
+    for block in row_blocks(len(near_all), (most + 2) * values.shape[1]):
+        rows = np.arange(block.start, block.stop) if leave_one_out else None
+        near, squared = near_all[block], squared_all[block]
+        sizes, sums = places.contents(near, rows)
+        first, end = places.ties(squared)
+        n, width = near.shape
+        at = np.arange(n)
+        n_nearer = np.concatenate([np.zeros((n, 1)), np.cumsum(sizes, axis=1)], axis=1)
+        nearer = np.concatenate([np.zeros((n, 1, sums.shape[2])), np.cumsum(sums, axis=1)], axis=1)
+        # Of those at the distance of the last place, some may not have been found.
+        n_last = n_nearer[:, -1] - n_nearer[at, first[:, -1]]
+        last = nearer[:, -1] - nearer[at, first[:, -1]]
+        if width < n_places:
+            is_open = n_nearer[at, first[:, -1]] < most
+            for row in np.flatnonzero(is_open):
+                n_last[row], last[row] = places.at_distance(
+                    queries[[block.start + row]], squared[row, -1], None if rows is None else rows[row]
+                )
+        means = np.empty((len(counts), n, values.shape[1]))
+        for place, k in enumerate(counts.tolist()):
+            group = np.minimum((n_nearer[:, 1:] < k).sum(axis=1), width - 1)  # of the k-th neighbour
+            start, stop = first[at, group], end[at, group]
+            is_last = (stop == width)[:, np.newaxis]
+            m, t = n_nearer[at, start][:, np.newaxis], (n_nearer[at, stop] - n_nearer[at, start])[:, np.newaxis]
+            tied = np.where(is_last, last, nearer[at, stop] - nearer[at, start])
+            t = np.where(is_last, n_last[:, np.newaxis], t)
+            means[place] = (nearer[at, start] * t + (k - m) * tied) / (t * k)
+        yield means
+
+
+class _Places(NamedTuple):
+    """The different training rows, which of them each row is, and how many rows, and which sum of values, each has."""
+
+    rows: Any
+    of_row: IndexArray
+    sizes: FloatArray
+    sums: FloatArray
+    values: FloatArray
+    rounding: float
+
+    @classmethod
+    def of(cls, train: Any, values: FloatArray) -> _Places:
+        """Merge equal rows, so that there are few ties; sparse rows and those of Dask stay as they are."""
+        n = train.shape[0]
+        rows, of_row = train, np.arange(n)
+        if isinstance(train, np.ndarray):
+            rows, of_row = np.unique(train, axis=0, return_inverse=True)
+        of_row = of_row.reshape(n)
+        sizes = np.bincount(of_row).astype(np.float64)
+        sums = np.zeros((len(sizes), values.shape[1]))
+        np.add.at(sums, of_row, values)
+        squares = rows.multiply(rows).sum() if is_sparse(rows) else computed((rows.astype(np.float64) ** 2).sum())
+        return cls(rows, of_row, sizes, sums, values, _ROUNDING**2 * float(squares) / n)
+
+    def nearest(self, queries: Any, n: int) -> tuple[IndexArray, FloatArray]:
+        """Return the nearest places of each query and their squared distances."""
+        result: tuple[IndexArray, FloatArray] = current_engine().nearest(self.rows, queries, n)
+        return result
+
+    def contents(self, near: IndexArray, rows: IndexArray | None) -> tuple[FloatArray, FloatArray]:
+        """Return how many training rows are at each of these places, and the sums of their values; without `rows`."""
+        sizes, sums = self.sizes[near], self.sums[near]
+        if rows is not None:  # a row is not its own neighbour
+            is_own = near == self.of_row[rows][:, np.newaxis]
+            sizes = sizes - is_own
+            sums = sums - is_own[:, :, np.newaxis] * self.values[rows][:, np.newaxis]
+        return sizes, sums
+
+    def is_tied(self, squared: Any, other: Any) -> Any:
+        """Return whether squared distances are equal but for rounding."""
+        return np.abs(squared - other) <= _ROUNDING * np.abs(other) + self.rounding
+
+    def ties(self, squared: FloatArray) -> tuple[IndexArray, IndexArray]:
+        """Return, for each of the nearest places, the first one at its distance and the end of those at it."""
+        n, width = squared.shape
+        first, end = np.zeros((n, width), dtype=np.intp), np.full((n, width), width)
+        same = self.is_tied(squared[:, 1:], squared[:, :-1])
+        for j in range(1, width):
+            first[:, j] = np.where(same[:, j - 1], first[:, j - 1], j)
+        for j in range(width - 2, -1, -1):
+            end[:, j] = np.where(same[:, j], end[:, j + 1], j + 1)
+        return first, end
+
+    def at_distance(self, query: Any, squared: float, row: int | None) -> tuple[float, FloatArray]:
+        """Return how many training rows are at a distance of a query, and the sum of their values."""
+        n, n_places = 1, self.rows.shape[0]
+        while n < n_places:
+            n = min(max(4 * n, 64), n_places)
+            near, distances = self.nearest(query, n)
+            if distances[0, -1] > squared and not self.is_tied(distances[0, -1], squared):
+                break
+        chosen = near[:, self.is_tied(distances[0], squared)]
+        sizes, sums = self.contents(chosen, None if row is None else np.array([row]))
+        return float(sizes.sum()), sums[0].sum(axis=0)

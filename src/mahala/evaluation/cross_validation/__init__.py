@@ -1,0 +1,1 @@
+"""Compare learners by cross-validation: plan, measure and summarise."""

@@ -1,0 +1,71 @@
+"""`mahala compare ITEMS --triplets FILE` as a person uses it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mahala import Metric
+from mahala.cli.main import app
+
+NAMES = [f"tree {i}" for i in range(30)]
+
+
+def mahala(*arguments):
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+@pytest.fixture
+def trees(tmp_path):
+    """Items with names, and answers of people who look at the first of four features."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4))
+    np.savez(tmp_path / "trees.npz", X=X, ids=np.array(NAMES))
+    a, b, c = rng.integers(30, size=(3, 250))
+    near = abs(X[a, 0] - X[b, 0]) < abs(X[a, 0] - X[c, 0])
+    rows = np.stack([a, np.where(near, b, c), np.where(near, c, b)], axis=1)
+    with (tmp_path / "answers.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["query", "nearer", "farther", "who"])
+        writer.writerows([*(NAMES[i] for i in row), f"person {at % 3}"] for at, row in enumerate(rows))
+    return tmp_path
+
+
+def test_learners_are_compared_by_answers(trees):
+    files = trees / "trees.npz", "--triplets", trees / "answers.csv", "--learners", "LogisticMetric,OASIS"
+    result = mahala(*files, "--by", "who", "--output", trees / "out")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.output.split())
+    for part in ("250 triplets over 30 items", "New items: Shown to help", "model.safetensors holds LogisticMetric"):
+        assert part in text
+    metric = Metric.load(trees / "out" / "model.safetensors")
+    assert metric.matrix.diagonal().argmax() == 0
+    assert metric.origin["verdict"] == "shown to help"
+    page = (trees / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Answers foreseen" in page
+    assert "The gain of each item" in page
+    again = mahala(*files, "--output", trees / "out", "--force", "--no-report", "--json")
+    facts = json.loads(again.stdout)
+    assert facts["winner"] == "LogisticMetric"
+    with (trees / "out" / "leaderboard.csv").open() as file:
+        assert [line["name"] for line in csv.DictReader(file)] == [entry["name"] for entry in facts["entries"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--triplets", "answers.csv", "--pairs", "answers.csv"], "give one of --triplets, --pairs, --ratings"),
+        (["--triplets", "answers.csv", "--by", "age"], "by names the column 'age'"),
+        (["--triplets", "answers.csv", "--learners", "ITML"], "learn from triplets"),
+        (["--by", "who"], "--by and --ids go with --triplets"),
+        (["--pairs", "answers.csv"], "answer 1 must say yes or no"),
+    ],
+)
+def test_options_that_do_not_go_together(trees, options, message, monkeypatch):
+    monkeypatch.chdir(trees)
+    result = mahala("trees.npz", *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+    assert not (trees / "trees-mahala").exists()

@@ -1,0 +1,172 @@
+"""Learners are judged on comparisons of items that they did not learn from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mahala
+from mahala import ITML, LMNN, OASIS, LogisticMetric, MahalanobisMetric, Pairs, Quadruplets, Triplets
+from mahala.evaluation.compare_answers import _agreement, _questions, _values, compare_answers, fit_entry
+
+
+def items(n=60, d=6, seed=0):
+    """Items of two classes, which one of the features tells."""
+    rng = np.random.default_rng(seed)
+    codes = np.arange(n) % 2
+    X = rng.normal(size=(n, d))
+    X[:, 0] += 4.0 * codes
+    return X, codes
+
+
+def triplets(n=400, seed=0):
+    X, _ = items(seed=seed)
+    rng = np.random.default_rng(seed)
+    anchor = rng.integers(0, 60, n)
+    positive = (anchor + 2 * rng.integers(1, 30, n)) % 60
+    return Triplets(X, anchor, positive, (anchor + 2 * rng.integers(0, 30, n) + 1) % 60)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30))
+def test_values_of_triplets_and_pairs(seed, n):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, size=(12, 2)).astype(float)
+    metric = MahalanobisMetric.euclidean(2)
+    roles = rng.integers(0, 12, size=(3, n))
+    squared = lambda a, b: np.sum((X[a] - X[b]) ** 2)  # noqa: E731
+    expected = []
+    for a, p, q in roles.T:
+        near, far = squared(a, p), squared(a, q)
+        expected.append(1.0 if near < far else 0.5 if near == far else 0.0)
+    everything = np.arange(n)
+    np.testing.assert_array_equal(_values(metric, Triplets(X, *roles), everything[:0], everything), expected)
+    similar = rng.random(n) < 0.5
+    similar[:2] = [True, False][:n]
+    if n < 2:
+        return
+    pairs = Pairs(X, roles[0], roles[1], similar)
+    train, test = everything[: max(2, n // 2)], everything[n // 2 :]
+    distances = np.array([squared(a, b) for a, b in zip(roles[0], roles[1], strict=True)])
+    # No other threshold is right for more of the pairs learned from.
+    found = _values(metric, pairs, train, train).mean()
+    ends = [-1.0, *(np.unique(distances[train]) + 0.5)]
+    assert found == pytest.approx(max(((distances[train] <= end) == similar[train]).mean() for end in ends))
+    values = _values(metric, pairs, train, test)
+    assert set(values) <= {0.0, 1.0}
+    same = [i for i in range(len(test)) if test[i] in train]
+    np.testing.assert_array_equal(values[same], _values(metric, pairs, train, test[same]))
+
+
+class Spy(LMNN):
+    """Notes the items that it learned from."""
+
+    seen: list = []  # noqa: RUF012  (shared by clones on purpose)
+
+    def fit(self, X, y=None):
+        Spy.seen.append(set(np.concatenate([X.anchor, X.positive, X.negative]).tolist()))
+        return super().fit(X, y)
+
+
+def test_items_of_the_test_fold_are_not_learned_from():
+    Spy.seen.clear()
+    data = triplets()
+    board = compare_answers(data, {"LMNN": Spy(max_iter=5)}, folds=4)
+    new, same = Spy.seen[:4], Spy.seen[4:]
+    assert all(len(seen) == 45 for seen in new)
+    assert len(set().union(*(set(range(60)) - seen for seen in new))) == 60
+    assert all(len(seen) > 55 for seen in same)
+    assert {entry.name for entry in board.entries} == {"Euclidean", "cosine", "LMNN"}
+    assert (board.verdict.units, board.verdict.n) == ("items", len(np.unique(data.anchor)))
+    assert board.same_verdict.units == "questions"
+
+
+def test_a_feature_that_matters_is_learned():
+    data = triplets()
+    learner = LogisticMetric(random_state=0)
+    board = mahala.compare(data, learners={"LogisticMetric": learner})
+    assert board.chosen == board.same_chosen == board.winner.name == "LogisticMetric"
+    assert board.verdict.kind == board.same_verdict.kind == "shown to help"
+    assert board.winner.new_items > board[board.reference].new_items
+    assert len(board.gains) == board.verdict.n
+    assert board.gains.mean() > 0.0
+    assert "New items: Shown to help" in repr(board)
+    assert "LogisticMetric" in board._repr_html_()
+    metric = fit_entry(data, board, board.winner, learner)
+    assert np.mean(metric.margins(data) > 0) > board.winner.new_items - 0.05
+
+
+def test_random_answers_teach_nothing():
+    rng = np.random.default_rng(0)
+    X, _ = items()
+    left, right = rng.integers(0, 60, size=(2, 300))
+    data = Pairs(X, left, right, rng.random(300) < 0.5)
+    board = compare_answers(data, {"ITML": ITML(random_state=0)})
+    assert (board.winner.name, board.verdict.helps) == (board.reference, False)
+    assert "of the learned map is served" not in board.verdict.sentence
+    # A learner that cannot be fitted is listed with its error.
+    few = compare_answers(data, {"LogisticMetric": LogisticMetric(n_components=9)})
+    assert "n_components must be at most 6" in few["LogisticMetric"].failure
+    assert few.best_learner is None
+
+
+def test_directions_are_compared_where_the_cosine_foresees_more():
+    """People look at directions, whatever the length of a row."""
+    rng = np.random.default_rng(0)
+    unit = rng.normal(size=(40, 3))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    a, b, c = rng.integers(40, size=(3, 500))
+    near = np.sum((unit[a] - unit[b]) ** 2, axis=1) < np.sum((unit[a] - unit[c]) ** 2, axis=1)
+    data = Triplets(unit * rng.uniform(0.1, 10.0, size=(40, 1)), a, np.where(near, b, c), np.where(near, c, b))
+    board = compare_answers(data, {"LogisticMetric": LogisticMetric(lam=0.1), "OASIS": OASIS(random_state=0)})
+    assert board.unit_rows
+    assert board.reference == "cosine"
+    metric = fit_entry(data, board, board["cosine"], None)
+    different = (a != b) & (a != c) & (b != c)
+    assert (metric.margins(data[different]) > 0.0).all()
+    learned = fit_entry(data, board, board["LogisticMetric"], LogisticMetric(lam=0.1))
+    np.testing.assert_allclose(learned.transform(data.X), learned.transform(unit), atol=1e-9)
+    assert not hasattr(fit_entry(data, board, board["OASIS"], OASIS(random_state=0)), "unit_rows")
+
+
+def test_too_few_items():
+    data = triplets(4)
+    data = Triplets(data.X, np.zeros(4, dtype=int), data.positive, data.negative)
+    board = compare_answers(data, {"LMNN": LMNN(max_iter=3)})
+    assert board.verdict.kind == "too early to tell"
+    assert not board.winner.learned
+    with pytest.raises(ValueError, match="must not be empty"):
+        mahala.compare(data[:0])
+    with pytest.raises(ValueError, match="n_neighbors must be None with Triplets"):
+        mahala.compare(data, n_neighbors=3)
+    with pytest.raises(ValueError, match="learners must be of those that learn from triplets"):
+        mahala.compare(data, learners=["ITML"])
+    with pytest.raises(ValueError, match="y must be None with triplets"):
+        mahala.compare(data, [1, 1, 1, 1])
+
+
+@given(st.integers(0, 2**16), st.booleans(), st.sampled_from([Pairs, Triplets, Quadruplets]))
+def test_agreement_is_that_of_all_pairs_of_answers(seed, named, kind):
+    rng = np.random.default_rng(seed)
+    X, n = np.eye(4), int(rng.integers(1, 15))
+    columns = rng.integers(0, 4, size=(kind._arity, n))
+    data = Pairs(X, *columns, rng.random(n) < 0.5) if kind is Pairs else kind(X, *columns)
+    people = rng.integers(0, 3, size=n) if named else None
+
+    def question(i):
+        """The set of what is compared, and the answer."""
+        rows = columns[:, i].tolist()
+        if kind is Pairs:
+            return frozenset(rows), bool(data.similar[i])
+        near, far = frozenset(rows[:2]), frozenset(rows[2:] if kind is Quadruplets else [rows[0], rows[2]])
+        return frozenset([near, far]), near
+
+    pairs = [(i, j) for i in range(n) for j in range(i) if question(i)[0] == question(j)[0]]
+    others = [(i, j) for i, j in pairs if people is None or people[i] != people[j]]
+    repeated, agreement = _agreement(*_questions(data), people)
+    assert repeated == len({question(i)[0] for i, _ in pairs})
+    if not others:
+        assert agreement is None
+    else:
+        assert agreement == pytest.approx(np.mean([question(i)[1] == question(j)[1] for i, j in others]))
