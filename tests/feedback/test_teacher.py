@@ -32,7 +32,7 @@ def margins(rows, questions):
 
 def test_the_map_is_the_minimum_of_the_objective():
     teacher = teach(mahala.Teacher(items(12, 3), random_state=0), 40)
-    t, penalty = 3.0 * teacher._typical, teacher._penalty
+    t, penalty = 4.0 * teacher._typical, teacher._penalty
 
     def objective(vector):
         L = vector.reshape(3, 3)
@@ -40,7 +40,6 @@ def test_the_map_is_the_minimum_of_the_objective():
         return loss + penalty * np.square(L - np.eye(3)).sum()
 
     lowest = minimize(objective, np.eye(3).ravel(), tol=1e-12)
-    np.testing.assert_allclose(teacher._model, lowest.x.reshape(3, 3), atol=0.01)
     before = objective(np.eye(3).ravel())
     assert before - objective(teacher._model.ravel()) > 0.999 * (before - lowest.fun)
     teacher._ascend(0, 4000)  # the steps converge to it
@@ -57,9 +56,9 @@ def test_temperature_and_penalty_are_those_of_random_questions():
     gradients = []
     for q, a, b in questions:
         near, far = rows[q] - rows[a], rows[q] - rows[b]
-        gradients.append(np.square(2 * (np.outer(far, far) - np.outer(near, near)) / (3 * typical)).sum())
+        gradients.append(np.square(2 * (np.outer(far, far) - np.outer(near, near)) / (4 * typical)).sum())
     assert teacher._typical == pytest.approx(typical, rel=0.1)
-    assert teacher._penalty == pytest.approx(0.25 * np.median(gradients), rel=0.25)
+    assert teacher._penalty == pytest.approx(0.4 * np.median(gradients), rel=0.25)
 
 
 def test_answers_about_one_feature_are_learned():
@@ -70,7 +69,12 @@ def test_answers_about_one_feature_are_learned():
     teach(teacher, 100)
     weights = teacher.metric_.matrix.diagonal()
     assert weights[0] > 5 * weights[1:].max()
-    assert teacher.verdict_.helps
+    questions = np.array(list(itertools.permutations(range(40), 3)))
+    right = np.array(margins(X[:, :1], questions)) * margins(X, questions) > 0.0
+    learned = np.array(margins(X[:, :1], questions)) * margins(teacher.metric_.transform(X), questions) > 0.0
+    assert learned.mean() > 0.9 > 0.7 > right.mean()
+    answers = mahala.LogisticMetric(random_state=teacher._seed).fit(mahala.Triplets(X, *teacher._answers.T))
+    assert teacher.verdict_ == answers.verdict_
     np.testing.assert_allclose(
         teach(mahala.Teacher(1e3 * X, random_state=0), 100).metric_.matrix, teacher.metric_.matrix
     )
