@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from mahala import BilinearMetric, MahalanobisMetric, Metric, Pairs, Quadruplets, Triplets
+from mahala.metric import mahalanobis as module
 from mahala.metric.kernel_map import KernelMap
 from mahala.support.model_files import read_model, write_model
 from metric.cases import brute_force, mahalanobis
@@ -484,6 +485,18 @@ def test_quadruplets_and_directions(tmp_path):
         loaded = MahalanobisMetric.load(tmp_path / "metric.safetensors")
         np.testing.assert_array_equal(loaded.transform(X), metric.transform(X))
         assert loaded.unit_rows is directions
+
+
+def test_few_comparisons_of_many_features_need_no_eigenvalues(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, L = rng.normal(size=(5, 30)), rng.normal(size=(4, 30))
+    triplets = Triplets(X, [0, 1], [2, 3], [4, 4])
+    expected = MahalanobisMetric(L.T @ L).margins(triplets)
+    monkeypatch.setattr(module, "_MANY_FEATURES", 20)
+    metric = MahalanobisMetric(L.T @ L)
+    np.testing.assert_allclose(metric.margins(triplets), expected, rtol=1e-9)
+    np.testing.assert_allclose(metric.margins(triplets[:1]), expected[:1], rtol=1e-9)
+    assert "_decomposition" not in vars(metric)
 
 
 def test_what_float32_cannot_hold_is_refused():

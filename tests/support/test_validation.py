@@ -138,9 +138,9 @@ def test_labels_and_counts():
     assert check_signs([True, False], 2).tolist() == check_signs([1.0, -1.0], 2).tolist() == [1, -1]
     assert [check_sign(value) for value in (True, np.False_, 1, -1)] == [True, False, True, False]
     assert class_codes(["b", "a", "b"], 3).tolist() == [1, 0, 1]
-    with pytest.raises(ValueError, match="y must hold class labels, .* got infinity"):
+    with pytest.raises(ValueError, match=r"y must hold class labels, .* got infinity"):
         class_codes([0.0, np.inf], 2)
-    with pytest.raises(ValueError, match="y must hold class labels, .* got complex numbers"):
+    with pytest.raises(ValueError, match=r"y must hold class labels, .* got complex numbers"):
         class_codes([0.0, 1j], 2)
     assert check_indices([], 0, "left").dtype == np.intp
     assert check_counts(range(1, 26), range(1, 26), 3, "k", "the rows").tolist() == [1, 2, 3]

@@ -25,6 +25,8 @@ from mahala.support.validation import as_floats, is_chunked, is_sparse
 _PSD_SLACK = 1e-10
 # Rows so many times as far from the center as any row learned from are far outside.
 FAR = 3.0
+# With fewer features, eigenvalues are computed in a second at most.
+_MANY_FEATURES = 1_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -329,9 +331,18 @@ class MahalanobisMetric(Metric):
         return read_only(P), read_only(N)
 
     def _squared(self, x: Any, x2: Any) -> FloatArray:
+        if self._is_costly(x) and not is_sparse(x) and not is_sparse(x2):
+            v = x - x2
+            return np.asarray(((v @ self.matrix) * v).sum(axis=-1))
         positive, negative = self._roots
         result: FloatArray = squared_lengths(x, x2, positive)
         return result - squared_lengths(x, x2, negative) if len(negative) else result
+
+    def _is_costly(self, x: Any) -> bool:
+        """Whether eigenvalues, which are not known yet, would take longer than a product of these points with M."""
+        n = 1 if x.ndim == 1 else x.shape[0]
+        many = len(self.matrix) > _MANY_FEATURES and n < len(self.matrix)
+        return many and "_decomposition" not in vars(self) and not self._is_diagonal
 
     def _embed(self, X: Any, item: bool) -> FloatArray:
         return self.transform(X)

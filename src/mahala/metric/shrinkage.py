@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from mahala.comparisons import Triplets
+from mahala.judge import FEWEST, QUANTILE, standard_errors
 from mahala.metric.base import Metric
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.contexts import out_of_time
@@ -17,10 +18,6 @@ from mahala.support.parameters import Share
 CANDIDATES = 0.5, 0.75, 0.875, 1.0
 BETTER = 0.5
 FOLDS = 3
-# Standard errors by which a gain must be above 0 to be shown.
-SHOWN = 1.64
-# Fewer held-out anchors than this tell nothing.
-FEWEST = 5
 # Of the user's call of `fit`, for a warning.
 STACK_LEVEL = 6
 
@@ -121,16 +118,9 @@ def hold_out(
 
 
 def gains_and_errors(values: FloatArray, reference: int, anchors: IndexArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean gain of each column over one of them, and its standard error.
-
-    Answers with one anchor are not independent.
-    """
+    """Return the mean gain of each column over one of them, and its standard error."""
     gains = values - values[:, [reference]]
-    codes = np.unique(anchors, return_inverse=True)[1]
-    sizes, means = np.bincount(codes), gains.mean(axis=0)
-    sums = np.stack([np.bincount(codes, column) for column in gains.T], axis=1) - sizes[:, np.newaxis] * means
-    n = len(sizes)
-    return means, np.sqrt(np.square(sums).sum(axis=0) * n / (n - 1)) / len(gains)
+    return gains.mean(axis=0), standard_errors(gains, anchors)
 
 
 def _choose(held_out: HeldOut) -> tuple[float, str]:
@@ -143,7 +133,7 @@ def _choose(held_out: HeldOut) -> tuple[float, str]:
     gains, errors = gains_and_errors(foreseen[:, :n], 0, anchors)
     best = int((gains - BETTER * errors).argmax())
     gains, errors = gains_and_errors(foreseen[:, :n], n - 1, anchors)
-    if gains[best] > SHOWN * errors[best]:
+    if gains[best] > QUANTILE * errors[best]:
         return CANDIDATES[best], ""
     mixed, plain, whole = (float(foreseen[:, at].mean()) for at in (best, n - 1, n))
     shown = f"Of answers about held-out items the plain metric foresees {plain:.3f} and the learned one {whole:.3f}"
