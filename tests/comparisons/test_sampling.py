@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
@@ -280,3 +281,27 @@ def test_huge_numbers_of_pairs_are_cut_down_and_of_triplets_refused():
     assert len(draw_pairs(codes, 10**30, 0.5, 0, at_most=True)[0]) == 5
     with pytest.raises(MemoryError, match=r"n_triplets=10+ takes .* draw fewer"):
         draw_triplets(codes, 10**30, 0, name="n_triplets")
+
+
+def test_near_rows_are_compared() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), np.repeat(["a", "b", "c"], [2, 8, 20])
+    distances = np.square(X[:, None] - X).sum(axis=2)
+    np.fill_diagonal(distances, np.inf)
+    expected: dict[bool, set[tuple[int, int]]] = {True: set(), False: set()}
+    for similar, chosen in expected.items():
+        masked = np.where((y[:, None] == y) == similar, distances, np.inf)
+        for row, column in np.argwhere(np.argsort(np.argsort(masked, axis=1), axis=1) < 3):
+            if masked[row, column] < np.inf:
+                chosen.add((int(row), int(column)))
+    pairs = Pairs.from_neighbors(X, y, n_neighbors=3)
+    assert pairs.similar is not None
+    for similar, chosen in expected.items():
+        own = pairs[pairs.similar == similar]
+        assert set(zip(own.left.tolist(), own.right.tolist(), strict=True)) == chosen
+        assert len(own) == len(chosen)
+    triplets = Triplets.from_neighbors(X, y, n_neighbors=3)
+    assert set(zip(triplets.anchor.tolist(), triplets.positive.tolist(), strict=True)) == expected[True]
+    assert len(triplets) == 3 * len(expected[True])
+    with pytest.raises(ValueError, match="X must be dense"):
+        Pairs.from_neighbors(sp.csr_array(X), y)
