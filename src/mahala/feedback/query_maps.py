@@ -105,6 +105,10 @@ class QueryMaps:
         """Return the vector to search with."""
         return np.asarray(query @ self.matrix(query, query_id))
 
+    def plus(self, change: FloatArray) -> QueryMaps:
+        """Return the maps with a matrix added to both."""
+        return QueryMaps(self.new + change, self.known + change, self.ids)
+
     @cached_property
     def new_directions(self) -> tuple[FloatArray, FloatArray]:
         """The singular values of M - I for new queries, largest first, and the left singular vectors as columns."""

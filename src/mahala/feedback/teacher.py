@@ -123,10 +123,26 @@ class Teacher(SavedEstimator):
             if len(self._closed) >= n * (n - 1) * (n - 2) // 2:
                 raise ValueError(f"no question is left: all that X has with its {n} rows were answered or skipped")
             asked = candidates(n, POOL, self._rng)
-            rows, numbers = np.unique(asked, return_inverse=True)
-            learned = _margins(self._rows[rows] @ self._model, numbers.reshape(asked.shape))
-            order = np.argsort(usefulness(_margins(self._rows, asked), learned, self._typical), kind="stable")
+            order = np.argsort(usefulness(*self.margins(asked), self._typical), kind="stable")
             self._queue = asked[order].tolist()
+
+    @one_at_a_time
+    def margins(self, questions: Any) -> tuple[FloatArray, FloatArray]:
+        """Return by how much each query is nearer to a than to b, under the Euclidean and under the learned metric.
+
+        Parameters
+        ----------
+        questions : rows (query, a, b) of row numbers
+
+        Returns
+        -------
+        two arrays of differences of squared distances: positive if a is nearer
+        """
+        asked = np.asarray(questions)
+        rows, numbers = np.unique(asked, return_inverse=True)
+        with one_blas_thread():
+            learned = self._rows[rows] @ self._model
+        return _margins(self._rows, asked), _margins(learned, numbers.reshape(asked.shape))
 
     @one_at_a_time
     def answer(self, query: int, a: int, b: int, nearer: int) -> None:

@@ -125,6 +125,7 @@ class ServedCollection:
             "learned": model.place,
             "learners": model.status.get("learners", {}),
             "differences": model.status.get("differences", []),
+            "taught": model.status.get("taught"),
         }
 
     def ranked(self, query: Query, model: ServedModel, k: int, keep: Any = None) -> list[Found]:

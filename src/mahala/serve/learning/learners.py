@@ -16,6 +16,7 @@ from mahala.feedback.query_adapter import QueryAdapter
 from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import learner_from_bytes
+from mahala.serve.learning.taught import Answer, Taught, from_bytes, kept, taught, to_bytes
 from mahala.serve.store.checkpoints import Checkpoints, LeaseLost, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.rows import NAME, Collection, LogEntry
@@ -24,6 +25,8 @@ from mahala.support.parameters import check_params
 
 # The learners of a collection whose settings name none.
 DEFAULT: dict[str, dict[str, Any]] = {"adapter": {"user_cap": 5, "random_state": 0}}
+# The part of a checkpoint that holds answers about items; no learner can have this name.
+_ANSWERS = "*answers"
 # Entries that are learned between two looks at the lease and the clock.
 _BLOCK = 128
 # Seconds between two looks for new entries.
@@ -81,6 +84,8 @@ class Learners:
             name: learner_from_bytes(states[name]) if name in states else new_learner(given)
             for name, given in params.items()
         }
+        self.answers = from_bytes(states[_ANSWERS]) if _ANSWERS in states else []
+        self._taught: Taught | None = None  # what they teach, if it was computed
         # For every two learners, the difference of the shares of pairs in the right order.
         before = {(one["of"], one["over"]): RunningGain(*one["sums"]) for one in status.get("differences", [])}
         pairs = itertools.combinations(self.adapters, 2)
@@ -112,12 +117,26 @@ class Learners:
             one, other = right.get(of), right.get(over)
             if one is not None and other is not None:
                 difference.add(one - other)
+        if (answer := Answer.of(entry)) is not None:
+            self.answers.append(answer)
+            self._taught = None
         self.place = entry.place
 
+    def teach(self, vectors: Callable[[Sequence[int]], FloatArray]) -> None:
+        """Fit the map that answers about items teach, which is added to the maps of all learners."""
+        if self._taught is None:
+            self.answers = kept(self.answers)
+            self._taught = taught(self.answers, vectors)
+
     def parts(self) -> dict[str, tuple[bytes, bytes]]:
-        """Return the state of each learner that has begun, and the maps that it serves."""
-        begun = {name: adapter for name, adapter in self.adapters.items() if adapter.__sklearn_is_fitted__()}
-        return {name: (adapter.to_bytes(), save(adapter.maps().to_arrays())) for name, adapter in begun.items()}
+        """Return the state of each learner that has begun, and the maps that it serves, with what was taught."""
+        change = None if self._taught is None else self._taught.change
+        result = {}
+        for name, adapter in self.adapters.items():
+            if adapter.__sklearn_is_fitted__():
+                maps = adapter.maps() if change is None else adapter.maps().plus(change)
+                result[name] = adapter.to_bytes(), save(maps.to_arrays())
+        return result | ({_ANSWERS: (to_bytes(self.answers), b"")} if self.answers else {})
 
     def status(self) -> dict[str, Any]:
         """Return the status of the learners, as JSON."""
@@ -129,6 +148,7 @@ class Learners:
                 for (of, over), sums in self.differences.items()
             ],
             "refused": self.n_refused,
+            "taught": None if self._taught is None else self._taught.status,
         }
 
 
@@ -219,6 +239,7 @@ class Learning:
 
     def _write(self, collection: Collection, fence: int, learners: Learners) -> None:
         started = time.monotonic()
+        learners.teach(lambda rows: self.store.vectors(collection.name, rows))
         try:
             self.checkpoints.write(
                 collection.name, fence, place=learners.place, generation=collection.generation, ready=learners.ready,

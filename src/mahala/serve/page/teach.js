@@ -22,7 +22,8 @@ async function next() {
   $("question").dataset.number = counts.answers + counts.skipped + 1;
   question = own;
   const model = await call("GET", "/model");
-  $("trust").textContent = `${Math.round(100 * (model.learners[model.served]?.trust.new ?? 0))} %`;
+  const { answers = 0, used = true } = model.taught ?? {};
+  $("learned").textContent = used ? answers : `${answers}, not used: the plain ranking foresees more of them`;
 }
 
 const answer = safely(async (better, worse) => {
