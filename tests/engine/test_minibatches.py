@@ -128,12 +128,8 @@ def test_rows_larger_than_memory_are_read_in_parts(tmp_path, monkeypatch):
     X = np.random.default_rng(0).normal(size=(450, 2)).astype(np.float16)
     np.save(tmp_path / "rows.npy", X)
     kinds = {"array": X, "memory map": np.load(tmp_path / "rows.npy", mmap_mode="r")}
-    if pytest.importorskip("dask.array"):
-        import dask.array as da
-
-        kinds["dask"] = da.from_array(X, chunks=(100, 2))
-    zarr = pytest.importorskip("zarr")
-    kinds["zarr"] = zarr.array(X, chunks=(100, 2))
+    da, zarr = pytest.importorskip("dask.array"), pytest.importorskip("zarr")
+    kinds |= {"dask": da.from_array(X, chunks=(100, 2)), "zarr": zarr.array(X, chunks=(100, 2))}
     expected = RowParts(SmallArrays(), X, seed=5)
     assert expected.n_parts == 3
     for turn in range(2):
