@@ -98,7 +98,7 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
         ("blocks of steps", partial(mahala.SORS(n_triplets=20, random_state=0).fit, np.tile(X, 60), y)),
         ("evaluations", partial(_evaluate, X, y)),
         ("feedback", partial(_adapt, X)),
-        ("Teacher", partial(mahala.Teacher(X).answer, 0, 1, 2, nearer=1)),
+        ("Teacher", partial(mahala.Teacher, X)),
         ("search", partial(_search, X.astype(np.float32))),
     ]
 

@@ -110,6 +110,16 @@ def test_the_question_is_the_most_useful_one_until_it_is_answered():
     assert teacher._queue[int(np.where(asked, useful, -1.0).argmax())] == list(question)
 
 
+def test_all_answers_are_revised_in_turn(monkeypatch):
+    monkeypatch.setattr(module, "NUMBERS", 0)
+    monkeypatch.setattr(module, "NUMBERS_REVISED", 3 * 16)  # four steps
+    teacher, starts = mahala.Teacher(items(), random_state=0), []
+    ascend = teacher._ascend
+    teacher._ascend = lambda first, n: (starts.append((first, n)), ascend(first, n))
+    teach(teacher, 40)
+    assert [start for start in starts if start[1] == 4] == [(0, 4), (4, 4), (8, 4), (12, 4)]
+
+
 def test_a_question_is_asked_once_and_then_none_is_left():
     teacher = mahala.Teacher(items(5), random_state=0)
     seen = set()
@@ -176,6 +186,12 @@ def test_what_is_wrong_is_said():
             teacher.skip(*question)
         with pytest.raises(ValueError, match=words):
             teacher.answer(*question, nearer=1)
+    for questions, words in (
+        ([1, 2, 3], "rows of three row numbers"),
+        ([[0, 1, -2]], "questions must hold row numbers"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            teacher.margins(questions)
     with pytest.raises(ValueError, match="nearer must be a or b, that is 1 or 2, got 0"):
         teacher.answer(0, 1, 2, nearer=0)
     assert len(teacher.answers_) == 0

@@ -18,7 +18,7 @@ from mahala.support.arrays import Arrays, FloatArray, IndexArray, RealArray
 from mahala.support.contexts import one_at_a_time, one_blas_thread
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.parameters import Seed, check_seed
-from mahala.support.validation import check_rows, is_sparse
+from mahala.support.validation import check_indices, check_rows, is_sparse
 
 # The temperature of the loss is this many times a typical margin.
 SOFTNESS = 4.0
@@ -139,6 +139,9 @@ class Teacher(SavedEstimator):
         two arrays of differences of squared distances: positive if a is nearer
         """
         asked = np.asarray(questions)
+        if asked.ndim != 2 or asked.shape[1] != 3:
+            raise ValueError(f"questions must be rows of three row numbers, got an array of shape {asked.shape}")
+        check_indices(asked.ravel(), len(self.X), "questions")
         rows, numbers = np.unique(asked, return_inverse=True)
         with one_blas_thread():
             learned = self._rows[rows] @ self._model
@@ -160,10 +163,10 @@ class Teacher(SavedEstimator):
         self._forget()
         n, size = len(self._answers), self._model.size
         self._ascend(n - 1, 1)
-        if n % INTERVAL:
-            self._ascend(self._next, min(n, NUMBERS // size))
-        else:
-            self._ascend(self._next, min(PASSES * n, NUMBERS_REVISED // size + 1))
+        n_steps = min(n, NUMBERS // size) if n % INTERVAL else min(PASSES * n, NUMBERS_REVISED // size + 1)
+        self._ascend(self._next, n_steps)
+        self._next = (self._next + n_steps) % n
+        if n % INTERVAL == 0:
             self._queue = []
 
     def _ascend(self, first: int, n_steps: int) -> None:
@@ -177,7 +180,6 @@ class Teacher(SavedEstimator):
             first,
             n_steps,
         )
-        self._next = (first + n_steps) % max(len(self._answers), 1)
 
     @one_at_a_time
     def skip(self, query: int, a: int, b: int) -> None:
