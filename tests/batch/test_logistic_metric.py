@@ -222,3 +222,18 @@ def test_people_who_compare_shoes(dataset):
         learner = LogisticMetric(random_state=seed).fit(Triplets(X, *asked[:100].T))
         gains.append(learner.score(unseen) - np.mean(MahalanobisMetric.euclidean(X.shape[1]).margins(unseen) > 0))
     assert np.mean(gains) > 0.03
+
+
+def test_ratings_at_random_are_not_shown_to_help():
+    rng = np.random.default_rng(0)
+    X, pairs = rng.normal(size=(30, 40)), np.array([rng.choice(30, 2, replace=False) for _ in range(50)]).T
+    learner = LogisticMetric(random_state=0).fit(Pairs(X, *pairs), rng.normal(size=50))
+    assert learner.verdict_.kind != "shown to help"
+
+
+def test_pairs_of_one_kind_have_no_threshold():
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(ValueError, match="pairs must be of both kinds, .* all are similar"):
+        LogisticMetric().fit(Pairs(X, [0, 1, 2], [3, 4, 5], [True] * 3))
+    learner = LogisticMetric(random_state=0).fit(Pairs(X, [0, 1, 2], [3, 4, 5], [True, True, False]))
+    learner.partial_fit(Pairs(X, [0], [1], [True]))  # beside the others

@@ -111,6 +111,18 @@ def test_random_answers_teach_nothing():
     assert few.best_learner is None
 
 
+def test_ratings_at_random_teach_nothing():
+    """The order of two ratings must not follow from what was learned of each of them."""
+    rng = np.random.default_rng(0)
+    X, pairs = rng.normal(size=(30, 40)), np.array([rng.choice(30, 2, replace=False) for _ in range(50)]).T
+    learner = LogisticMetric(lam=0.01)
+    board = mahala.compare(Pairs(X, *pairs), rng.normal(size=50), learners={"LogisticMetric": learner})
+    assert board.kind == "quadruplets"
+    assert not board.verdict.helps
+    assert not board.same_verdict.helps
+    assert 5 < board.same_verdict.n <= 25  # each rating is tested once
+
+
 def test_directions_are_compared_where_the_cosine_foresees_more():
     """People look at directions, whatever the length of a row."""
     rng = np.random.default_rng(0)

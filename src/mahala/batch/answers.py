@@ -8,6 +8,7 @@ import numpy as np
 from mahala.batch.descent import descend
 from mahala.batch.run import Model, Run
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.judge import Verdict, choose, judge, standard_errors
 from mahala.metric.thresholds import best_threshold
@@ -73,9 +74,9 @@ class Answers(NamedTuple):
         return bool((self.far[0] == THRESHOLD).any() or (self.near[0] == THRESHOLD).any())
 
     @property
-    def anchors(self) -> IndexArray:
-        """The first row of each answer."""
-        return np.asarray(np.where(self.near[0] == THRESHOLD, self.far[0], self.near[0]))
+    def has_one_kind(self) -> bool:
+        """Whether all are similar pairs, or all dissimilar ones, of which no threshold can be learned."""
+        return bool((self.far[0] == THRESHOLD).all() or (self.near[0] == THRESHOLD).all())
 
     def compact(self) -> Self:
         """Return the same answers over the rows that they compare."""
@@ -247,18 +248,22 @@ def choose_penalty(answers: Answers, start: RealArray, noise: float, rng: np.ran
     if answers.size > MOST_JUDGED:
         answers = answers.select(rng.permutation(answers.size)[:MOST_JUDGED])
     answers = answers.compact()
-    fold_of = rng.permutation(len(answers.X)) % FOLDS
-    folds = fold_of[answers.anchors]
+    codes = np.append(item_codes(answers.X, np.arange(len(answers.X))), -1)  # the threshold is no item
+    near, far = codes[answers.near], codes[answers.far]
+    n_items = int(codes.max()) + 1
+    fold_of = rng.permutation(n_items) % FOLDS
+    folds, items = folds_over_items(near, far, fold_of)
+    if ((near[0] != far[0]) & (near[0] >= 0) & (far[0] >= 0)).any():  # quadruplets, perhaps made of ratings
+        folds = np.where(with_pairs_once(near, far, folds >= 0), folds, -1)
     values = np.full((answers.size, 1 + len(MULTIPLES)), np.nan)
-    # The row number -1 of a threshold belongs to no fold.
-    of_rows = np.append(fold_of, -1)[np.concatenate([answers.near, answers.far])]
-    for fold in np.unique(folds) if len(answers.X) >= FEWEST_ITEMS else ():
+    of_rows = np.append(fold_of, -1)[np.concatenate([near, far])]
+    for fold in np.unique(folds[folds >= 0]) if n_items >= FEWEST_ITEMS else ():
         train, test = answers.select((of_rows != fold).all(axis=0)), folds == fold
-        if train.size:
+        if train.size and not train.has_one_kind:
             values[test] = _values(train, answers.select(test), start, noise)
     judged = ~np.isnan(values[:, 0])
     values, folds = values[judged], folds[judged]
-    items = np.unique(answers.anchors[judged], return_inverse=True)[1]
+    items = np.unique(items[judged], return_inverse=True)[1]
     chosen = _against_default(values, items) if len(values) else _DEFAULT
     # Nothing was chosen where the default stands.
     candidates = values[:, [0, _DEFAULT]] if chosen == _DEFAULT else values

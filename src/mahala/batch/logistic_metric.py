@@ -225,7 +225,11 @@ class LogisticMetric(IterationParams, BatchLearner):
         if self.batch_size is not None:
             return answers
         earlier = self._answers if self._resumes else None
-        return answers.compact() if earlier is None else answers.compact().joined(earlier)
+        answers = answers.compact() if earlier is None else answers.compact().joined(earlier)
+        if answers.has_one_kind:
+            kind = "similar" if isinstance(data, Pairs) and np.all(data.similar) else "dissimilar"
+            raise ValueError(f"pairs must be of both kinds, similar and dissimilar, but all are {kind}")
+        return answers
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
         if self.batch_size is None:

@@ -19,6 +19,7 @@ from mahala.batch.logistic_metric import LogisticMetric
 from mahala.batch.mmc import MMC
 from mahala.batch.psd_boost import PSDBoost
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
 from mahala.data.scaling import unit_length
 from mahala.evaluation.answer_board import AnswerBoard, AnswerEntry
 from mahala.judge import Decision, choose, judge, mean_interval
@@ -121,10 +122,13 @@ def compare_answers(
     """Compare learners with the Euclidean distance and the cosine by how many answers they foresee.
 
     "New items": items are divided into folds; a learner learns from answers without any item of the fold, and is
-    tested on those whose first item is in it. Answers of one first item count as one unit. "The same items": questions
-    are divided into folds; the answers to one question count as one unit. The value of an answer is 1 if it is
-    foreseen, 0 if not, and 1/2 for ties; a pair is foreseen if its distance is on the right side of the threshold that
-    is best for the pairs learned from.
+    tested on those whose first item is in it. Answers of one first item count as one unit, and equal rows as one item.
+    "The same items": questions are divided into folds; the answers to one question count as one unit. The value of an
+    answer is 1 if it is foreseen, 0 if not, and 1/2 for ties; a pair is foreseen if its distance is on the right side
+    of the threshold that is best for the pairs learned from.
+
+    Quadruplets may be made of ratings, and the order of two ratings follows from what each was compared with. So both
+    pairs of a tested quadruplet have an item of the fold, or are not learned from at all, and no pair is tested twice.
 
     Parameters
     ----------
@@ -170,13 +174,24 @@ def compare_answers(
 def _splits(data: Comparisons, questions: IndexArray, folds: int, random_state: int) -> list[Split]:
     """Return the folds over items, and those over questions."""
     rng = np.random.default_rng(check_seed(random_state).randint(2**31))
-    columns = _columns(data)
-    item_folds = (rng.permutation(data.X.shape[0]) % folds)[columns]
-    of_items = [np.flatnonzero((item_folds != fold).all(axis=0)) for fold in range(folds)]
+    codes = item_codes(data.X, _columns(data))
+    fold_of = rng.permutation(int(codes.max()) + 1) % folds
+    near, far = codes[:2], _second_pair(data, codes)
+    item_folds, units = folds_over_items(near, far, fold_of)
+    of_items = [np.flatnonzero((fold_of[codes] != fold).all(axis=0)) for fold in range(folds)]
     question_folds = (rng.permutation(int(questions.max()) + 1) % folds)[questions]
     of_questions = [np.flatnonzero(question_folds != fold) for fold in range(folds)]
+    if isinstance(data, Quadruplets):
+        # Perhaps made of ratings, so what is tested must not follow from ratings learned from.
+        _, pairs = np.unique(np.sort(np.concatenate([near, far], axis=1), axis=0), axis=1, return_inverse=True)
+        pair_folds = (rng.permutation(int(pairs.max()) + 1) % folds)[pairs.reshape(2, -1)]
+        question_folds = np.where(pair_folds[0] == pair_folds[1], pair_folds[0], -1)
+        of_questions = [np.flatnonzero((pair_folds != fold).all(axis=0)) for fold in range(folds)]
+        item_folds, question_folds = (
+            np.where(with_pairs_once(near, far, tested >= 0), tested, -1) for tested in (item_folds, question_folds)
+        )
     return [
-        Split("items", item_folds[0], of_items, np.unique(columns[0], return_inverse=True)[1]),
+        Split("items", item_folds, of_items, np.unique(units, return_inverse=True)[1]),
         Split("questions", question_folds, of_questions, questions),
     ]
 
@@ -294,7 +309,7 @@ def _questions(data: Comparisons) -> tuple[IndexArray, IndexArray]:
         keys = np.sort(columns, axis=0)
         answers = np.asarray(data.similar).astype(np.intp)
     else:  # is the one pair nearer, or the other?
-        near, far = np.sort(columns[:2], axis=0), np.sort(columns[[0, 2]] if len(columns) == 3 else columns[2:], axis=0)
+        near, far = np.sort(columns[:2], axis=0), np.sort(_second_pair(data, columns), axis=0)
         keys = np.stack([near[0] * n + near[1], far[0] * n + far[1]])
         answers = (keys[0] < keys[1]).astype(np.intp)
         keys = np.sort(keys, axis=0)
@@ -331,6 +346,13 @@ def fit_entry(data: Comparisons, board: AnswerBoard, entry: AnswerEntry, learner
 def learns_distance(learner: Learner) -> bool:
     """Whether it learns a distance, not a bilinear similarity."""
     return hasattr(learner, "pair_distance")
+
+
+def _second_pair(data: Comparisons, columns: IndexArray) -> IndexArray:
+    """Return the two rows of what the first pair is compared with, -1 for a threshold."""
+    if isinstance(data, Pairs):
+        return np.full_like(columns, -1)
+    return columns[[0, 2]] if isinstance(data, Triplets) else columns[2:]
 
 
 def _columns(data: Comparisons) -> IndexArray:
