@@ -133,19 +133,23 @@ class LogisticLoss:
         first = squared_distances(Z, self.left, self.right)
         self.threshold, middle = self._first_thresholds(first) if self._has_threshold else (0.0, 0.0)
         margins = np.abs(self.margins(first, middle))
+        largest = float(first.max(initial=0.0))
+        margins[margins <= 100.0 * np.finfo(Z.dtype).eps * largest] = 0.0  # but for rounding
         positive = margins > 0.0
         # Where most answers are about equal distances, the median of the others.
         median = _median(margins, self.weights)
-        median = median or (_median(margins[positive], self.weights[positive]) if positive.any() else 1.0)
-        self.temperature = SOFTNESS * median
+        if not median and positive.any():
+            median = _median(margins[positive], self.weights[positive])
+        self.temperature = SOFTNESS * (median or largest or 1.0)
 
     def _first_thresholds(self, squared: FloatArray) -> tuple[float, float]:
         """Return the threshold that most pairs agree with, and the one halfway between the means of both kinds."""
-        similar = self.far == 0
-        lengths = squared[np.where(similar, self.near, self.far) - 1]
+        is_pair = (self.far == 0) | (self.near == 0)  # later answers may be of another kind
+        similar, weights = self.far[is_pair] == 0, self.weights[is_pair]
+        lengths = squared[(self.near + self.far)[is_pair] - 1]
         if similar.all() or not similar.any():
-            return (_median(lengths, self.weights),) * 2
-        means = [float(np.average(lengths[kind], weights=self.weights[kind])) for kind in (similar, ~similar)]
+            return (_median(lengths, weights),) * 2
+        means = [float(np.average(lengths[kind], weights=weights[kind])) for kind in (similar, ~similar)]
         return best_threshold(lengths, similar, "accuracy", 1.0, 0.5), sum(means) / 2.0
 
     def margins(self, squared: FloatArray, threshold: float) -> FloatArray:

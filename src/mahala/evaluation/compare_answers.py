@@ -20,6 +20,7 @@ from mahala.batch.mmc import MMC
 from mahala.batch.psd_boost import PSDBoost
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
+from mahala.comparisons.quadruplets import are_labels
 from mahala.data.scaling import unit_length
 from mahala.evaluation.answer_board import AnswerBoard, AnswerEntry
 from mahala.judge import Decision, choose, judge, mean_interval
@@ -81,10 +82,9 @@ def answers_of(data: Comparisons, y: Any, random_state: int = 0) -> Comparisons:
         if y is not None:
             raise ValueError(f"y must be None with {_kind(data)}: their order is the answer")
         return data.labelled(None) if isinstance(data, Pairs) else data
-    values = np.asarray(y)
-    if set(np.unique(values).tolist()) <= {-1, 1}:
-        return data.labelled(values)
-    return Quadruplets.from_ratings(data.X, data.left, data.right, values, random_state=random_state)
+    if are_labels(y):
+        return data.labelled(y)
+    return Quadruplets.from_ratings(data.X, data.left, data.right, y, random_state=random_state)
 
 
 class Split(NamedTuple):
@@ -145,13 +145,14 @@ def compare_answers(
         )
     if not len(data):
         raise ValueError(f"{_kind(data)} must not be empty: there is nothing to compare")
+    questions, answers = _questions(data)
+    repeated, agreement = _agreement(questions, answers, people)
     learners = panel_for(data, random_state) if learners is None else learners
     plain = MahalanobisMetric.euclidean(data.n_features)
     unit = data.over(unit_length(data.X))
     everything = np.arange(len(data))
     by_plain = np.stack([_values(plain, given, everything, everything) for given in (data, unit)], axis=1)
     scaled = choose(by_plain - by_plain[:, :1], _columns(data)[0]) == 1
-    questions, answers = _questions(data)
     splits = _splits(data, questions, folds, random_state)
     candidates = {EUCLIDEAN: (None, data), COSINE: (None, unit)} | {
         name: (learner, unit if scaled and learns_distance(learner) else data) for name, learner in learners.items()
@@ -167,7 +168,6 @@ def compare_answers(
             if callback is not None and learner is not None:
                 callback(done, total, name)
     board = _summary(data, results, splits, learners, scaled)
-    repeated, agreement = _agreement(questions, answers, people)
     return replace(board, n_repeated=repeated, agreement=agreement, folds=folds, random_state=random_state)
 
 
@@ -241,7 +241,7 @@ def _summary(
     """Return the entries, from the best for new items to the worst, and the verdicts."""
     entries = [_entry(name, name in learners, parts, splits) for name, parts in results.items()]
     # Rounding must not break a tie with the plain distance, which is simpler.
-    entries.sort(key=lambda entry: (entry.failure is not None, -_rounded(entry.new_items), entry.learned))
+    entries.sort(key=lambda entry: (entry.failure is not None, -_rounded(entry), entry.learned))
     reference = next(entry.name for entry in entries if not entry.learned)
     names = [reference, *(entry.name for entry in entries if entry.learned and entry.failure is None)]
     (chosen, new), (same_chosen, same) = (_decide(results, at, split, names) for at, split in enumerate(splits))
@@ -271,8 +271,10 @@ def _gains(results: dict[str, list[Measured]], split: Split, names: list[str]) -
     return np.bincount(groups, (second - first)[tested]) / np.maximum(np.bincount(groups), 1)
 
 
-def _rounded(share: float) -> float:
-    return 0.0 if np.isnan(share) else round(share, 12)
+def _rounded(entry: AnswerEntry) -> float:
+    """Return the share for new items, or for the same ones if there are too few new ones."""
+    shares = [share for share in (entry.new_items, entry.same_items) if not np.isnan(share)]
+    return round(shares[0], 12) if shares else 0.0
 
 
 def _entry(name: str, learned: bool, parts: list[Measured], splits: list[Split]) -> AnswerEntry:
