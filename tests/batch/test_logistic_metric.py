@@ -260,7 +260,7 @@ def test_equal_distances_set_no_temperature():
 
 
 def test_later_triplets_say_nothing_about_the_threshold():
-    X = np.array([[0.0], [1.0], [5.0], [100.0]])
+    X = np.array([[0.0], [1.0], [5.0], [0.5]])
     pairs = Answers.of(Pairs(X, [0, 0], [1, 2], [True, False]))
     both = Answers.of(Triplets(X, [0] * 9, [1] * 9, [3] * 9)).joined(pairs)
     assert LogisticLoss(both, both.X, 0.0).threshold == LogisticLoss(pairs, X, 0.0).threshold

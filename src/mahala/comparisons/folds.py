@@ -9,11 +9,12 @@ from mahala.support.validation import is_sparse
 
 
 def item_codes(X: Any, rows: IndexArray) -> IndexArray:
-    """Return a number for each of some rows, the same for rows that are equal (of dense X): they are one item."""
+    """Return a number for each of some rows, in their order; rows that are equal (of dense X) are one item."""
     numbers, codes = np.unique(rows, return_inverse=True)
     codes = codes.reshape(np.shape(rows))
     if not is_sparse(X):
-        codes = np.unique(np.asarray(X[numbers]), axis=0, return_inverse=True)[1].ravel()[codes]
+        _, first, equal = np.unique(np.asarray(X[numbers]), axis=0, return_index=True, return_inverse=True)
+        codes = np.argsort(np.argsort(first))[equal.ravel()][codes]
     return np.asarray(codes)
 
 
