@@ -264,3 +264,13 @@ def test_later_triplets_say_nothing_about_the_threshold():
     pairs = Answers.of(Pairs(X, [0, 0], [1, 2], [True, False]))
     both = Answers.of(Triplets(X, [0] * 9, [1] * 9, [3] * 9)).joined(pairs)
     assert LogisticLoss(both, both.X, 0.0).threshold == LogisticLoss(pairs, X, 0.0).threshold
+
+
+def test_later_rows_change_the_rank_of_the_covariance():
+    rng = np.random.default_rng(0)
+    X, (a, b, c) = rng.normal(size=(12, 20)), rng.integers(6, size=(3, 30))
+    learner = LogisticMetric("covariance", lam=0.1).fit(Triplets(X, a, b, c))
+    assert learner.partial_fit(Triplets(X, a + 6, b + 6, c + 6)).components_.shape == (11, 20)
+    learner = LogisticMetric(lam=0.1, n_components=2, warm_start=True).fit(Triplets(X, a, b, c))
+    with pytest.raises(ValueError, match="n_components must be 2, as in the last fit, got 3"):
+        learner.set_params(n_components=3).fit(Triplets(X, a, b, c))

@@ -217,6 +217,8 @@ def test_booleans_are_labels_and_other_options_are_refused():
     data = triplets(50)
     pairs = Pairs(data.X, data.anchor, data.positive)
     assert mahala.compare(pairs, np.arange(50) % 2 == 0, learners={}).kind == "pairs"
+    with pytest.raises(ValueError, match="pairs must be of both kinds"):
+        mahala.compare(pairs, np.ones(50))
     for option in ({"scaling": "standard"}, {"metric": "f1"}, {"repeats": 3}):
         with pytest.raises(ValueError, match="must be 'auto' with Triplets"):
             mahala.compare(data, **option)

@@ -282,7 +282,11 @@ class LogisticMetric(IterationParams, BatchLearner):
         first = None
         if warm is not None:
             threshold = float(warm["threshold"][0]) if "threshold" in warm else 0.0
-            first = Fit(coordinates.from_map(warm["L"], full), threshold)
+            A = coordinates.from_map(warm["L"], full)
+            if not full and len(A) != self.n_components:
+                raise ValueError(f"n_components must be {len(A)}, as in the last fit, got {self.n_components}")
+            # Later rows can give the covariance a larger rank.
+            first = Fit(A, threshold) if A.shape == start.shape else None
         most = FEW_ITERATIONS if self._resumes else self.max_iter
         penalty = multiple * default
         self._answers: Answers | None = answers  # all so far; None if they were seen in minibatches

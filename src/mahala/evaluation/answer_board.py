@@ -45,7 +45,8 @@ class AnswerBoard:
 
     Attributes
     ----------
-    verdict : Verdict on answers about new items, which no answer learned from compares
+    verdict : Verdict on answers about new items: no answer learned from compares the first item. The others may
+        be known.
     same_verdict : Verdict on new answers about the same items
     chosen : name of the learner that the judge chooses for new items, or of the plain distance
     same_chosen : name of the learner that it chooses for the same items, or of the plain distance

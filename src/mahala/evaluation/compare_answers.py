@@ -145,6 +145,8 @@ def compare_answers(
         )
     if not len(data):
         raise ValueError(f"{_kind(data)} must not be empty: there is nothing to compare")
+    if isinstance(data, Pairs) and len(np.unique(np.asarray(data.similar))) < 2:
+        raise ValueError("pairs must be of both kinds, similar and dissimilar: else there is nothing to foresee")
     questions, answers = _questions(data)
     repeated, agreement = _agreement(questions, answers, people)
     learners = panel_for(data, random_state) if learners is None else learners
