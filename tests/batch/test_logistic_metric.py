@@ -222,3 +222,55 @@ def test_people_who_compare_shoes(dataset):
         learner = LogisticMetric(random_state=seed).fit(Triplets(X, *asked[:100].T))
         gains.append(learner.score(unseen) - np.mean(MahalanobisMetric.euclidean(X.shape[1]).margins(unseen) > 0))
     assert np.mean(gains) > 0.03
+
+
+def test_ratings_at_random_are_not_shown_to_help():
+    rng = np.random.default_rng(0)
+    X, pairs = rng.normal(size=(30, 40)), np.array([rng.choice(30, 2, replace=False) for _ in range(50)]).T
+    learner = LogisticMetric(random_state=0).fit(Pairs(X, *pairs), rng.normal(size=50))
+    assert learner.verdict_.kind != "shown to help"
+
+
+def test_pairs_of_one_kind_have_no_threshold():
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(ValueError, match="of both kinds, similar and dissimilar, but all are similar"):
+        LogisticMetric().fit(Pairs(X, [0, 1, 2], [3, 4, 5], [True] * 3))
+    learner = LogisticMetric(random_state=0).fit(Pairs(X, [0, 1, 2], [3, 4, 5], [True, True, False]))
+    learner.partial_fit(Pairs(X, [0], [1], [True]))  # beside the others
+
+
+def test_ratings_are_scored_by_their_order():
+    rng = np.random.default_rng(0)
+    X, (left, right) = rng.normal(size=(20, 3)), rng.integers(20, size=(2, 60))
+    ratings, pairs = -abs(X[left, 0] - X[right, 0]), Pairs(X, left, right)
+    learner = LogisticMetric(lam=0.01).fit(pairs, ratings)
+    assert learner.score(pairs, ratings) == learner.score(Quadruplets.from_ratings(X, left, right, ratings)) > 0.8
+    labelled = LogisticMetric(lam=0.01).fit(pairs, ratings > -0.5)
+    assert labelled.metric_.threshold is not None
+    with pytest.raises(ValueError, match="weights must be None with ratings"):
+        learner.fit(pairs, ratings, weights=np.ones(60))
+
+
+def test_equal_distances_set_no_temperature():
+    """The covariance of fewer rows than features makes all of them equally far from each other, but for rounding."""
+    rng = np.random.default_rng(0)
+    a, b, c = rng.integers(10, size=(3, 40))
+    answers = Triplets(rng.normal(size=(10, 20)), a, b, c)
+    assert LogisticMetric("covariance", lam=0.03).fit(answers).objective_ <= np.log(2.0)
+
+
+def test_later_triplets_say_nothing_about_the_threshold():
+    X = np.array([[0.0], [1.0], [5.0], [0.5]])
+    pairs = Answers.of(Pairs(X, [0, 0], [1, 2], [True, False]))
+    both = Answers.of(Triplets(X, [0] * 9, [1] * 9, [3] * 9)).joined(pairs)
+    assert LogisticLoss(both, both.X, 0.0).threshold == LogisticLoss(pairs, X, 0.0).threshold
+
+
+def test_later_rows_change_the_rank_of_the_covariance():
+    rng = np.random.default_rng(0)
+    X, (a, b, c) = rng.normal(size=(12, 20)), rng.integers(6, size=(3, 30))
+    learner = LogisticMetric("covariance", lam=0.1).fit(Triplets(X, a, b, c))
+    assert learner.partial_fit(Triplets(X, a + 6, b + 6, c + 6)).components_.shape == (11, 20)
+    learner = LogisticMetric(lam=0.1, n_components=2, warm_start=True).fit(Triplets(X, a, b, c))
+    with pytest.raises(ValueError, match="n_components must be 2, as in the last fit, got 3"):
+        learner.set_params(n_components=3).fit(Triplets(X, a, b, c))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from mahala import Metric
+from mahala import MahalanobisMetric, Metric
 from mahala.cli.main import app
 
 NAMES = [f"tree {i}" for i in range(30)]
@@ -59,6 +59,7 @@ def test_learners_are_compared_by_answers(trees):
         (["--triplets", "answers.csv", "--pairs", "answers.csv"], "give one of --triplets, --pairs, --ratings"),
         (["--triplets", "answers.csv", "--by", "age"], "by names the column 'age'"),
         (["--triplets", "answers.csv", "--learners", "ITML"], "learn from triplets"),
+        (["--triplets", "answers.csv", "--groups", "who"], "--groups goes with rows that have labels"),
         (["--by", "who"], "--by and --ids go with --triplets"),
         (["--pairs", "answers.csv"], "answer 1 must say yes or no"),
     ],
@@ -69,3 +70,42 @@ def test_options_that_do_not_go_together(trees, options, message, monkeypatch):
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
     assert not (trees / "trees-mahala").exists()
+
+
+def test_files_of_others_stay_and_those_of_an_earlier_run_go(trees, monkeypatch):
+    monkeypatch.chdir(trees)
+    arguments = (
+        "trees.npz",
+        "--triplets",
+        "answers.csv",
+        "--learners",
+        "LogisticMetric",
+        "--output",
+        "out",
+        "--no-report",
+    )
+    (trees / "out").mkdir()
+    learned = trees / "out" / "learned.safetensors"
+    learned.write_text("mine")
+    result = mahala(*arguments)
+    assert result.exit_code == 2
+    assert "learned.safetensors, which exists and is not a model" in " ".join(result.output.split())
+    MahalanobisMetric.euclidean(4).save(learned)
+    assert mahala(*arguments).exit_code == 0
+    assert not learned.exists()  # the model is shown to help
+    (trees / "answers.csv").rename(trees / "out" / "leaderboard.csv")
+    result = mahala("trees.npz", "--triplets", "out/leaderboard.csv", "--output", "out", "--force")
+    assert "must not be an input" in " ".join(result.output.split())
+
+
+def test_the_model_of_a_table_takes_such_tables(trees, monkeypatch):
+    monkeypatch.chdir(trees)
+    X = np.load("trees.npz")["X"]
+    with open("trees.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["name", "w", "x", "y", "z", "colour"])
+        writer.writerows([name, *row, "red" if row[1] > 0 else "blue"] for name, row in zip(NAMES, X, strict=True))
+    options = "--ids", "name", "--learners", "LogisticMetric", "--output", "out", "--no-report"
+    result = mahala("trees.csv", "--triplets", "answers.csv", *options)
+    assert result.exit_code == 0, result.output
+    assert Metric.load(trees / "out" / "model.safetensors").preprocessor is not None

@@ -44,6 +44,13 @@ def test_pairs_and_ratings(tmp_path):
         ("a.csv", "left,right\n0,1\n", "pairs", "must have the columns left, right, similar; it has left"),
         ("a.csv", "left,right,similar\n0,1,maybe\n", "pairs", "answer 1 must say yes or no, 1 or 0, got 'maybe'"),
         ("a.csv", "left,right,rating\n0,1,good\n", "ratings", "answer 1 must have a number as its rating, got 'good'"),
+        (
+            "a.csv",
+            "query,a,b,nearer\n0,1,2,2\n",
+            "triplets",
+            "must have the columns anchor, positive, negative; it has",
+        ),
+        ("a.csv", "anchor,positive,negative\n0,,2\n", "triplets", "answer 1 must have a row number below 4, got ''"),
         ("a.xml", "0 1 2", "triplets", "must be a .csv, .tsv, .jsonl or .parquet file"),
         ("a.jsonl", "[0, 1", "triplets", "line 1 is not JSON"),
         ("a.jsonl", '{"a": 0}\n[1]', "triplets", "line 2 must be an object with a"),
@@ -62,3 +69,12 @@ def test_names_differ_and_columns_exist(tmp_path):
         read_answers(tmp_path / "a.csv", "triplets", 4, ["oak", "oak", "elm", "fir"])
     with pytest.raises(ValueError, match="by names the column 'who'"):
         read_answers(tmp_path / "a.csv", "triplets", 4, IDS, by="who")
+
+
+def test_ids_that_are_numbers_are_not_row_numbers(tmp_path):
+    (tmp_path / "a.csv").write_text("anchor,positive,negative\n3,1,2\n")
+    answers = read_answers(tmp_path / "a.csv", "triplets", 3, ["1", "2", "3"])
+    np.testing.assert_array_equal(answers.rows, [[2], [0], [1]])
+    (tmp_path / "a.csv").write_text("anchor,positive,negative\n3,1,0\n")
+    with pytest.raises(ValueError, match="answer 1 must have the name of an item, got '0'"):
+        read_answers(tmp_path / "a.csv", "triplets", 3, [1, 2, 3])

@@ -111,6 +111,18 @@ def test_random_answers_teach_nothing():
     assert few.best_learner is None
 
 
+def test_ratings_at_random_teach_nothing():
+    """The order of two ratings must not follow from what was learned of each of them."""
+    rng = np.random.default_rng(0)
+    X, pairs = rng.normal(size=(30, 40)), np.array([rng.choice(30, 2, replace=False) for _ in range(50)]).T
+    learner = LogisticMetric(lam=0.01)
+    board = mahala.compare(Pairs(X, *pairs), rng.normal(size=50), learners={"LogisticMetric": learner})
+    assert board.kind == "quadruplets"
+    assert not board.verdict.helps
+    assert not board.same_verdict.helps
+    assert 5 < board.same_verdict.n <= 25  # each rating is tested once
+
+
 def test_directions_are_compared_where_the_cosine_foresees_more():
     """People look at directions, whatever the length of a row."""
     rng = np.random.default_rng(0)
@@ -170,3 +182,43 @@ def test_agreement_is_that_of_all_pairs_of_answers(seed, named, kind):
         assert agreement is None
     else:
         assert agreement == pytest.approx(np.mean([question(i)[1] == question(j)[1] for i, j in others]))
+
+
+def test_a_metric_can_foresee_more_than_two_people_agree():
+    """Nine of ten people give the usual answer: that is foreseen in 0.9 of the cases, but two agree in 0.82."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    a, b, c = (np.repeat(column, 10) for column in rng.permuted(np.tile(np.arange(40), (40, 1)), axis=1)[:, :3].T)
+    right = (np.sum((X[a] - X[b]) ** 2, axis=1) < np.sum((X[a] - X[c]) ** 2, axis=1)) ^ (rng.random(400) < 0.1)
+    board = compare_answers(Triplets(X, a, np.where(right, b, c), np.where(right, c, b)), {})
+    assert board.agreement < board["Euclidean"].same_items < board.ceiling + 0.03
+    assert board.ceiling == pytest.approx(0.9, abs=0.03)
+    assert f"at most about {board.ceiling:.3f}" in repr(board)
+    with pytest.raises(KeyError, match="no entry 'LMNN', only"):
+        board["LMNN"]
+    with pytest.raises(ValueError, match="groups must name who gave each of the 9 answers"):
+        compare_answers(triplets(9), {"LMNN": None}, people=["ann"])  # before anything is fitted
+
+
+def test_the_better_plain_distance_is_the_reference_without_new_items():
+    """All answers have one anchor, and people look at directions."""
+    rng = np.random.default_rng(0)
+    unit = rng.normal(size=(30, 3))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    b, c = rng.integers(1, 30, size=(2, 200))
+    near = np.sum((unit[0] - unit[b]) ** 2, axis=1) < np.sum((unit[0] - unit[c]) ** 2, axis=1)
+    X = unit * rng.uniform(0.1, 10.0, size=(30, 1))
+    board = compare_answers(Triplets(X, np.zeros(200, dtype=int), np.where(near, b, c), np.where(near, c, b)), {})
+    assert np.isnan(board["cosine"].new_items)
+    assert board.reference == "cosine"
+
+
+def test_booleans_are_labels_and_other_options_are_refused():
+    data = triplets(50)
+    pairs = Pairs(data.X, data.anchor, data.positive)
+    assert mahala.compare(pairs, np.arange(50) % 2 == 0, learners={}).kind == "pairs"
+    with pytest.raises(ValueError, match="pairs must be of both kinds"):
+        mahala.compare(pairs, np.ones(50))
+    for option in ({"scaling": "standard"}, {"metric": "f1"}, {"repeats": 3}):
+        with pytest.raises(ValueError, match="must be 'auto' with Triplets"):
+            mahala.compare(data, **option)

@@ -8,6 +8,7 @@ import numpy as np
 from mahala.batch.descent import descend
 from mahala.batch.run import Model, Run
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.judge import Verdict, choose, judge, standard_errors
 from mahala.metric.thresholds import best_threshold
@@ -73,9 +74,9 @@ class Answers(NamedTuple):
         return bool((self.far[0] == THRESHOLD).any() or (self.near[0] == THRESHOLD).any())
 
     @property
-    def anchors(self) -> IndexArray:
-        """The first row of each answer."""
-        return np.asarray(np.where(self.near[0] == THRESHOLD, self.far[0], self.near[0]))
+    def has_one_kind(self) -> bool:
+        """Whether all are similar pairs, or all dissimilar ones, of which no threshold can be learned."""
+        return bool((self.far[0] == THRESHOLD).all() or (self.near[0] == THRESHOLD).all())
 
     def compact(self) -> Self:
         """Return the same answers over the rows that they compare."""
@@ -132,19 +133,23 @@ class LogisticLoss:
         first = squared_distances(Z, self.left, self.right)
         self.threshold, middle = self._first_thresholds(first) if self._has_threshold else (0.0, 0.0)
         margins = np.abs(self.margins(first, middle))
+        largest = float(first.max(initial=0.0))
+        margins[margins <= 100.0 * np.finfo(Z.dtype).eps * largest] = 0.0  # but for rounding
         positive = margins > 0.0
         # Where most answers are about equal distances, the median of the others.
         median = _median(margins, self.weights)
-        median = median or (_median(margins[positive], self.weights[positive]) if positive.any() else 1.0)
-        self.temperature = SOFTNESS * median
+        if not median and positive.any():
+            median = _median(margins[positive], self.weights[positive])
+        self.temperature = SOFTNESS * (median or largest or 1.0)
 
     def _first_thresholds(self, squared: FloatArray) -> tuple[float, float]:
         """Return the threshold that most pairs agree with, and the one halfway between the means of both kinds."""
-        similar = self.far == 0
-        lengths = squared[np.where(similar, self.near, self.far) - 1]
+        is_pair = (self.far == 0) | (self.near == 0)  # later answers may be of another kind
+        similar, weights = self.far[is_pair] == 0, self.weights[is_pair]
+        lengths = squared[(self.near + self.far)[is_pair] - 1]
         if similar.all() or not similar.any():
-            return (_median(lengths, self.weights),) * 2
-        means = [float(np.average(lengths[kind], weights=self.weights[kind])) for kind in (similar, ~similar)]
+            return (_median(lengths, weights),) * 2
+        means = [float(np.average(lengths[kind], weights=weights[kind])) for kind in (similar, ~similar)]
         return best_threshold(lengths, similar, "accuracy", 1.0, 0.5), sum(means) / 2.0
 
     def margins(self, squared: FloatArray, threshold: float) -> FloatArray:
@@ -247,18 +252,22 @@ def choose_penalty(answers: Answers, start: RealArray, noise: float, rng: np.ran
     if answers.size > MOST_JUDGED:
         answers = answers.select(rng.permutation(answers.size)[:MOST_JUDGED])
     answers = answers.compact()
-    fold_of = rng.permutation(len(answers.X)) % FOLDS
-    folds = fold_of[answers.anchors]
+    codes = np.append(item_codes(answers.X, np.arange(len(answers.X))), -1)  # the threshold is no item
+    near, far = codes[answers.near], codes[answers.far]
+    n_items = int(codes.max()) + 1
+    fold_of = rng.permutation(n_items) % FOLDS
+    folds, items = folds_over_items(near, far, fold_of)
+    if ((near[0] != far[0]) & (near[0] >= 0) & (far[0] >= 0)).any():  # quadruplets, perhaps made of ratings
+        folds = np.where(with_pairs_once(near, far, folds >= 0), folds, -1)
     values = np.full((answers.size, 1 + len(MULTIPLES)), np.nan)
-    # The row number -1 of a threshold belongs to no fold.
-    of_rows = np.append(fold_of, -1)[np.concatenate([answers.near, answers.far])]
-    for fold in np.unique(folds) if len(answers.X) >= FEWEST_ITEMS else ():
+    of_rows = np.append(fold_of, -1)[np.concatenate([near, far])]
+    for fold in np.unique(folds[folds >= 0]) if n_items >= FEWEST_ITEMS else ():
         train, test = answers.select((of_rows != fold).all(axis=0)), folds == fold
-        if train.size:
+        if train.size and not train.has_one_kind:
             values[test] = _values(train, answers.select(test), start, noise)
     judged = ~np.isnan(values[:, 0])
     values, folds = values[judged], folds[judged]
-    items = np.unique(answers.anchors[judged], return_inverse=True)[1]
+    items = np.unique(items[judged], return_inverse=True)[1]
     chosen = _against_default(values, items) if len(values) else _DEFAULT
     # Nothing was chosen where the default stands.
     candidates = values[:, [0, _DEFAULT]] if chosen == _DEFAULT else values

@@ -14,6 +14,7 @@ from mahala.batch.triplets import rows_in_shared_classes
 from mahala.batch.whitening import covariances, whiten_varying
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.pairs import draw_pairs
+from mahala.comparisons.quadruplets import are_labels
 from mahala.engine.inputs import check_stored_features
 from mahala.judge import Verdict
 from mahala.learner import LabelledRows, n_axes
@@ -181,6 +182,14 @@ class LogisticMetric(IterationParams, BatchLearner):
         """
         return self._fit(X, y, weights=weights, more=hasattr(self, "_model"))
 
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return how well the metric judges, as :meth:`mahala.NCA.score`; of ratings, the share in the right order."""
+        pairs = X if isinstance(X, Comparisons) or n_axes(X) != 3 else self._from_array(X)
+        if isinstance(pairs, Pairs) and y is not None and not are_labels(y):
+            self._check_fitted()
+            X, y = self._given(pairs, y, reset=False), None
+        return super().score(X, y)
+
     def _given(self, X: Any, y: Any, *, reset: bool) -> LabelledRows | Comparisons:
         """Validate rows with labels, or answers; pairs with ratings become quadruplets."""
         comparisons = X if isinstance(X, Comparisons) else self._from_array(X) if n_axes(X) == 3 else None
@@ -188,12 +197,11 @@ class LogisticMetric(IterationParams, BatchLearner):
             return super()._given(X if comparisons is None else comparisons, y, reset=reset)
         self._check_features(comparisons, reset=reset)
         if isinstance(comparisons, Pairs):
-            ratings = None if y is None else np.asarray(to_numpy(y))
-            if ratings is None or set(np.unique(ratings).tolist()) <= {-1, 1}:
+            if y is None or are_labels(y):
                 comparisons = comparisons.labelled(y)
             else:
                 left, right = comparisons.left, comparisons.right
-                comparisons = Quadruplets.from_ratings(comparisons.X, left, right, ratings, random_state=self._seed)
+                comparisons = Quadruplets.from_ratings(comparisons.X, left, right, y, random_state=self._seed)
         elif y is not None:
             raise ValueError("y must be None with quadruplets: their order says which pair is nearer")
         if not len(comparisons):
@@ -221,11 +229,19 @@ class LogisticMetric(IterationParams, BatchLearner):
             n = DRAWN_PAIRS if isinstance(self.n_pairs, str) else self.n_pairs
             drawn = draw_pairs(data.codes, n, 0.5, self._rng, name="n_pairs", at_most=True)
             data = pairs_of(data.X, *drawn)
+        elif weights is not None and isinstance(data, Quadruplets) and y is not None:
+            raise ValueError(
+                "weights must be None with ratings: they weight answers, which are made of two ratings each"
+            )
         answers = Answers.of(data, None if weights is None else _checked_weights(weights, len(data)))
         if self.batch_size is not None:
             return answers
         earlier = self._answers if self._resumes else None
-        return answers.compact() if earlier is None else answers.compact().joined(earlier)
+        answers = answers.compact() if earlier is None else answers.compact().joined(earlier)
+        if answers.has_one_kind:
+            kind = "similar" if isinstance(data, Pairs) and np.all(data.similar) else "dissimilar"
+            raise ValueError(f"pairs must be of both kinds, similar and dissimilar, but all are {kind}")
+        return answers
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
         if self.batch_size is None:
@@ -266,7 +282,11 @@ class LogisticMetric(IterationParams, BatchLearner):
         first = None
         if warm is not None:
             threshold = float(warm["threshold"][0]) if "threshold" in warm else 0.0
-            first = Fit(coordinates.from_map(warm["L"], full), threshold)
+            A = coordinates.from_map(warm["L"], full)
+            if not full and len(A) != self.n_components:
+                raise ValueError(f"n_components must be {len(A)}, as in the last fit, got {self.n_components}")
+            # Later rows can give the covariance a larger rank.
+            first = Fit(A, threshold) if A.shape == start.shape else None
         most = FEW_ITERATIONS if self._resumes else self.max_iter
         penalty = multiple * default
         self._answers: Answers | None = answers  # all so far; None if they were seen in minibatches
@@ -345,7 +365,8 @@ class LogisticMetric(IterationParams, BatchLearner):
 
 
 def _checked_weights(weights: Any, n: int) -> FloatArray:
-    values = np.asarray(to_numpy(weights), dtype=np.float64)
+    values = np.asarray(to_numpy(weights))
+    values = values.astype(np.float64) if values.dtype.kind in "biuf" else np.array([np.nan])
     if values.shape != (n,) or not (np.isfinite(values) & (values > 0.0)).all():
         raise ValueError(f"weights must be {n} positive numbers, one for each answer")
     return values

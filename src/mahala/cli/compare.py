@@ -121,14 +121,21 @@ def compare(
     folder = Path("-".join(parts)) if output is None else output
     names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
     paths = [folder / name for name in names]
-    _check_folder(folder, paths, Path(data), force)
+    learned = folder / "learned.safetensors"
     answers: dict[Any, Path | None] = {"triplets": triplets, "pairs": pairs, "ratings": ratings}
     given = {kind: path for kind, path in answers.items() if path is not None}
+    _check_folder(folder, [*paths, learned], [Path(data), *given.values()], force)
     if given:
         from mahala.cli.compare_answers import compare_answers
 
         if len(given) > 1 or label is not None:
             raise ValueError(f"give one of --triplets, --pairs, --ratings and --label, got --{' and --'.join(given)}")
+        others = {
+            "--n-neighbors": n_neighbors, "--repeats": repeats, "--groups": groups, "--time": time, "--drop": drop,
+            "--keep": keep, "--bins": bins, "--metric": metric != "auto", "--scaling": scaling != "auto",
+        }  # fmt: skip
+        if refused := [name for name, value in others.items() if value]:
+            raise ValueError(f"{refused[0]} goes with rows that have labels, not with answers: leave it out")
         kind, path = next(iter(given.items()))
         files = {name: folder / name for name in [*names, "learned.safetensors"]}
         compare_answers(
@@ -180,7 +187,7 @@ def compare(
         model = fitted(board.winner)
         writers = {paths[-2]: model.save, paths[-1]: csv_writer(_rows(board))}
         if board.candidate is not None and board.candidate is not board.winner:
-            paths.insert(-1, folder / "learned.safetensors")
+            paths.insert(-1, learned)
             writers[paths[-2]] = fitted(board.candidate).save
         if report:
             from mahala.report.html import report as report_page
@@ -194,7 +201,7 @@ def compare(
             page = report_page(board, shown, commands=_commands(data, label, folder / "model.safetensors"), **texts)
             writers[paths[0]] = text_writer(page)
     folder.mkdir(parents=True, exist_ok=True)
-    write_files(writers)
+    write_files(writers, earlier=[learned])
     if interrupt is None and not board.partial:
         cells.unlink(missing_ok=True)
     show(leaderboard_json(board, data, paths), as_json, lambda _: leaderboard_parts(board))
@@ -204,7 +211,7 @@ def compare(
         raise interrupt
 
 
-def _check_folder(folder: Path, files: list[Path], data: Path, force: bool) -> None:
+def _check_folder(folder: Path, files: list[Path], inputs: list[Path], force: bool) -> None:
     """Raise ValueError if the files cannot be written, before the long computation."""
     from mahala.support.model_files import is_model_file
 
@@ -216,7 +223,7 @@ def _check_folder(folder: Path, files: list[Path], data: Path, force: bool) -> N
     # The leaderboard beside a model is that of an earlier comparison.
     earlier = is_model_file(folder / "model.safetensors")
     for path in files if folder.is_dir() else ():
-        options.check_output(path, inputs=[data], force=force or (earlier and path.suffix == ".csv"))
+        options.check_output(path, inputs=inputs, force=force or (earlier and path.suffix == ".csv"))
 
 
 def _chosen(names: str, panel: dict[str, Learner], seed: int) -> dict[str, Learner]:

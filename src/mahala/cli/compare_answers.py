@@ -38,7 +38,7 @@ def compare_answers(
     from mahala.support.contexts import time_limit
     from mahala.support.display import task_bar
 
-    X, names = _items(items, ids)
+    X, names, preprocessor = _items(items, ids)
     rows, values, people = read_answers(path, kind, X.shape[0], names, by=by)
     answers: Comparisons = Triplets(X, *rows) if kind == "triplets" else Pairs(X, *rows)
     answers = evaluation.answers_of(answers, None if values is None else _labels(values), seed)
@@ -58,7 +58,8 @@ def compare_answers(
     def fitted(entry: AnswerEntry) -> Metric:
         with time_limit(final_seconds(seconds)):
             metric = evaluation.fit_entry(answers, board, entry, chosen.get(entry.name))
-        return replace(metric, origin=dict(metric.origin or {}) | {"verdict": board.verdict.kind})
+        origin = dict(metric.origin or {}) | {"verdict": board.verdict.kind}
+        return replace(metric, preprocessor=preprocessor, origin=origin)
 
     with errors.status("Fitting the winner to all answers…"):
         writers: dict[Path, Callable[[Path], object]] = {paths["model.safetensors"]: fitted(board.winner).save}
@@ -75,7 +76,7 @@ def compare_answers(
                 answers_page(board, title=Path(items).stem, saved=_saved(board), measured=measured)
             )
     paths["model.safetensors"].parent.mkdir(parents=True, exist_ok=True)
-    write_files(writers)
+    write_files(writers, earlier=[paths["learned.safetensors"]])
     facts = _facts(board) | {"items": items, "answers": str(path), "files": [str(file) for file in writers]}
     show(facts, as_json, lambda _: _parts(board))
     for file in writers if not as_json else ():
@@ -87,15 +88,15 @@ def _labels(values: Any) -> Any:
     return values * 2 - 1 if values.dtype == bool else values
 
 
-def _items(items: str, ids: str | None) -> tuple[Any, Any]:
-    """Return the rows of items, and their names, or None."""
+def _items(items: str, ids: str | None) -> tuple[Any, Any, Any]:
+    """Return the rows of items, their names, or None, and what made rows of a table, or None."""
     from mahala.data.datasets import read_data
     from mahala.data.search_files import read_vectors
 
     if Path(items).suffix.lower() in (".npy", ".npz", ".parquet"):
-        return read_vectors(items, id=ids)
+        return *read_vectors(items, id=ids), None
     table = read_data(items, extra=[] if ids is None else [ids])
-    return table.X, None if ids is None else table.extra[ids].tolist()
+    return table.X, None if ids is None else table.extra[ids].tolist(), table.preprocessor
 
 
 def _saved(board: AnswerBoard) -> str:
@@ -104,8 +105,9 @@ def _saved(board: AnswerBoard) -> str:
     text = f"model.safetensors holds {board.winner.name}, {what}."
     if board.candidate is None:
         return text
-    help_text = "probably helps for new items" if board.verdict.helps else "helps for the same items"
-    return f"{text} learned.safetensors holds {board.candidate.name}, which {help_text}."
+    which, verdict = ("new", board.verdict) if board.verdict.helps else ("the same", board.same_verdict)
+    help_text = {"shown to help": "is shown to help", "probably helps": "probably helps"}[verdict.kind]
+    return f"{text} learned.safetensors holds {board.candidate.name}, which {help_text} for {which} items."
 
 
 def _facts(board: AnswerBoard) -> dict[str, Any]:

@@ -102,12 +102,18 @@ def table(titles: Sequence[str], text: Collection[str], ruled: bool = False) -> 
     return result
 
 
-def write_files(writers: Mapping[Path, Callable[[Path], object]]) -> None:
-    """Write all files or none: each function gets the path of a temporary file, which replaces the file at the end."""
+def write_files(writers: Mapping[Path, Callable[[Path], object]], earlier: Iterable[Path] = ()) -> None:
+    """Write all files or none: each function gets the path of a temporary file, which replaces the file at the end.
+
+    `earlier` files that are not written are removed, because they would belong to another result.
+    """
     with ExitStack() as stack:
         places = [(stack.enter_context(whole_file(path)), write) for path, write in writers.items()]
         for place, write in places:
             write(place)
+    for path in earlier:
+        if path not in writers:
+            path.unlink(missing_ok=True)
 
 
 def text_writer(text: str) -> Callable[[Path], object]:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from mahala.comparisons.pairs import Comparisons, column_names
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import Count, Seed, check_seed, check_value
-from mahala.support.validation import check_rows
+from mahala.support.validation import check_rows, to_numpy
 
 # Up to so many quadruplets, `from_ratings` makes all that there are.
 _MOST_RATED = 20_000
@@ -80,7 +80,8 @@ class Quadruplets(Comparisons):
         names, X = column_names(X), check_rows(X)
         check_value(n, "n", Literal["auto"] | Count)
         left, right = (np.asarray(side) for side in cls._checked_pairs(X, left, right))
-        values = np.asarray(ratings, dtype=np.float64)
+        values = np.asarray(to_numpy(ratings))
+        values = values.astype(np.float64) if values.dtype.kind in "biuf" else np.array([np.nan])
         if values.shape != left.shape or not np.isfinite(values).all():
             raise ValueError(f"ratings must be {len(left)} finite numbers, one for each pair")
         near, far = _ordered(values, n, check_seed(random_state))
@@ -89,6 +90,16 @@ class Quadruplets(Comparisons):
     @classmethod
     def _checked_pairs(cls, X: Any, left: ArrayLike, right: ArrayLike) -> list[Any]:
         return cls._checked_numbers(X, None, left, right, left, right)[:2]
+
+
+def are_labels(y: Any) -> bool:
+    """Whether y says of pairs if they are similar, by booleans or +1 and -1, and does not rate them.
+
+    >>> are_labels([True, False]), are_labels([1, -1]), are_labels([1, 0]), are_labels([4.5, 1.0])
+    (True, True, False, False)
+    """
+    values = np.asarray(to_numpy(y))
+    return values.dtype == bool or set(np.unique(values).tolist()) <= {-1, 1}
 
 
 def _ordered(values: Any, n: int | Literal["auto"], rng: Any) -> tuple[IndexArray, IndexArray]:

@@ -53,7 +53,7 @@ def read_answers(
         similar ("pairs": yes or no); or left, right, rating ("ratings": higher is more alike). Without such names the
         first three columns count. A line of a .jsonl file is an object or a list.
     n_items : number of items
-    ids : the name of each item; without them, and for names that are not among them, row numbers from 0
+    ids : the name of each item; without them, and beside names none of which is a number, row numbers from 0
     by : column that says who gave the answer
     """
     path = os.fspath(path)
@@ -112,21 +112,25 @@ def _chosen(path: str, kind: Kind, columns: Mapping[str, list[Any]]) -> list[lis
     named = [next((by_name[name] for name in names if name in by_name), None) for names in _NAMES[kind]]
     if all(values is not None for values in named):
         return [values for values in named if values is not None]
-    if len(columns) < 3:
+    first = list(columns.values())[:3]
+    # Columns such as query, a, b, nearer must not be read as if their order was the answer.
+    if len(first) < 3 or any(name is not None and name is not given for name, given in zip(named, first, strict=True)):
         names = ", ".join(names[0] for names in _NAMES[kind])
         raise ValueError(f"{path} must have the columns {names}; it has {listed(columns)}")
-    return list(columns.values())[:3]
+    return first
 
 
 def _row_numbers(path: str, values: list[Any], numbers: Mapping[str, int], n: int) -> IndexArray:
     rows = []
+    by_number = not any(name.isdecimal() for name in numbers)  # else "7" could be a row or a name that is missing
     for at, value in enumerate(values):
-        text = str(value).strip()
-        row = numbers.get(text)
-        if row is None and text.removesuffix(".0").isdecimal():
+        text = "" if value is None else str(value).strip()
+        row = numbers.get(text, numbers.get(text.removesuffix(".0")))
+        if row is None and by_number and text.removesuffix(".0").isdecimal():
             row = int(text.removesuffix(".0"))
         if row is None or row >= n:
-            what = f"a name of an item, or a row number below {n}" if numbers else f"a row number below {n}"
+            kinds = (["the name of an item"] if numbers else []) + ([f"a row number below {n}"] if by_number else [])
+            what = " or ".join(kinds)
             raise ValueError(f"{path}: answer {at + 1} must have {what}, got {text[:60]!r}")
         rows.append(row)
     return np.array(rows, dtype=np.intp)

@@ -45,15 +45,17 @@ class AnswerBoard:
 
     Attributes
     ----------
-    verdict : Verdict on answers about new items, which no answer learned from compares
+    verdict : Verdict on answers about new items: no answer learned from compares the first item. The others may
+        be known.
     same_verdict : Verdict on new answers about the same items
     chosen : name of the learner that the judge chooses for new items, or of the plain distance
     same_chosen : name of the learner that it chooses for the same items, or of the plain distance
     reference : name of the best plain distance
     unit_rows : whether distances learn from rows scaled to length 1, because the cosine foresees more than the
         Euclidean distance
-    agreement : share of the answers to one question that agree, of different people if they are given, or None if no
-        question was asked twice: what a metric can foresee at most
+    agreement : how often two answers to one question agree, of different people if they are given; None if no question
+        was asked twice
+    ceiling : the share of answers that a metric can foresee at most, which follows from `agreement`
     n_answers, n_items, n_repeated : number of answers, of items that they compare, and of questions asked twice or more
     kind : "pairs", "triplets" or "quadruplets"
     gains : how many more answers the best learner foresees than the reference, for each new item
@@ -82,9 +84,24 @@ class AnswerBoard:
         """The learner that foresees the most answers about new items, or None if none could be fitted."""
         return next((entry for entry in self.entries if entry.learned and entry.failure is None), None)
 
+    @property
+    def ceiling(self) -> float | None:
+        """The largest share of answers that any metric can foresee, or None if no question was asked twice.
+
+        If a share p of people give the usual answer, it is foreseen with probability p, and two answers agree with
+        probability p² + (1 - p)². The root of that is concave, so questions that differ in p can only have less.
+
+        >>> round((1 + math.sqrt(2 * (0.9**2 + 0.1**2) - 1)) / 2, 3)
+        0.9
+        """
+        return None if self.agreement is None else (1.0 + math.sqrt(max(2.0 * self.agreement - 1.0, 0.0))) / 2.0
+
     def __getitem__(self, name: str) -> AnswerEntry:
         """Return the entry of this name."""
-        return next(entry for entry in self.entries if entry.name == name)
+        entries = {entry.name: entry for entry in self.entries}
+        if name not in entries:
+            raise KeyError(f"there is no entry {name!r}, only {', '.join(entries)}")
+        return entries[name]
 
     @property
     def winner(self) -> AnswerEntry:
@@ -101,8 +118,9 @@ class AnswerBoard:
         """Return the verdicts in words, and what limits them."""
         texts = [f"New items: {self.verdict.sentence}", f"The same items: {self.same_verdict.sentence}"]
         if self.agreement is not None:
-            repeated = f"{self.n_repeated:,} questions that were asked more than once"
-            texts.append(f"Of the answers to {repeated}, {self.agreement:.3f} agree: no metric can foresee more.")
+            agree = f"Two answers to one question agree in {self.agreement:.3f} of the cases"
+            repeated = f"{self.n_repeated:,} questions were asked more than once"
+            texts.append(f"{agree} ({repeated}): a metric can foresee at most about {self.ceiling:.3f}.")
         return [*texts, *self.notes]
 
     def table(self) -> list[dict[str, Any]]:

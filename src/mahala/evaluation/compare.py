@@ -137,10 +137,13 @@ def compare(  # type: ignore[misc]
     """
     check_value(n_jobs, "n_jobs", Count)
     if isinstance(X, Comparisons):
+        automatic = {"repeats": repeats, "metric": metric, "scaling": scaling}
         others = {"n_neighbors": n_neighbors, "times": times, "preprocessor": preprocessor, "resume": resume}
+        others |= {name: None if value == "auto" else value for name, value in automatic.items()}
         refused = [name for name, value in others.items() if value is not None]
         if refused:
-            raise ValueError(f"{refused[0]} must be None with {type(X).__name__}: it is for rows with labels")
+            usual = "'auto'" if refused[0] in automatic else "None"
+            raise ValueError(f"{refused[0]} must be {usual} with {type(X).__name__}: it is for rows with labels")
         answers = answers_of(X, y, random_state)
         given = None if learners is None else chosen_learners(answers, learners, random_state)
         return compare_answers(

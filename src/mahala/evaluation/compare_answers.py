@@ -19,6 +19,8 @@ from mahala.batch.logistic_metric import LogisticMetric
 from mahala.batch.mmc import MMC
 from mahala.batch.psd_boost import PSDBoost
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
+from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
+from mahala.comparisons.quadruplets import are_labels
 from mahala.data.scaling import unit_length
 from mahala.evaluation.answer_board import AnswerBoard, AnswerEntry
 from mahala.judge import Decision, choose, judge, mean_interval
@@ -80,10 +82,9 @@ def answers_of(data: Comparisons, y: Any, random_state: int = 0) -> Comparisons:
         if y is not None:
             raise ValueError(f"y must be None with {_kind(data)}: their order is the answer")
         return data.labelled(None) if isinstance(data, Pairs) else data
-    values = np.asarray(y)
-    if set(np.unique(values).tolist()) <= {-1, 1}:
-        return data.labelled(values)
-    return Quadruplets.from_ratings(data.X, data.left, data.right, values, random_state=random_state)
+    if are_labels(y):
+        return data.labelled(y)
+    return Quadruplets.from_ratings(data.X, data.left, data.right, y, random_state=random_state)
 
 
 class Split(NamedTuple):
@@ -121,10 +122,13 @@ def compare_answers(
     """Compare learners with the Euclidean distance and the cosine by how many answers they foresee.
 
     "New items": items are divided into folds; a learner learns from answers without any item of the fold, and is
-    tested on those whose first item is in it. Answers of one first item count as one unit. "The same items": questions
-    are divided into folds; the answers to one question count as one unit. The value of an answer is 1 if it is
-    foreseen, 0 if not, and 1/2 for ties; a pair is foreseen if its distance is on the right side of the threshold that
-    is best for the pairs learned from.
+    tested on those whose first item is in it. Answers of one first item count as one unit, and equal rows as one item.
+    "The same items": questions are divided into folds; the answers to one question count as one unit. The value of an
+    answer is 1 if it is foreseen, 0 if not, and 1/2 for ties; a pair is foreseen if its distance is on the right side
+    of the threshold that is best for the pairs learned from.
+
+    Quadruplets may be made of ratings, and the order of two ratings follows from what each was compared with. So both
+    pairs of a tested quadruplet have an item of the fold, or are not learned from at all, and no pair is tested twice.
 
     Parameters
     ----------
@@ -141,13 +145,16 @@ def compare_answers(
         )
     if not len(data):
         raise ValueError(f"{_kind(data)} must not be empty: there is nothing to compare")
+    if isinstance(data, Pairs) and len(np.unique(np.asarray(data.similar))) < 2:
+        raise ValueError("pairs must be of both kinds, similar and dissimilar: else there is nothing to foresee")
+    questions, answers = _questions(data)
+    repeated, agreement = _agreement(questions, answers, people)
     learners = panel_for(data, random_state) if learners is None else learners
     plain = MahalanobisMetric.euclidean(data.n_features)
     unit = data.over(unit_length(data.X))
     everything = np.arange(len(data))
     by_plain = np.stack([_values(plain, given, everything, everything) for given in (data, unit)], axis=1)
     scaled = choose(by_plain - by_plain[:, :1], _columns(data)[0]) == 1
-    questions, answers = _questions(data)
     splits = _splits(data, questions, folds, random_state)
     candidates = {EUCLIDEAN: (None, data), COSINE: (None, unit)} | {
         name: (learner, unit if scaled and learns_distance(learner) else data) for name, learner in learners.items()
@@ -163,20 +170,30 @@ def compare_answers(
             if callback is not None and learner is not None:
                 callback(done, total, name)
     board = _summary(data, results, splits, learners, scaled)
-    repeated, agreement = _agreement(questions, answers, people)
     return replace(board, n_repeated=repeated, agreement=agreement, folds=folds, random_state=random_state)
 
 
 def _splits(data: Comparisons, questions: IndexArray, folds: int, random_state: int) -> list[Split]:
     """Return the folds over items, and those over questions."""
     rng = np.random.default_rng(check_seed(random_state).randint(2**31))
-    columns = _columns(data)
-    item_folds = (rng.permutation(data.X.shape[0]) % folds)[columns]
-    of_items = [np.flatnonzero((item_folds != fold).all(axis=0)) for fold in range(folds)]
+    codes = item_codes(data.X, _columns(data))
+    fold_of = rng.permutation(int(codes.max()) + 1) % folds
+    near, far = codes[:2], _second_pair(data, codes)
+    item_folds, units = folds_over_items(near, far, fold_of)
+    of_items = [np.flatnonzero((fold_of[codes] != fold).all(axis=0)) for fold in range(folds)]
     question_folds = (rng.permutation(int(questions.max()) + 1) % folds)[questions]
     of_questions = [np.flatnonzero(question_folds != fold) for fold in range(folds)]
+    if isinstance(data, Quadruplets):
+        # Perhaps made of ratings, so what is tested must not follow from ratings learned from.
+        _, pairs = np.unique(np.sort(np.concatenate([near, far], axis=1), axis=0), axis=1, return_inverse=True)
+        pair_folds = (rng.permutation(int(pairs.max()) + 1) % folds)[pairs.reshape(2, -1)]
+        question_folds = np.where(pair_folds[0] == pair_folds[1], pair_folds[0], -1)
+        of_questions = [np.flatnonzero((pair_folds != fold).all(axis=0)) for fold in range(folds)]
+        item_folds, question_folds = (
+            np.where(with_pairs_once(near, far, tested >= 0), tested, -1) for tested in (item_folds, question_folds)
+        )
     return [
-        Split("items", item_folds[0], of_items, np.unique(columns[0], return_inverse=True)[1]),
+        Split("items", item_folds, of_items, np.unique(units, return_inverse=True)[1]),
         Split("questions", question_folds, of_questions, questions),
     ]
 
@@ -226,7 +243,7 @@ def _summary(
     """Return the entries, from the best for new items to the worst, and the verdicts."""
     entries = [_entry(name, name in learners, parts, splits) for name, parts in results.items()]
     # Rounding must not break a tie with the plain distance, which is simpler.
-    entries.sort(key=lambda entry: (entry.failure is not None, -_rounded(entry.new_items), entry.learned))
+    entries.sort(key=lambda entry: (entry.failure is not None, -_rounded(entry), entry.learned))
     reference = next(entry.name for entry in entries if not entry.learned)
     names = [reference, *(entry.name for entry in entries if entry.learned and entry.failure is None)]
     (chosen, new), (same_chosen, same) = (_decide(results, at, split, names) for at, split in enumerate(splits))
@@ -256,8 +273,10 @@ def _gains(results: dict[str, list[Measured]], split: Split, names: list[str]) -
     return np.bincount(groups, (second - first)[tested]) / np.maximum(np.bincount(groups), 1)
 
 
-def _rounded(share: float) -> float:
-    return 0.0 if np.isnan(share) else round(share, 12)
+def _rounded(entry: AnswerEntry) -> float:
+    """Return the share for new items, or for the same ones if there are too few new ones."""
+    shares = [share for share in (entry.new_items, entry.same_items) if not np.isnan(share)]
+    return round(shares[0], 12) if shares else 0.0
 
 
 def _entry(name: str, learned: bool, parts: list[Measured], splits: list[Split]) -> AnswerEntry:
@@ -294,7 +313,7 @@ def _questions(data: Comparisons) -> tuple[IndexArray, IndexArray]:
         keys = np.sort(columns, axis=0)
         answers = np.asarray(data.similar).astype(np.intp)
     else:  # is the one pair nearer, or the other?
-        near, far = np.sort(columns[:2], axis=0), np.sort(columns[[0, 2]] if len(columns) == 3 else columns[2:], axis=0)
+        near, far = np.sort(columns[:2], axis=0), np.sort(_second_pair(data, columns), axis=0)
         keys = np.stack([near[0] * n + near[1], far[0] * n + far[1]])
         answers = (keys[0] < keys[1]).astype(np.intp)
         keys = np.sort(keys, axis=0)
@@ -331,6 +350,13 @@ def fit_entry(data: Comparisons, board: AnswerBoard, entry: AnswerEntry, learner
 def learns_distance(learner: Learner) -> bool:
     """Whether it learns a distance, not a bilinear similarity."""
     return hasattr(learner, "pair_distance")
+
+
+def _second_pair(data: Comparisons, columns: IndexArray) -> IndexArray:
+    """Return the two rows of what the first pair is compared with, -1 for a threshold."""
+    if isinstance(data, Pairs):
+        return np.full_like(columns, -1)
+    return columns[[0, 2]] if isinstance(data, Triplets) else columns[2:]
 
 
 def _columns(data: Comparisons) -> IndexArray:

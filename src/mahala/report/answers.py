@@ -21,6 +21,9 @@ def answers_page(board: AnswerBoard, *, title: str, saved: str, measured: Mappin
         "Plain": "the Euclidean distance and the cosine of the rows as they are",
         "Verdict": "the learner of each fold is chosen on the other folds; the gain is over the better plain distance",
     }
+    if board.kind == "quadruplets":
+        protocol["The same items"] = f"{board.folds} folds over pairs; both pairs of a tested answer are in one fold"
+        protocol["Pairs"] = "both pairs of a tested answer have an item of the fold, and each pair is tested once"
     sections = [Section("Answers foreseen", _table(board), " ".join(board.sentences()[2:]))]
     data: dict[str, object] = {}
     if best is not None and len(board.gains):
