@@ -154,6 +154,7 @@ def _check(service: Service, acknowledged: dict[str, int], folder: Path) -> None
         whole.learn(entry, lambda rows: service.store.vectors("c", rows))
     if {name: adapter.to_bytes() for name, adapter in whole.adapters.items()} != states:
         raise Failed("the models are not those of a service that was never killed")
+    whole.teach(lambda rows: service.store.vectors("c", rows))
     if whole.status() != version.status:
         raise Failed("what is told about the models is not that of a service that was never killed")
     stream = mahala.stream.Stream(

@@ -72,6 +72,8 @@ def _write_files(folder):
     for name, rows in (("queries", queries), ("q", queries), ("items", items), ("i", items), ("embeddings", items)):
         np.save(f"{name}.npy", rows)
     (folder / "names.txt").write_text("".join(f"item {i}\n" for i in range(len(items))))
+    np.save("shoes.npy", items)
+    (folder / "answers.csv").write_text("".join(f"{i},{i + 1},{i + 2}\n" for i in range(38)))
     polars = pytest.importorskip("polars")
     for name, rows in (("q", queries), ("i", items)):
         polars.DataFrame({"vector": rows.tolist()}).write_parquet(f"{name}.parquet")

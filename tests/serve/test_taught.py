@@ -59,7 +59,6 @@ def test_only_comparisons_of_three_items_are_answers():
 
 
 def test_the_last_answers_count_and_not_too_many_of_one_user(monkeypatch):
-    monkeypatch.setattr(module, "MOST_ANSWERS", 8)
     monkeypatch.setattr(module, "MOST_OF_USER", 3)
     rng = np.random.default_rng(0)
     given = [Answer(at, at + 1, at + 2, user) for at, user in enumerate(rng.choice(["a", "b", "c", "d"], 40).tolist())]
@@ -67,11 +66,13 @@ def test_the_last_answers_count_and_not_too_many_of_one_user(monkeypatch):
     assert from_bytes(to_bytes(result)) == result
     assert result == sorted(result)
     assert all(sum(one.user == user for one in result) <= 3 for user in "abcd")
-    assert len(result) == 8
+    assert len(result) == 12
     pieces = []
     for at in range(0, 40, 7):  # where they are cut makes no difference
         pieces = kept(pieces + given[at : at + 7])
     assert pieces == result
+    monkeypatch.setattr(module, "MOST_ANSWERS", 8)
+    assert taught(answers(9), lambda rows: X[rows]).status["answers"] == 8
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,9 @@ from mahala.feedback.teacher import Teacher
 from mahala.serve.store.rows import LogEntry
 from mahala.support.arrays import FloatArray
 
-# The last answers that a map is fitted to, in all and of one user.
-MOST_ANSWERS, MOST_OF_USER = 1_000, 300
+# The last answers that a map is fitted to, in all and of one user, and those that a checkpoint holds: so many that it
+# does not matter when checkpoints were written.
+MOST_ANSWERS, MOST_OF_USER, MOST_KEPT = 1_000, 300, 20_000
 
 
 class Answer(NamedTuple):
@@ -43,7 +44,7 @@ def kept(answers: Sequence[Answer]) -> list[Answer]:
         counts[answer.user] += 1
         if answer.user is None or counts[answer.user] <= MOST_OF_USER:
             result.append(answer)
-    return result[:MOST_ANSWERS][::-1]
+    return result[:MOST_KEPT][::-1]
 
 
 def to_bytes(answers: Sequence[Answer]) -> bytes:
@@ -69,6 +70,7 @@ def taught(answers: Sequence[Answer], vectors: Callable[[Sequence[int]], FloatAr
     M is the matrix of a `Teacher` for the items at length 1. Each answer is first foreseen by what was learned from the
     earlier ones, and by the plain distance. The map is not used once it is shown to be worse.
     """
+    answers = answers[-MOST_ANSWERS:]
     rows = sorted({row for answer in answers for row in answer[:3]})
     X = vectors(rows) if rows else np.zeros((0, 1))
     X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(float).tiny)
