@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -194,6 +196,7 @@ def test_a_metric_can_foresee_more_than_two_people_agree():
     assert board.agreement < board["Euclidean"].same_items < board.ceiling + 0.03
     assert board.ceiling == pytest.approx(0.9, abs=0.03)
     assert f"at most about {board.ceiling:.3f}" in repr(board)
+    assert "at most" not in repr(replace(board, n_repeated=1))  # which tells nothing
     with pytest.raises(KeyError, match="no entry 'LMNN', only"):
         board["LMNN"]
     with pytest.raises(ValueError, match="groups must name who gave each of the 9 answers"):

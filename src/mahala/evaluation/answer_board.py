@@ -13,6 +13,9 @@ from mahala.judge import Verdict
 from mahala.support.arrays import FloatArray
 from mahala.support.display import as_table, paragraph
 
+# With fewer questions that were asked more than once, how often answers agree is mostly chance, and is not told.
+FEWEST_REPEATED = 20
+
 
 @dataclass(frozen=True)
 class AnswerEntry:
@@ -117,7 +120,7 @@ class AnswerBoard:
     def sentences(self) -> list[str]:
         """Return the verdicts in words, and what limits them."""
         texts = [f"New items: {self.verdict.sentence}", f"The same items: {self.same_verdict.sentence}"]
-        if self.agreement is not None:
+        if self.agreement is not None and self.n_repeated >= FEWEST_REPEATED:
             agree = f"Two answers to one question agree in {self.agreement:.3f} of the cases"
             repeated = f"{self.n_repeated:,} questions were asked more than once"
             texts.append(f"{agree} ({repeated}): a metric can foresee at most about {self.ceiling:.3f}.")
