@@ -1,4 +1,4 @@
-"""Answers to comparisons as an order of squared distances, their logistic loss, and the choice of its penalty."""
+"""Answers to comparisons as an order of squared distances, and the map that minimises their logistic loss."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Self
@@ -8,9 +8,7 @@ import numpy as np
 from mahala.batch.descent import descend
 from mahala.batch.run import Model, Run
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
-from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
-from mahala.judge import Verdict, choose, judge, standard_errors
 from mahala.metric.thresholds import best_threshold
 from mahala.support.arrays import Arrays, BoolArray, FloatArray, IndexArray, RealArray
 from mahala.support.model_files import ModelFileError, array_value, finite
@@ -19,14 +17,6 @@ from mahala.support.model_files import ModelFileError, array_value, finite
 SOFTNESS = 3.0
 # The default penalty is this divided by the number of answers: the prior counts as much as it does for few answers.
 PENALTY = 6.0
-# What the folds choose from, beside the prior: multiples of the default penalty.
-MULTIPLES = 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3
-_DEFAULT = 1 + MULTIPLES.index(1.0)  # after the prior
-FOLDS = 5
-# The folds see at most so many answers, and their fits take at most so many iterations.
-MOST_JUDGED, MOST_ITERATIONS = 4_000, 100
-# With fewer items the folds tell nothing.
-FEWEST_ITEMS = 6
 THRESHOLD = -1
 
 
@@ -232,87 +222,6 @@ def fit_map(
     variables = np.append(first.A.astype(X.dtype).ravel(), X.dtype.type(first.threshold / loss.temperature))
     reason = descend(objective, variables, run, max_iter=max_iter, tol=tol, to_model=model_of)
     return last._replace(reason=reason)
-
-
-class Choice(NamedTuple):
-    """The multiple of the default penalty that folds over items chose, infinity for the prior, and the verdict."""
-
-    multiple: float
-    verdict: Verdict
-
-
-def choose_penalty(answers: Answers, start: RealArray, noise: float, rng: np.random.Generator) -> Choice:
-    """Choose the penalty by folds over items: learn without the items of a fold, test the answers about them.
-
-    Few answers tell folds little, so the default penalty stands unless they tell against it: unless another candidate
-    has a gain over it whose lower bound is above 0. Then the largest penalty is taken whose value is within a standard
-    error of the best one.
-    """
-    measure, units = "answers foreseen", "items"
-    if answers.size > MOST_JUDGED:
-        answers = answers.select(rng.permutation(answers.size)[:MOST_JUDGED])
-    answers = answers.compact()
-    codes = np.append(item_codes(answers.X, np.arange(len(answers.X))), -1)  # the threshold is no item
-    near, far = codes[answers.near], codes[answers.far]
-    n_items = int(codes.max()) + 1
-    fold_of = rng.permutation(n_items) % FOLDS
-    folds, items = folds_over_items(near, far, fold_of)
-    if ((near[0] != far[0]) & (near[0] >= 0) & (far[0] >= 0)).any():  # quadruplets, perhaps made of ratings
-        folds = np.where(with_pairs_once(near, far, folds >= 0), folds, -1)
-    values = np.full((answers.size, 1 + len(MULTIPLES)), np.nan)
-    of_rows = np.append(fold_of, -1)[np.concatenate([near, far])]
-    for fold in np.unique(folds[folds >= 0]) if n_items >= FEWEST_ITEMS else ():
-        train, test = answers.select((of_rows != fold).all(axis=0)), folds == fold
-        if train.size and not train.has_one_kind:
-            values[test] = _values(train, answers.select(test), start, noise)
-    judged = ~np.isnan(values[:, 0])
-    values, folds = values[judged], folds[judged]
-    items = np.unique(items[judged], return_inverse=True)[1]
-    chosen = _against_default(values, items) if len(values) else _DEFAULT
-    # Nothing was chosen where the default stands.
-    candidates = values[:, [0, _DEFAULT]] if chosen == _DEFAULT else values
-    verdict = judge(candidates[np.newaxis], folds[np.newaxis], measure=measure, units=units, groups=items).verdict
-    if verdict.kind == "too early to tell":
-        return Choice(1.0, _used(verdict))
-    if chosen == 0 or verdict.high < 0.0:
-        none = verdict._replace(kind="does not help", share=0.0)
-        return Choice(np.inf, none.of_metric()._replace(text=f"{none.of_metric().sentence} The prior is used."))
-    if verdict.helps:
-        return Choice(MULTIPLES[chosen - 1], verdict.of_metric())
-    return Choice(MULTIPLES[chosen - 1], _used(verdict._replace(kind="too early to tell")))
-
-
-def _against_default(values: FloatArray, items: IndexArray) -> int:
-    """Return the default candidate, or the one with the largest penalty that is as good as the best one."""
-    order = [_DEFAULT, *(candidate for candidate in range(values.shape[1]) if candidate != _DEFAULT)]
-    best = order[choose((values - values[:, [_DEFAULT]])[:, order], items)]
-    if best == _DEFAULT:
-        return _DEFAULT
-    shortfalls = values[:, [best]] - values
-    return int(np.flatnonzero(shortfalls.mean(axis=0) <= standard_errors(shortfalls, items) + 1e-12)[0])
-
-
-def _used(verdict: Verdict) -> Verdict:
-    """Return the verdict of folds that cannot tell whether the learned metric, which is used, helps."""
-    change = f"{verdict.gain:+.3f} {verdict.measure} (95 % interval {verdict.low:+.3f} to {verdict.high:+.3f})"
-    seen = f"{change} on {verdict.n:,} {verdict.units} not learned from." if verdict.high > verdict.low else ""
-    text = f"Too early to tell: {seen or 'too few items were compared.'} The learned metric is used, near the prior."
-    return verdict._replace(share=1.0, text=text)
-
-
-def _values(train: Answers, test: Answers, start: RealArray, noise: float) -> FloatArray:
-    """Return whether the prior, and maps learned with each penalty, foresee the answers: 1, 0, or 1/2 for ties."""
-    columns, fit, fits = [], None, [Fit(start, LogisticLoss(train, train.X @ start.T, noise).threshold)]
-    for multiple in MULTIPLES:
-        penalty = multiple * PENALTY / float(train.weights.sum())
-        run = Run(None, lambda number, objective: None)
-        options = {"max_iter": MOST_ITERATIONS, "tol": 1e-6}
-        fit = fit_map(train, start, penalty, noise, run, warm=fit, to_model=lambda fit: {"L": fit.A}, **options)  # type: ignore[arg-type]
-        fits.append(fit)
-    for fit in fits:
-        margins = foreseen_margins(test, test.X @ fit.A.T, fit.threshold)
-        columns.append(np.where(margins == 0.0, 0.5, margins > 0.0))
-    return np.stack(columns, axis=1)
 
 
 def foreseen_margins(answers: Answers, Z: RealArray, threshold: float) -> FloatArray:

@@ -33,6 +33,7 @@ def compare_answers(
     """Compare learners on answers about items, write the report, the models and the table, and show the verdict."""
     from mahala.comparisons import Pairs, Triplets
     from mahala.data.answer_files import read_answers
+    from mahala.evaluation import answer_panel
     from mahala.evaluation import compare_answers as evaluation
     from mahala.evaluation.cross_validation.measuring import final_seconds
     from mahala.support.contexts import time_limit
@@ -41,13 +42,13 @@ def compare_answers(
     X, names, preprocessor = _items(items, ids)
     rows, values, people = read_answers(path, kind, X.shape[0], names, by=by)
     answers: Comparisons = Triplets(X, *rows) if kind == "triplets" else Pairs(X, *rows)
-    answers = evaluation.answers_of(answers, None if values is None else _labels(values), seed)
+    answers = answer_panel.answers_of(answers, None if values is None else _labels(values), seed)
     if people is not None and len(people) != len(answers):
         raise ValueError("--by goes with --triplets and --pairs: ratings become comparisons of two pairs")
-    chosen = evaluation.panel_for(answers, seed)
+    chosen = answer_panel.panel_for(answers, seed)
     if learners is not None:
         given = [name.strip() for name in learners.split(",") if name.strip()]
-        chosen = evaluation.chosen_learners(answers, given, seed)
+        chosen = answer_panel.chosen_learners(answers, given, seed)
     errors = terminal(stderr=True)
     with task_bar("Comparing", errors.is_terminal) as update:
         board = evaluation.compare_answers(

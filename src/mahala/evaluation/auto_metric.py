@@ -14,8 +14,9 @@ from mahala.comparisons import Comparisons
 from mahala.data.columns import is_frame
 from mahala.engine import inputs
 from mahala.evaluation.answer_board import AnswerBoard
+from mahala.evaluation.answer_panel import answers_of, learns_distance, panel_for
 from mahala.evaluation.compare import compare
-from mahala.evaluation.compare_answers import answers_of, compare_answers, fit_entry, learns_distance, panel_for
+from mahala.evaluation.compare_answers import compare_answers, fit_entry
 from mahala.evaluation.cross_validation.fitting import refit
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measuring import final_seconds

@@ -13,8 +13,9 @@ from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import Scaling
 from mahala.evaluation.answer_board import AnswerBoard
+from mahala.evaluation.answer_panel import answers_of, chosen_learners
 from mahala.evaluation.cell_file import CellFile
-from mahala.evaluation.compare_answers import answers_of, chosen_learners, compare_answers
+from mahala.evaluation.compare_answers import compare_answers
 from mahala.evaluation.cross_validation.fitting import fitted
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measures import Measure

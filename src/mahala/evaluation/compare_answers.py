@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
-from mahala.batch.boost_metric import BoostMetric
-from mahala.batch.gml import GML
-from mahala.batch.itml import ITML
-from mahala.batch.lmnn import LMNN
-from mahala.batch.logistic_metric import LogisticMetric
-from mahala.batch.mmc import MMC
-from mahala.batch.psd_boost import PSDBoost
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
-from mahala.comparisons.quadruplets import are_labels
 from mahala.data.scaling import unit_length
 from mahala.evaluation.answer_board import AnswerBoard, AnswerEntry
+from mahala.evaluation.answer_panel import kind_of, learns_distance, panel_for
 from mahala.judge import Decision, choose, judge, mean_interval
 from mahala.learner import Learner
 from mahala.metric import MahalanobisMetric, Metric
-from mahala.online.aroma import AROMA
-from mahala.online.oasis import OASIS
-from mahala.online.passive_aggressive import PA
-from mahala.online.pola import POLA
 from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.contexts import time_limit
 from mahala.support.parameters import check_seed
@@ -37,54 +26,6 @@ from mahala.support.parameters import check_seed
 Progress = Callable[[int, int, str], object]
 EUCLIDEAN, COSINE = "Euclidean", "cosine"
 MEASURE = "answers foreseen"
-
-
-def panel_for(data: Comparisons, random_state: int = 0) -> dict[str, Learner]:
-    """Return the learners by name that learn from comparisons of this kind."""
-    seed: dict[str, Any] = {"random_state": random_state}
-    panel: dict[str, Learner] = {"LogisticMetric": LogisticMetric(**seed)}
-    if isinstance(data, Triplets):
-        return panel | {
-            "LMNN": LMNN(**seed),
-            "BoostMetric": BoostMetric(max_iter=100, **seed),
-            "PSDBoost": PSDBoost(max_iter=50),
-            "OASIS": OASIS(**seed),
-            "AROMA": AROMA(**seed),
-        }
-    if isinstance(data, Pairs):
-        return panel | {
-            "PA-I": PA("I", C="auto", psd="end", record=False, **seed),
-            "POLA": POLA(record=False, **seed),
-            "ITML": ITML(**seed),
-            "GML": GML(**seed),
-            "MMC": MMC(**seed),
-        }
-    return panel
-
-
-def chosen_learners(
-    data: Comparisons, learners: Mapping[str, Learner] | Iterable[str], random_state: int = 0
-) -> dict[str, Learner]:
-    """Return learners by name, of which members of the panel may be given by their names."""
-    if isinstance(learners, Mapping):
-        return dict(learners)
-    panel = panel_for(data, random_state)
-    unknown = [name for name in learners if name not in panel]
-    if unknown:
-        kind = _kind(data)
-        raise ValueError(f"learners must be of those that learn from {kind}, {', '.join(panel)}; got {unknown[0]!r}")
-    return {name: panel[name] for name in learners}
-
-
-def answers_of(data: Comparisons, y: Any, random_state: int = 0) -> Comparisons:
-    """Return comparisons with their labels; pairs with ratings become quadruplets."""
-    if y is None or not isinstance(data, Pairs):
-        if y is not None:
-            raise ValueError(f"y must be None with {_kind(data)}: their order is the answer")
-        return data.labelled(None) if isinstance(data, Pairs) else data
-    if are_labels(y):
-        return data.labelled(y)
-    return Quadruplets.from_ratings(data.X, data.left, data.right, y, random_state=random_state)
 
 
 class Split(NamedTuple):
@@ -144,7 +85,7 @@ def compare_answers(
             "triplets must be over one X, but these have items of their own, which a distance cannot compare"
         )
     if not len(data):
-        raise ValueError(f"{_kind(data)} must not be empty: there is nothing to compare")
+        raise ValueError(f"{kind_of(data)} must not be empty: there is nothing to compare")
     if isinstance(data, Pairs) and len(np.unique(np.asarray(data.similar))) < 2:
         raise ValueError("pairs must be of both kinds, similar and dissimilar: else there is nothing to foresee")
     questions, answers = _questions(data)
@@ -256,7 +197,7 @@ def _summary(
         same_chosen=same_chosen,
         reference=reference,
         unit_rows=scaled,
-        kind=_kind(data),
+        kind=kind_of(data),
         n_answers=len(data),
         n_items=len(np.unique(_columns(data))),
         n_features=data.n_features,
@@ -345,11 +286,6 @@ def fit_entry(data: Comparisons, board: AnswerBoard, entry: AnswerEntry, learner
     scaled = board.unit_rows and learns_distance(learner)
     metric = clone(learner).fit(data.over(unit_length(data.X)) if scaled else data).metric_
     return replace(metric, unit_rows=True) if scaled else metric  # type: ignore[call-arg]
-
-
-def learns_distance(learner: Learner) -> bool:
-    """Whether it learns a distance, not a bilinear similarity."""
-    return hasattr(learner, "pair_distance")
 
 
 def _second_pair(data: Comparisons, columns: IndexArray) -> IndexArray:

@@ -1,0 +1,49 @@
+"""The space in which a prior metric is the Euclidean distance."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mahala.support.arrays import FloatArray, RealArray
+
+
+class Coordinates(NamedTuple):
+    """The space of the prior, in which the prior is the Euclidean distance, and the span of the rows in it.
+
+    mean : mean of the rows
+    prior : the map L₀ of the prior into its space; None for the identity
+    span : orthonormal columns V that span the differences of rows; None for the whole space
+    """
+
+    mean: FloatArray
+    prior: FloatArray | None
+    span: FloatArray | None
+
+    def rows(self, X: RealArray) -> RealArray:
+        """Return the coordinates of rows."""
+        Z = X - self.mean
+        Z = Z if self.prior is None else Z @ self.prior.T
+        return (Z if self.span is None else Z @ self.span).astype(X.dtype, copy=False)
+
+    def to_map(self, A: RealArray, full: bool) -> FloatArray:
+        """Return L for a map A of coordinates; a full one leaves alone what is outside of their span."""
+        A = A.astype(np.float64)
+        if self.span is not None:
+            V = self.span
+            A = np.eye(len(V)) + V @ (A - np.eye(len(A))) @ V.T if full else A @ V.T
+        return A if self.prior is None else A @ self.prior
+
+    def matrix(self, A: RealArray) -> FloatArray:
+        """Return M = LᵀL for a full map of coordinates at a cost that grows with their number, not as d³."""
+        assert self.span is not None, "else L is small"
+        change = A.T.astype(np.float64) @ A - np.eye(len(A))
+        W = self.span.T if self.prior is None else self.span.T @ self.prior
+        M = W.T @ change @ W
+        return M + (np.eye(len(M)) if self.prior is None else self.prior.T @ self.prior)
+
+    def from_map(self, L: FloatArray, full: bool) -> FloatArray:
+        """Return the map A of coordinates for which `to_map` returns L."""
+        A = L if self.prior is None else L @ np.linalg.pinv(self.prior)
+        if self.span is None:
+            return A
+        return self.span.T @ A @ self.span if full else A @ self.span
