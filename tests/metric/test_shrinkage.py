@@ -160,7 +160,7 @@ def test_warning():
     weights = np.r_[np.full(3, 100.0), np.ones(27)]
     shares = MahalanobisMetric(np.diag(weights)).margins(Triplets(X, *rows.T))
     rows[shares < 0.0] = rows[shares < 0.0][:, [0, 2, 1]]
-    assert mahala.BoostMetric(max_iter=60).fit(Triplets(X, *rows.T)).shrinkage_ == 0.5
+    assert mahala.BoostMetric(max_iter=60, random_state=0).fit(Triplets(X, *rows.T)).shrinkage_ == 0.5
 
 
 def test_number_of_components():

@@ -41,8 +41,9 @@ class TripletLearner(BatchLearner):
         if self._reduces or not isinstance(data, Triplets):
             return model
         settings: dict[str, Any] = {"shrinkage": 0.0, "warm_start": False, "callback": None, "verbose": False}
+        seed = 0 if self.random_state is None else self._seed  # a learner that draws nothing else stays the same
         if "random_state" in self.get_params(deep=False):
-            settings["random_state"] = self._seed
+            settings["random_state"] = seed
 
         def fit(part: Triplets) -> MahalanobisMetric:
             return clone(self).set_params(**settings).fit(part).metric_  # type: ignore[no-any-return]
@@ -51,5 +52,5 @@ class TripletLearner(BatchLearner):
             return MahalanobisMetric(matrix_of(model))
 
         name, plain = type(self).__name__, MahalanobisMetric.euclidean(data.n_features)
-        weights = mixing_weights(name, self.shrinkage, data, learned, plain, fit, self._seed)
+        weights = mixing_weights(name, self.shrinkage, data, learned, plain, fit, seed)
         return model if weights == Weights() else model | {"weights": np.array(weights)}

@@ -173,12 +173,13 @@ class SimilarityLearner(OnlineLearner):
         plain = self._plain()
         if plain is None:
             return
-        settings = {"shrinkage": 0.0, "record": False, "random_state": self._seed}
+        seed = 0 if self.random_state is None else self._seed  # given triplets leave nothing else to draw
+        settings = {"shrinkage": 0.0, "record": False, "random_state": seed}
 
         def fit(part: Triplets) -> BilinearMetric:
             return clone(self).set_params(**settings).fit(part).metric_  # type: ignore[no-any-return]
 
-        name, seed = type(self).__name__, self._seed
+        name = type(self).__name__
         weights = mixing_weights(name, self.shrinkage, triplets, lambda: self.metric_, plain, fit, seed)
         if weights != Weights():
             self._weights = np.array(weights)
