@@ -56,7 +56,7 @@ def test_learners_are_compared_by_answers(trees):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--triplets", "answers.csv", "--pairs", "answers.csv"], "give one of --triplets, --pairs, --ratings"),
+        (["--triplets", "answers.csv", "--pairs", "answers.csv"], "give one of --triplets, --pairs and --ratings"),
         (["--triplets", "answers.csv", "--by", "age"], "by names the column 'age'"),
         (["--triplets", "answers.csv", "--learners", "ITML"], "learn from triplets"),
         (["--triplets", "answers.csv", "--groups", "who"], "--groups goes with rows that have labels"),

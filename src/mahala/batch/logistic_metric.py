@@ -216,7 +216,7 @@ class LogisticMetric(IterationParams, BatchLearner):
 
     def _learn(self, data: Any, run: Run) -> str:
         if self.batch_size is not None:
-            return self._learn_in_minibatches(data, run)
+            return self._learn_in_minibatches(data, run, self.batch_size)
         answers, coordinates = data, self._coordinates(data.X)
         placed = answers._replace(X=coordinates.rows(answers.X))
         width, full = placed.X.shape[1], self.n_components is None
@@ -258,14 +258,13 @@ class LogisticMetric(IterationParams, BatchLearner):
         )
         return fit.reason
 
-    def _learn_in_minibatches(self, data: LabelledRows | Answers, run: Run) -> str:
-        assert self.batch_size is not None
+    def _learn_in_minibatches(self, data: LabelledRows | Answers, run: Run, batch_size: Literal["auto"] | int) -> str:
         settings = Settings(
             self.n_components,
             self.lam,
             self.noise,
             self.n_pairs,
-            self.batch_size,
+            batch_size,
             self.max_iter,
             self.checkpoint,
             self._seed,

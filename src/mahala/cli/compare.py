@@ -126,21 +126,14 @@ def compare(
     given = {kind: path for kind, path in answers.items() if path is not None}
     _check_folder(folder, [*paths, learned], [Path(data), *given.values()], force)
     if given:
-        from mahala.cli.compare_answers import compare_answers
-
-        if len(given) > 1 or label is not None:
-            raise ValueError(f"give one of --triplets, --pairs, --ratings and --label, got --{' and --'.join(given)}")
         others = {
-            "--n-neighbors": n_neighbors, "--repeats": repeats, "--groups": groups, "--time": time, "--drop": drop,
-            "--keep": keep, "--bins": bins, "--metric": metric != "auto", "--scaling": scaling != "auto",
+            "--label": label, "--n-neighbors": n_neighbors, "--repeats": repeats, "--groups": groups, "--time": time,
+            "--drop": drop, "--keep": keep, "--bins": bins, "--metric": metric != "auto",
+            "--scaling": scaling != "auto",
         }  # fmt: skip
-        if refused := [name for name, value in others.items() if value]:
-            raise ValueError(f"{refused[0]} goes with rows that have labels, not with answers: leave it out")
-        kind, path = next(iter(given.items()))
-        files = {name: folder / name for name in [*names, "learned.safetensors"]}
-        compare_answers(
-            data, kind, path, by=by, ids=ids, learners=learners, folds=folds, seconds=seconds, seed=seed,
-            paths=files, as_json=as_json,
+        _compare_answers(
+            data, given, others, by=by, ids=ids, learners=learners, folds=folds, seconds=seconds, seed=seed,
+            paths={name: folder / name for name in [*names, learned.name]}, as_json=as_json,
         )  # fmt: skip
         return
     if by is not None or ids is not None:
@@ -209,6 +202,18 @@ def compare(
         say(f"  {path}")
     if interrupt is not None:
         raise interrupt
+
+
+def _compare_answers(data: str, given: dict[Any, Path], others: dict[str, Any], **more: Any) -> None:
+    """Compare learners by the answers in the one file that is given; `others` are options that do not go with it."""
+    from mahala.cli.compare_answers import compare_answers
+
+    if len(given) > 1:
+        raise ValueError(f"give one of --triplets, --pairs and --ratings, got --{' and --'.join(given)}")
+    if refused := [name for name, value in others.items() if value]:
+        raise ValueError(f"{refused[0]} goes with rows that have labels, not with answers: leave it out")
+    ((kind, path),) = given.items()
+    compare_answers(data, kind, path, **more)
 
 
 def _check_folder(folder: Path, files: list[Path], inputs: list[Path], force: bool) -> None:

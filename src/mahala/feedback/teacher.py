@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mahala.batch.logistic_metric import LogisticMetric
+from mahala.batch.answers import Answers
+from mahala.batch.penalty import choose_penalty
 from mahala.comparisons import Triplets
 from mahala.compiled.triplets.slopes import ascend
 from mahala.feedback.questions import candidates, usefulness
@@ -209,11 +210,11 @@ class Teacher(SavedEstimator):
         if not len(self._answers):
             return Verdict("too early to tell", 0.0, 0.0, 0.0, 0, 1.0, "answers foreseen", "items", share=0.0)
         if self._verdict is None:
-            learner = LogisticMetric(random_state=self._seed).fit(Triplets(self._rows, *self._answers.T))
-            assert learner.verdict_ is not None
+            answers, start = Answers.of(Triplets(self._rows, *self._answers.T)), np.eye(len(self._model))
+            rng = np.random.default_rng(int(check_seed(self._seed).randint(2**31)))  # the folds of a LogisticMetric
+            verdict = choose_penalty(answers, start, 0.0, rng).verdict
             # The folds' own choice of a metric is not what `metric_` is.
-            text = learner.verdict_.sentence.removesuffix(" The prior is used.")
-            self._verdict = learner.verdict_._replace(text=text)
+            self._verdict = verdict._replace(text=verdict.sentence.removesuffix(" The prior is used."))
         return self._verdict
 
     @property
