@@ -9,8 +9,8 @@ from scipy.optimize import approx_fprime, minimize
 import mahala
 from mahala import LogisticMetric, MahalanobisMetric, Pairs, Quadruplets, Triplets
 from mahala.batch import logistic_metric as module
-from mahala.batch.answers import Answers, LogisticLoss
-from mahala.batch.penalty import Choice
+from mahala.batch.logistic.answers import Answers, LogisticLoss
+from mahala.batch.logistic.penalty import Choice
 from reference import answers as reference
 from strategies import examples
 

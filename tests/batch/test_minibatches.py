@@ -6,8 +6,8 @@ from sklearn.datasets import load_iris
 
 import mahala
 from mahala import LogisticMetric, MahalanobisMetric, Pairs, Triplets
-from mahala.batch import minibatches
-from mahala.batch.answers import Answers, LogisticLoss
+from mahala.batch.logistic import minibatches
+from mahala.batch.logistic.answers import Answers, LogisticLoss
 from mahala.support.model_files import ModelFileError
 
 

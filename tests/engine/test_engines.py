@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 import mahala
+from engine.devices import ENGINES, torch, without_torch
 from mahala.batch.triplets import target_neighbors
 from mahala.compiled.sums import pair_sums
 from mahala.engine import current_engine
@@ -18,18 +19,6 @@ from mahala.support.parameters import config_context
 from reference import lmnn as reference
 from strategies import labelled_rows
 
-try:
-    import torch
-except ImportError:
-    torch = None
-
-without_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed: pip install 'mahala[gpu]'")
-without_gpu = pytest.mark.skipif(torch is None or not torch.cuda.is_available(), reason="PyTorch finds no GPU")
-ENGINES = [
-    pytest.param("cpu", id="cores"),
-    pytest.param("torch-cpu", marks=without_torch),
-    pytest.param("cuda", marks=without_gpu),
-]
 SCALES = st.sampled_from([0.01, 1.0, 30.0])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.devices import ENGINES, torch, without_gpu, without_torch
 from mahala.engine import current_engine
 from mahala.engine.cores import CoreArrays
 from mahala.engine.map_descent import MapProblem
@@ -12,19 +13,6 @@ from mahala.engine.minibatches import GivenComparisons, PairRanges
 from mahala.engine.row_parts import RowParts, read_rows
 from mahala.support.parameters import config_context
 from reference import minibatches as reference
-
-try:
-    import torch
-except ImportError:
-    torch = None
-
-without_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed: pip install 'mahala[gpu]'")
-without_gpu = pytest.mark.skipif(torch is None or not torch.cuda.is_available(), reason="PyTorch finds no GPU")
-ENGINES = [
-    pytest.param("cpu", id="cores"),
-    pytest.param("torch-cpu", marks=without_torch),
-    pytest.param("cuda", marks=without_gpu),
-]
 
 
 def given(rng, n_rows, n, *, pairs):

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 
-from mahala.batch.answers import PENALTY, Answers, Fit, fit_map
 from mahala.batch.batch_learner import BatchLearner, dense_rows
-from mahala.batch.minibatches import Settings, fit_in_minibatches
+from mahala.batch.logistic.answers import PENALTY, Answers, Fit, fit_map
+from mahala.batch.logistic.minibatches import Settings, fit_in_minibatches
+from mahala.batch.logistic.penalty import choose_penalty
+from mahala.batch.logistic.prior_space import Coordinates
 from mahala.batch.pair_costs import pairs_of
-from mahala.batch.penalty import choose_penalty
-from mahala.batch.prior_space import Coordinates
 from mahala.batch.run import IterationParams, Model, Run
 from mahala.batch.triplets import rows_in_shared_classes
 from mahala.batch.whitening import covariances, whiten_varying

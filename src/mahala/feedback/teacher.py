@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mahala.batch.answers import Answers
-from mahala.batch.penalty import choose_penalty
+from mahala.batch.logistic.answers import Answers
+from mahala.batch.logistic.penalty import choose_penalty
 from mahala.comparisons import Triplets
 from mahala.compiled.triplets.slopes import ascend
 from mahala.feedback.questions import candidates, usefulness

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mahala.batch.answers import PENALTY, Answers, Fit, LogisticLoss, fit_map, foreseen_margins
+from mahala.batch.logistic.answers import PENALTY, Answers, Fit, LogisticLoss, fit_map, foreseen_margins
 from mahala.batch.run import Run
 from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
 from mahala.judge import Verdict, choose, judge, standard_errors

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from mahala.batch.answers import PENALTY, Answers, LogisticLoss
+from mahala.batch.logistic.answers import PENALTY, Answers, LogisticLoss
 from mahala.batch.pair_costs import pairs_of
 from mahala.batch.run import Model, Run
 from mahala.comparisons.pairs import draw_pairs
