@@ -15,8 +15,11 @@ from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 from mahala.serve.http.guard import Guard
 from mahala.serve.http.schemas import COLLECTION, ITEMS, WIDEST, Body, Id, Name, Payload, QueryBody, Vector, Version
 from mahala.serve.service import Service
+from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines
 
+# Searches that wait or run, in all requests, beyond which more are refused.
+MOST_SEARCHES = 256
 _ITEM = {"id": "alien", "vector": [0.1, 0.9], "payload": {"year": 1979}}
 _SEARCH = {"query": {"item": "numpy.mean"}, "k": 5, "filter": {"library": "scipy"}}
 
@@ -74,6 +77,7 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     reader = guard.route("search", "read")
     # As many at once as there are cores: more would only slow each other down.
     searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
+    n_waiting = 0
 
     def answer(name: str, given: SearchBody) -> dict[str, Any]:
         query, shown = service.resolve(name, given.query.model_dump()), {}
@@ -85,9 +89,16 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.post(f"{COLLECTION}/search", **reader)
     async def search(name: Name, given: Annotated[Searches, Given()]) -> JSONResponse:
         """Find the best items for a query, or for each of a list of queries."""
+        nonlocal n_waiting
         searches = given if isinstance(given, list) else [given]
-        run = asyncio.get_running_loop().run_in_executor
-        answers = await run(searchers, lambda: [answer(name, one) for one in searches])
+        if n_waiting + len(searches) > MOST_SEARCHES:
+            raise Unavailable(f"{n_waiting} searches wait already: try again later")
+        n_waiting += len(searches)
+        try:
+            run = asyncio.get_running_loop().run_in_executor
+            answers = await run(searchers, lambda: [answer(name, one) for one in searches])
+        finally:
+            n_waiting -= len(searches)
         return JSONResponse(answers if isinstance(given, list) else answers[0])
 
     @app.post(f"{COLLECTION}/explain", **reader)
@@ -166,13 +177,13 @@ def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.get(f"{COLLECTION}/model", **reader)
     def model(name: Name) -> dict[str, Any]:
         """Return what is served, the status of each learner, and which one is ahead."""
-        return service.served(name).status()
+        return service.status(name)
 
     @app.put(f"{COLLECTION}/model", **admin)
     def configure(name: Name, given: Annotated[Payload, Given()]) -> dict[str, Any]:
         """Change which learners there are and which one is served; new learners learn from the whole log."""
         service.configure(name, given)
-        return service.served(name).status()
+        return service.status(name)
 
     @app.get(f"{COLLECTION}/spectrum", **reader)
     def spectrum(name: Name, n: Annotated[int, Query(ge=1, le=1000)] = 24) -> dict[str, Any]:
@@ -189,7 +200,7 @@ def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
     def pin(name: Name, given: VersionBody) -> dict[str, Any]:
         """Roll back to a version that is kept, or follow the newest; learning continues."""
         service.pin(name, given.version)
-        return service.served(name).status()
+        return service.status(name)
 
     @app.delete(f"{COLLECTION}/users/{{user:path}}", **admin)
     def forget(name: Name, user: str) -> dict[str, int]:

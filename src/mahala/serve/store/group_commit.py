@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import queue
 import threading
 import time
@@ -13,11 +14,15 @@ from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.rows import LogEntry
 
-# Groups of entries that one transaction takes, and groups in the queue beyond which more are refused.
-MOST, WAITING = 512, 4096
+log = logging.getLogger("mahala.serve")
+
+# Groups of entries that one transaction takes, and entries in the queue beyond which more are refused.
+MOST, WAITING = 512, 10_000
 # Seconds from the beginning of a transaction with several groups to the next one, which takes more of them: a
 # transaction takes forty times as long as an entry. Sequential clients are not delayed.
 _GATHERING = 0.02
+# Seconds after a write that failed before it is tried whether the database can be written again.
+_PAUSE = 3.0
 
 _Result = list[int] | Exception
 _Group = tuple[str, Sequence[LogEntry], asyncio.Future[list[int]]]
@@ -27,12 +32,16 @@ class GroupCommit:
     """Writes to the log in the order of the calls; a result means that the entries are on the disk.
 
     Entries that come while a transaction is being committed are written by the next one: the disk is flushed once for
-    many. If it fails, all its entries fail, and none is in the log.
+    many. If it fails, all its entries fail, and none is in the log. `problem` says why the last write failed.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.Queue[_Group | None] = queue.Queue(WAITING)
+        self.problem: str | None = None
+        self._failed = 0.0  # when that was
+        self._queue: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
+        self._n_waiting = 0  # entries
+        self._counting = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mahala-log", daemon=True)
         self._thread.start()
@@ -41,12 +50,20 @@ class GroupCommit:
         """Return the places of the entries in the log of a collection, once they are durable."""
         if self._stopping.is_set():
             raise Unavailable("the service is stopping: nothing was written")
+        with self._counting:
+            if self._n_waiting + len(entries) > WAITING:
+                raise Unavailable(f"{self._n_waiting:,} entries wait to be written already: try again later")
+            self._n_waiting += len(entries)
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        try:
-            self._queue.put_nowait((name, entries, future))
-        except queue.Full:
-            raise Unavailable("too much waits to be written already: try again later") from None
+        self._queue.put((name, entries, future))
         return await future
+
+    def check(self) -> None:
+        """Try whether the database can be written again, some time after a write has failed."""
+        if self.problem is not None and time.monotonic() > self._failed + _PAUSE:
+            self._store.database.check_writing()
+            self.problem = None
+            log.warning("the database can be written again")
 
     def close(self) -> None:
         """Write what is in the queue, and stop."""
@@ -71,8 +88,15 @@ class GroupCommit:
         results: Sequence[_Result]
         try:
             results = self._store.append_all([(name, entries) for name, entries, _ in groups])
+            self.problem = None
         except Exception as error:  # whatever it is, the futures get it, and the thread continues
             results = [error] * len(groups)
+            if isinstance(error, Unavailable):
+                if self.problem is None:
+                    log.warning("impressions are refused: %s", error)
+                self.problem, self._failed = str(error), time.monotonic()
+        with self._counting:
+            self._n_waiting -= sum(len(entries) for _, entries, _ in groups)
         # A loop is woken once for all that were written together.
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[list[int]], _Result]]] = {}
         for (*_, future), result in zip(groups, results, strict=True):
