@@ -8,15 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 from fastapi import Body as Given
-from fastapi import FastAPI, Query
+from fastapi import Depends, FastAPI, Query
 from pydantic import Field
 from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 
-from mahala.serve.http.guard import Guard
+from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.schemas import COLLECTION, ITEMS, WIDEST, Body, Id, Name, Payload, QueryBody, Vector, Version
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines
+from mahala.serve.store.keys import ApiKey
 
 # Searches that wait or run, in all requests, beyond which more are refused.
 MOST_SEARCHES = 256
@@ -52,6 +53,7 @@ class SearchBody(Body, json_schema_extra={"examples": [_SEARCH]}):
     k: Annotated[int, Field(ge=1, le=1000)] = 10
     filter: Payload | None = None
     plain: bool = False
+    user: Id | None = None
 
 
 class ExplainBody(Body):
@@ -74,29 +76,33 @@ Searches = SearchBody | Annotated[list[SearchBody], Field(min_length=1, max_leng
 
 def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes that search to an app."""
-    reader = guard.route("search", "read")
+    reader, key_of = guard.route("search", "read"), Depends(guard.needs("read"))
     # As many at once as there are cores: more would only slow each other down.
     searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
     n_waiting = 0
 
-    def answer(name: str, given: SearchBody) -> dict[str, Any]:
+    def answer(name: str, given: SearchBody, user: str | None) -> dict[str, Any]:
         query, shown = service.resolve(name, given.query.model_dump()), {}
         for kind in ("plain", "results") if given.plain else ("results",):
             version, found = service.search(name, query, given.k, given.filter, plain=kind == "plain")
             shown[kind] = [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
-        return {"version": version, **shown}
+        search_id = service.record(name, query, [one.id for one in found], version, user=user)
+        return {"version": version, "search_id": search_id, **shown}
 
-    @app.post(f"{COLLECTION}/search", **reader)
-    async def search(name: Name, given: Annotated[Searches, Given()]) -> JSONResponse:
-        """Find the best items for a query, or for each of a list of queries."""
+    @app.post(f"{COLLECTION}/search", tags=["search"])
+    async def search(
+        name: Name, given: Annotated[Searches, Given()], key: ApiKey = key_of, visit: Visit = None
+    ) -> JSONResponse:
+        """Find the best items for a query, or for each of a list of queries; events can name the `search_id`."""
         nonlocal n_waiting
         searches = given if isinstance(given, list) else [given]
         if n_waiting + len(searches) > MOST_SEARCHES:
             raise Unavailable(f"{n_waiting} searches wait already: try again later")
         n_waiting += len(searches)
         try:
+            users = [user_of(key, one.user, visit) for one in searches]
             run = asyncio.get_running_loop().run_in_executor
-            answers = await run(searchers, lambda: [answer(name, one) for one in searches])
+            answers = await run(searchers, lambda: [answer(name, *one) for one in zip(searches, users, strict=True)])
         finally:
             n_waiting -= len(searches)
         return JSONResponse(answers if isinstance(given, list) else answers[0])
@@ -204,7 +210,7 @@ def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
 
     @app.delete(f"{COLLECTION}/users/{{user:path}}", **admin)
     def forget(name: Name, user: str) -> dict[str, int]:
-        """Delete a user's entries from the log, and learn again without them."""
+        """Delete a user's entries from the log and searches, and learn again without them."""
         return {"n": service.forget_user(name, user)}
 
     @app.get(f"{COLLECTION}/log", **admin)
