@@ -19,7 +19,6 @@ OF_LEARNERS = {
 # Attributes of the package; metric-learn has most of them with the ending "_Supervised", too.
 OF_PACKAGE = {
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
-    "Covariance": "PCA(whiten=True) is the metric of the inverse covariance",
     "ITML_Supervised": "ITML learns from labels, too",
     "LFDA": "LDA and LMNN are the nearest, see docs/guides/from-metric-learn.md",
     "LSML": "BoostMetric learns from relative comparisons, see docs/guides/from-metric-learn.md",

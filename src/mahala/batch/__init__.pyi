@@ -1,5 +1,6 @@
 # The public names of this package, loaded on first use.
 from mahala.batch.boost_metric import BoostMetric as BoostMetric
+from mahala.batch.covariance import Covariance as Covariance
 from mahala.batch.gml import GML as GML
 from mahala.batch.itml import ITML as ITML
 from mahala.batch.lda import LDA as LDA

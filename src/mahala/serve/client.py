@@ -24,11 +24,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """The items that were found, the version of the models that ranked them, and perhaps the plain ranking."""
+    """The items that were found, the version that ranked them, perhaps the plain ranking, and the id of the search."""
 
     version: int
     results: list[Result]
     plain: list[Result] | None = None
+    search_id: str = ""
 
     @property
     def ids(self) -> list[str]:
@@ -90,13 +91,19 @@ class Client:
         self._http.close()
 
     def search(
-        self, *, k: int = 10, filter: Mapping[str, Any] | None = None, plain: bool = False, **query: Any
+        self,
+        *,
+        k: int = 10,
+        filter: Mapping[str, Any] | None = None,
+        plain: bool = False,
+        user: str | None = None,
+        **query: Any,
     ) -> Results:
-        """Return the k best items for a query; with `plain`, the plain ranking too."""
-        body: dict[str, Any] = {"query": query, "k": k, "plain": plain}
+        """Return the k best items for a query; with `plain`, the plain ranking too. `user` is who searches."""
+        body: dict[str, Any] = {"query": query, "k": k, "plain": plain, "user": user}
         answer = self._call("POST", "/search", body | ({"filter": dict(filter)} if filter else {}))
-        rankings = [[Result(**one) for one in answer[name]] for name in ("results", "plain") if name in answer]
-        return Results(answer["version"], *rankings)
+        rankings = {name: [Result(**one) for one in answer[name]] for name in ("results", "plain") if name in answer}
+        return Results(answer["version"], **rankings, search_id=answer["search_id"])
 
     def impression(
         self,
@@ -180,7 +187,7 @@ class Client:
         self._call("PUT", "/versions/served", {"version": version})
 
     def forget_user(self, user: str) -> int:
-        """Delete what a user did, and learn again without it; return how many entries there were."""
+        """Delete what a user did and searched for, and learn again without it; return how many of both there were."""
         return int(self._call("DELETE", f"/users/{quote(user, safe='')}")["n"])
 
     def log(self) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable, Unknown
 from mahala.serve.store.group_commit import GroupCommit
 from mahala.serve.store.rows import LogEntry, NewItem, check_vector
+from mahala.serve.store.searches import Search
 
 log = logging.getLogger("mahala.serve")
 
@@ -26,6 +28,8 @@ log = logging.getLogger("mahala.serve")
 Encoder = Callable[[str], Any]
 # Seconds between two looks at the database for what other processes did.
 POLL = 0.25
+# Items shown for a search that are recorded, from the top.
+RECORDED = 200
 
 
 class Service:
@@ -211,6 +215,16 @@ class Service:
         resolved = query if isinstance(query, Query) else self.resolve(name, query)
         return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None)
 
+    def record(
+        self, name: str, query: Query, shown: Sequence[str], version: int, *, user: str | None = None,
+        arm: str | None = None,
+    ) -> str:  # fmt: skip
+        """Return a new id of a search, which is written in the background: events that come later can name it."""
+        vector = None if query.row is not None else query.vector
+        search = Search(uuid.uuid4().hex, shown[:RECORDED], query.row, vector, query.id, user, version, arm)
+        self.writer.record(name, search)
+        return search.id
+
     def entry(
         self, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any
     ) -> LogEntry:
@@ -256,10 +270,10 @@ class Service:
         return self.served(name).model
 
     def forget_user(self, name: str, user: str) -> int:
-        """Delete what a user did, and learn again without it; return how many entries there were."""
+        """Delete what a user did and searched for, and learn again without it; return how many of both there were."""
         self.served(name)
         if (n := self.store.forget_user(name, user)) == 0:
-            raise Unknown(f"there is nothing of a user {user[:64]!r} in the log of {name!r}")
+            raise Unknown(f"there is nothing of a user {user[:64]!r} in {name!r}")
         return n
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Body as Given
-from fastapi import Cookie, Depends, FastAPI, Header
+from fastapi import Depends, FastAPI, Header
 from pydantic import Field, FiniteFloat, Tag, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
-from mahala.serve.http.guard import VISIT, Guard
+from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.responses import CONFLICT, Logged, Question
 from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, Version
 from mahala.serve.service import Service
@@ -26,8 +26,6 @@ _SHOWN = {"shown": ["numpy.average", "numpy.median"], "clicked": ["numpy.median"
 _COMPARISONS = [{"better": "numpy.median", "worse": "numpy.save"}, {"other": "numpy.median", "similar": True}]
 
 Retry = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern="^[ -~]*$")]
-# The page sets this cookie, so that all feedback of one visit counts as that of one user.
-Visit = Annotated[str | None, Cookie(alias=VISIT, pattern="^[0-9a-f]{32}$")]
 
 
 class FeedbackBody(Body):
@@ -144,8 +142,7 @@ async def _append(
     bodies = [given] if isinstance(given, FeedbackBody) else given
 
     def entry(at: int, body: FeedbackBody) -> LogEntry:
-        user = f"visit:{visit}" if body.user is None and visit is not None else body.user
-        more = {"user": f"key:{key.id}" if key.one_user else user, "version": body.version}
+        more = {"user": user_of(key, body.user, visit), "version": body.version}
         more["key"] = None if retry is None else f"{key.id}:{retry}:{at}"
         kind, ids, values = body.parts()
         return service.entry(name, kind, service.resolve(name, dict(body.query)), ids, values, **more)

@@ -7,15 +7,16 @@ import ipaddress
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Depends, HTTPException, Request
+from fastapi import Cookie, Depends, HTTPException, Request
 from starlette.concurrency import run_in_threadpool
 
 from mahala.serve.store.keys import ApiKey, Keys
 
 # The cookie that tells visits of the page apart, so that each one has its cap.
 VISIT = "mahala_visit"
+Visit = Annotated[str | None, Cookie(alias=VISIT, pattern="^[0-9a-f]{32}$")]
 # The key of requests from the same machine, which need none.
 _LOCAL = ApiKey("local", "admin", one_user=False)
 
@@ -55,6 +56,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def user_of(key: ApiKey, named: str | None, visit: str | None) -> str | None:
+    """Return the user of a request: that of a key of one user, the named one, or the visit of the page."""
+    if key.one_user:
+        return f"key:{key.id}"
+    return f"visit:{visit}" if named is None and visit is not None else named
 
 
 class Guard:

@@ -39,9 +39,13 @@ class Found(Response):
 
 
 class Searched(Response):
-    """The items that were found, best first, and the version that ranked them; `plain` is the plain ranking."""
+    """The items that were found, best first, and the version that ranked them; `plain` is the plain ranking.
+
+    Events that come later name the `search_id`.
+    """
 
     version: int
+    search_id: str
     results: list[Found]
     plain: list[Found] | None = None
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 from fastapi import Body as Given
-from fastapi import FastAPI, Query
+from fastapi import Depends, FastAPI, Query
 from pydantic import Field, Tag
 from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 
 from mahala.serve.http import responses
-from mahala.serve.http.guard import Guard
+from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.schemas import (
     COLLECTION,
     FORM,
@@ -28,9 +28,10 @@ from mahala.serve.http.schemas import (
     UserId,
     Vector,
     Version,
-)  # fmt: skip
+)
 from mahala.serve.service import Service
 from mahala.serve.store.files import image_file, log_lines
+from mahala.serve.store.keys import ApiKey
 
 _ITEM = {"id": "alien", "vector": [0.1, 0.9], "payload": {"year": 1979}}
 _SEARCH = {"query": {"item": "numpy.mean"}, "k": 5, "filter": {"library": "scipy"}}
@@ -64,6 +65,7 @@ class SearchBody(Body, json_schema_extra={"examples": [_SEARCH]}):
     k: Annotated[int, Field(ge=1, le=1000)] = 10
     filter: Payload | None = None
     plain: bool = False
+    user: Id | None = None
 
 
 class ExplainBody(Body):
@@ -89,23 +91,26 @@ Searches = Annotated[
 
 def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes that search to an app."""
-    reader = guard.route("search", "read")
+    reader, key_of = guard.route("search", "read"), Depends(guard.needs("read"))
     # As many at once as there are cores: more would only slow each other down.
     searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
 
-    def answer(name: str, given: SearchBody) -> dict[str, Any]:
+    def answer(name: str, given: SearchBody, user: str | None) -> dict[str, Any]:
         query, shown = service.resolve(name, given.query.model_dump()), {}
         for kind in ("plain", "results") if given.plain else ("results",):
             version, found = service.search(name, query, given.k, given.filter, plain=kind == "plain")
             shown[kind] = [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
-        return {"version": version, **shown}
+        search_id = service.record(name, query, [one.id for one in found], version, user=user)
+        return {"version": version, "search_id": search_id, **shown}
 
-    @app.post(f"{COLLECTION}/search", **reader, response_model=responses.Searched | list[responses.Searched])
-    async def search(name: Name, given: Annotated[Searches, Given()]) -> JSONResponse:
-        """Find the best items for a query, or for each of a list of queries."""
+    @app.post(f"{COLLECTION}/search", tags=["search"], response_model=responses.Searched | list[responses.Searched])
+    async def search(
+        name: Name, given: Annotated[Searches, Given()], key: ApiKey = key_of, visit: Visit = None
+    ) -> JSONResponse:
+        """Find the best items for a query, or for each of a list of queries; events can name the `search_id`."""
         searches = given if isinstance(given, list) else [given]
         run = asyncio.get_running_loop().run_in_executor
-        answers = await run(searchers, lambda: [answer(name, one) for one in searches])
+        answers = await run(searchers, lambda: [answer(name, one, user_of(key, one.user, visit)) for one in searches])
         return JSONResponse(answers if isinstance(given, list) else answers[0])
 
     @app.post(f"{COLLECTION}/explain", **reader, response_model=responses.Explanation)
@@ -213,7 +218,7 @@ def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
 
     @app.delete(f"{COLLECTION}/users/{{user:path}}", **admin, response_model=responses.Count)
     def forget(name: Name, user: UserId) -> dict[str, int]:
-        """Delete a user's entries from the log, and learn again without them."""
+        """Delete a user's entries from the log and searches, and learn again without them."""
         return {"n": service.forget_user(name, user)}
 
     @app.get(f"{COLLECTION}/log", **admin, response_class=StreamingResponse, responses=responses.LINES)

@@ -61,6 +61,15 @@ log = _table(
     user=sa.String(256), at=sa.Float, version=sa.BigInteger, key=sa.String(256),
 )  # fmt: skip
 
+# What was shown for a search, and `clicked`: by item, the largest reaction so far and its place in the log.
+searches = _table(
+    "searches", _IN_COLLECTION | {"id": sa.String(256)},
+    sa.Index("mahala_searches_at", "collection", "at"), sa.Index("mahala_searches_user", "collection", "user"),
+    nullable=["query", "vector", "query_id", "user", "version", "arm"], at=sa.Float, query=sa.BigInteger,
+    vector=sa.LargeBinary, query_id=sa.String(1000), shown=sa.JSON, clicked=sa.JSON, user=sa.String(256),
+    version=sa.BigInteger, arm=sa.String(16),
+)  # fmt: skip
+
 checkpoints = _table(
     "checkpoints", _IN_COLLECTION | {"version": sa.BigInteger}, place=sa.BigInteger, generation=sa.Integer,
     ready=sa.Boolean, created=sa.Float, told=sa.JSON,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import math
 import queue
 import threading
 import time
@@ -12,15 +14,21 @@ from collections.abc import Sequence
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.rows import LogEntry
+from mahala.serve.store.searches import Search, delete_old_searches
 
 # Groups of entries that one transaction takes, and groups in the queue beyond which more are refused.
 MOST, WAITING = 512, 4096
 # Seconds from the beginning of a transaction with several groups to the next one, which takes more of them: a
 # transaction takes forty times as long as an entry. Sequential clients are not delayed.
 _GATHERING = 0.02
+# Seconds after which a search is written, unless a transaction comes before; and between two deletions of old ones.
+_RECORDING, _DELETING = 0.1, 10.0
 
 _Result = list[int] | Exception
 _Group = tuple[str, Sequence[LogEntry], asyncio.Future[list[int]]]
+_Recorded = tuple[str, Search]
+
+log = logging.getLogger("mahala.serve")
 
 
 class GroupCommit:
@@ -32,7 +40,8 @@ class GroupCommit:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.Queue[_Group | None] = queue.Queue(WAITING)
+        self._queue: queue.Queue[_Group | _Recorded | None] = queue.Queue(WAITING)
+        self._deletion = time.monotonic() + _DELETING  # when old searches are deleted
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mahala-log", daemon=True)
         self._thread.start()
@@ -48,6 +57,11 @@ class GroupCommit:
             raise Unavailable("too much waits to be written already: try again later") from None
         return await future
 
+    def record(self, name: str, search: Search) -> None:
+        """Have a search written in the background; it is dropped if too much waits to be written already."""
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait((name, search))
+
     def close(self) -> None:
         """Write what is in the queue, and stop."""
         self._stopping.set()
@@ -55,24 +69,34 @@ class GroupCommit:
         self._thread.join()
 
     def _run(self) -> None:
-        after = 0.0
-        while (group := self._queue.get()) is not None:
-            self._stopping.wait(after - time.monotonic())
-            groups, after = [group], time.monotonic() + _GATHERING
-            while len(groups) < MOST and not self._queue.empty() and (group := self._queue.get()) is not None:
-                groups.append(group)
-            self._write(groups)
-            if group is None:
-                return
-            if len(groups) == 1:
-                after = 0.0
+        after, due, is_open = 0.0, math.inf, True
+        searches: list[_Recorded] = []
+        while is_open:
+            batch: list[_Group | _Recorded | None] = []
+            with contextlib.suppress(queue.Empty):
+                batch.append(self._queue.get(timeout=max(0.0, due - time.monotonic()) if searches else None))
+                self._stopping.wait(after - time.monotonic())
+                while len(batch) < MOST and not self._queue.empty():
+                    batch.append(self._queue.get())
+            started, is_open = time.monotonic(), None not in batch
+            groups = [one for one in batch if one is not None and len(one) == 3]
+            due = due if searches else started + _RECORDING
+            searches += [one for one in batch if one is not None and len(one) == 2]
+            if groups or (searches and (started >= due or not is_open or len(searches) >= MOST)):
+                self._write(groups, searches)
+                searches, after = [], started + _GATHERING if len(groups) > 1 else 0.0
 
-    def _write(self, groups: list[_Group]) -> None:
+    def _write(self, groups: Sequence[_Group], searches: Sequence[_Recorded]) -> None:
         results: Sequence[_Result]
         try:
-            results = self._store.append_all([(name, entries) for name, entries, _ in groups])
+            results = self._store.append_all([(name, entries) for name, entries, _ in groups], searches)
+            if searches and time.monotonic() >= self._deletion:
+                self._deletion = time.monotonic() + _DELETING
+                delete_old_searches(self._store.database)
         except Exception as error:  # whatever it is, the futures get it, and the thread continues
             results = [error] * len(groups)
+            if searches:
+                log.warning("%d searches were not recorded: %s", len(searches), error)
         # A loop is woken once for all that were written together.
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[list[int]], _Result]]] = {}
         for (*_, future), result in zip(groups, results, strict=True):
