@@ -58,7 +58,7 @@ class Body(BaseModel, extra="forbid"):
     """A body without unknown fields."""
 
 
-class QueryBody(Body, json_schema_extra={"examples": [{"item": "numpy.mean"}]}):
+class QueryBody(Body, json_schema_extra={"examples": [{"item": "Gazpacho"}]}):
     """A query: a vector, the id of an item, or a text; and an id by which it is recognised."""
 
     vector: Vector | None = None
