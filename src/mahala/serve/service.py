@@ -234,6 +234,7 @@ class Service:
         A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
         so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
         """
+        self._check_version(name, more.get("version"))
         rows, values = [self.row(name, id) for id in shown], [float(value) for value in clicked]
         vector = None if query.row is not None else query.vector
         entry = LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
@@ -244,6 +245,13 @@ class Service:
         served = self.served(name)
         others = served.pairs.contrast(self.store, served.collection.generation, entry)
         return replace(entry, shown=[*rows, *others], clicked=[*values, *[1.0 - values[0]] * len(others)])
+
+    def _check_version(self, name: str, version: int | None) -> None:
+        """Raise ValueError if a version is newer than all that there were."""
+        if version is not None and version > self.served(name).collection.version:
+            self.refresh()  # another process may have just made it
+            if version > (newest := self.served(name).collection.version):
+                raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
 
     async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Return the places of entries in the log, once they are durable."""

@@ -14,6 +14,7 @@ from mahala.feedback.questions import candidates, usefulness
 from mahala.serve.index.item_index import Found, Index
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store
+from mahala.serve.store.database import Conflict
 from mahala.serve.store.rows import Collection, LogEntry
 from mahala.support.arrays import FloatArray
 
@@ -163,14 +164,14 @@ class ServedCollection:
         return {"new": maps.new_directions[0][:n].tolist(), "known": maps.known_directions[0][:n].tolist()}
 
     def question(self) -> tuple[Found, Found, Found]:
-        """Return an item and two others to compare it with, in random order; raise ValueError unless there are three.
+        """Return an item and two others to compare it with, in random order; raise Conflict unless there are three.
 
         Of random questions, it is the one whose answer teaches most.
         """
         rng, index, model = np.random.default_rng(), self.index, self.model
         rows = index.rows()
         if len(rows) < 3:
-            raise ValueError(f"a question needs three items, but there are {len(rows)}")
+            raise Conflict(f"a question needs three items, but there are {len(rows)}")
         asked = rows[candidates(len(rows), N_CANDIDATES, rng)]
         queries, left, right = (index.vectors(column.tolist()) for column in asked.T)
         raw = np.einsum("ij,ij->i", queries, left - right)
