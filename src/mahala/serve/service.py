@@ -67,6 +67,7 @@ class Service:
         self.checkpoints = Checkpoints(self.store.database, lease_seconds)
         self.encoders = dict(encoders or {})
         self.images: dict[str, Path] = {}  # folders of collections by name
+        self.examples: dict[str, list[str]] = {}  # queries in words that the page offers, of collections by name
         self.writer = GroupCommit(self.store)
         self._problem: str | None = None  # why the database cannot be read at the moment
         self._served: dict[str, ServedCollection] = {}

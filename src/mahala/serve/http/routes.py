@@ -37,7 +37,7 @@ from mahala.serve.store.keys import ApiKey
 # Searches that wait or run, in all requests, beyond which more are refused.
 MOST_SEARCHES = 256
 _ITEM = {"id": "alien", "vector": [0.1, 0.9], "payload": {"year": 1979}}
-_SEARCH = {"query": {"item": "numpy.mean"}, "k": 5, "filter": {"library": "scipy"}}
+_SEARCH = {"query": {"text": "spicy noodle soup"}, "k": 5, "filter": {"diet": "vegan"}}
 
 
 class ItemBody(Body, json_schema_extra={"examples": [_ITEM]}):
@@ -140,7 +140,8 @@ def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
     def about(name: str) -> dict[str, Any]:
         served = service.served(name)
         sizes = {"width": served.collection.width, "items": len(served.index)}
-        return {"name": name, **sizes, "text": name in service.encoders, "images": name in service.images}
+        more = {"images": name in service.images, "examples": service.examples.get(name, [])}
+        return {"name": name, **sizes, "text": name in service.encoders, **more}
 
     @app.get("/v1/collections", **reader, response_model=list[responses.CollectionSummary])
     def collections() -> list[dict[str, Any]]:
