@@ -28,7 +28,7 @@ from mahala.serve.store.keys import Keys
 from .conftest import WIDTH, wait_for
 from .test_api import BASE, IMPRESSION, ITEMS, SEARCH, http_of
 
-HEAD = b"POST /v1/collections/c/search HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+HEAD = b"POST /v1/collections/c/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture
