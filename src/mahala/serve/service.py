@@ -67,8 +67,9 @@ class Service:
         self.checkpoints = Checkpoints(self.store.database, lease_seconds)
         self.encoders = dict(encoders or {})
         self.images: dict[str, Path] = {}  # folders of collections by name
+        self.examples: dict[str, list[str]] = {}  # queries in words that the page offers, of collections by name
         self.writer = GroupCommit(self.store)
-        self.problem: str | None = None  # why the database cannot be used at the moment
+        self._problem: str | None = None  # why the database cannot be read at the moment
         self._served: dict[str, ServedCollection] = {}
         self._refreshing = threading.Lock()
         self._learning: LearningThread | LearningProcess | None = None
@@ -108,10 +109,11 @@ class Service:
         while not self._stop.wait(POLL):
             try:
                 self.refresh()
+                self.writer.check()
             except Unavailable as error:
                 if self.problem is None:
                     log.warning("%s", error)
-                self.problem = str(error)
+                self._problem = str(error)
             except Exception:  # searching continues with what is here
                 log.exception("the database could not be followed")
 
@@ -125,7 +127,17 @@ class Service:
                 served = self._served.get(name) or ServedCollection(collection)
                 served.refresh(collection, self.store, self.checkpoints)
                 self._served[name] = served
-            self.problem = None
+            self._problem = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the database cannot be read or written at the moment, or None."""
+        return self._problem or self.writer.problem
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return the status of a collection, with the `problem` of the database or of learning, if there is one."""
+        learning = None if self._learning is None else self._learning.problem
+        return {**self.served(name).status(), "problem": self.problem or learning}
 
     @property
     def learns(self) -> bool:
@@ -233,6 +245,7 @@ class Service:
         A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
         so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
         """
+        self._check_version(name, more.get("version"))
         rows, values = [self.row(name, id) for id in shown], [float(value) for value in clicked]
         vector = None if query.row is not None else query.vector
         entry = LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
@@ -243,6 +256,13 @@ class Service:
         served = self.served(name)
         others = served.pairs.contrast(self.store, served.collection.generation, entry)
         return replace(entry, shown=[*rows, *others], clicked=[*values, *[1.0 - values[0]] * len(others)])
+
+    def _check_version(self, name: str, version: int | None) -> None:
+        """Raise ValueError if a version is newer than all that there were."""
+        if version is not None and version > self.served(name).collection.version:
+            self.refresh()  # another process may have just made it
+            if version > (newest := self.served(name).collection.version):
+                raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
 
     async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Return the places of entries in the log, once they are durable."""

@@ -11,7 +11,17 @@ from typing import Any, Literal
 import numpy as np
 import sqlalchemy as sa
 
-from mahala.serve.store.database import Database, Unknown, checkpoints, collections, items, log, models, searches
+from mahala.serve.store.database import (
+    Conflict,
+    Database,
+    Unknown,
+    checkpoints,
+    collections,
+    items,
+    log,
+    models,
+    searches,
+)
 from mahala.serve.store.rows import NAME, Collection, Item, Items, LogEntry, NewItem, from_blob, to_blob
 from mahala.serve.store.searches import Search, add_searches
 from mahala.support.arrays import FloatArray
@@ -29,7 +39,7 @@ _ITEM = (
 )
 
 
-class KeyReused(ValueError):
+class KeyReused(Conflict):
     """An idempotency key was sent before, with something else."""
 
 
@@ -56,7 +66,7 @@ class Store:
             raise ValueError(f"name must be letters a-z, digits, - and _, 64 at most, got {name[:80]!r}")
         with self.database.writing() as connection:
             if connection.scalar(sa.select(collections.c.width).where(collections.c.name == name)) is not None:
-                raise ValueError(f"there is a collection {name!r} already")
+                raise Conflict(f"there is a collection {name!r} already")
             counters = dict.fromkeys(("n_rows", "n_logged", "change", "generation", "version"), 0)
             connection.execute(collections.insert().values(name=name, width=width, settings=settings, **counters))
 
