@@ -57,8 +57,30 @@ class Contribution(Response):
     contribution: float
 
 
+class Item(Response):
+    """An item, as it is shown."""
+
+    id: str
+    payload: dict[str, Any]
+
+
+class Cause(Response):
+    """A choice that moved an item: what was searched for, in words or by an item, what was chosen, and how often.
+
+    `text` is null if too few users searched for these words, and `yours` is whether you did.
+    """
+
+    text: str | None
+    item: Item | None
+    chosen: Item
+    n: int
+    users: int
+    yours: bool
+    raises: bool
+
+
 class Explanation(Response):
-    """The plain and the learned part of a score, and the largest contributions to the learned part."""
+    """The plain and the learned part of a score, the largest contributions to the learned part, and their causes."""
 
     version: int
     item: str
@@ -67,6 +89,7 @@ class Explanation(Response):
     learned: float
     features: list[Contribution]
     directions: list[Contribution]
+    causes: list[Cause]
 
 
 class CollectionSummary(Response):
@@ -77,6 +100,7 @@ class CollectionSummary(Response):
     items: int
     text: bool
     images: bool
+    examples: list[str]
 
 
 class Dropped(Response):
@@ -89,13 +113,6 @@ class Count(Response):
     """How many there were."""
 
     n: int
-
-
-class Item(Response):
-    """An item, as it is shown."""
-
-    id: str
-    payload: dict[str, Any]
 
 
 class ItemWithVector(Item):
