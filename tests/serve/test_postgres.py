@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from mahala.serve.service import Service
-from mahala.serve.store.collection_store import KeyReused, Store
+from mahala.serve.store.appends import KeyReused
+from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.keys import Keys
 

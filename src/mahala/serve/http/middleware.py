@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 
 from mahala.serve.service import Service
-from mahala.serve.store.collection_store import KeyReused
+from mahala.serve.store.appends import KeyReused
 from mahala.serve.store.database import Unavailable, Unknown
 
 log = logging.getLogger("mahala.serve")

@@ -10,9 +10,11 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
+from mahala.serve.store.events import Events
 from mahala.serve.store.rows import LogEntry
 from mahala.serve.store.searches import Search, delete_old_searches
 
@@ -24,8 +26,9 @@ _GATHERING = 0.02
 # Seconds after which a search is written, unless a transaction comes before; and between two deletions of old ones.
 _RECORDING, _DELETING = 0.1, 10.0
 
-_Result = list[int] | Exception
-_Group = tuple[str, Sequence[LogEntry], asyncio.Future[list[int]]]
+# The places of entries in the log; of events, places or why there is none; or why nothing was written.
+_Result = list[int] | list[int | str] | Exception
+_Group = tuple[str, Sequence[LogEntry] | Events, asyncio.Future[Any]]
 _Recorded = tuple[str, Search]
 
 log = logging.getLogger("mahala.serve")
@@ -48,11 +51,18 @@ class GroupCommit:
 
     async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Return the places of the entries in the log of a collection, once they are durable."""
+        return list(await self._put(name, entries))
+
+    async def append_events(self, name: str, events: Events) -> list[int | str]:
+        """Return the place of each reaction in the log, or why it is ignored, once all are durable."""
+        return list(await self._put(name, events))
+
+    async def _put(self, name: str, group: Sequence[LogEntry] | Events) -> Any:
         if self._stopping.is_set():
             raise Unavailable("the service is stopping: nothing was written")
-        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
-            self._queue.put_nowait((name, entries, future))
+            self._queue.put_nowait((name, group, future))
         except queue.Full:
             raise Unavailable("too much waits to be written already: try again later") from None
         return await future
@@ -89,7 +99,7 @@ class GroupCommit:
     def _write(self, groups: Sequence[_Group], searches: Sequence[_Recorded]) -> None:
         results: Sequence[_Result]
         try:
-            results = self._store.append_all([(name, entries) for name, entries, _ in groups], searches)
+            results = self._store.append_all([(name, group) for name, group, _ in groups], searches)
             if searches and time.monotonic() >= self._deletion:
                 self._deletion = time.monotonic() + _DELETING
                 delete_old_searches(self._store.database)
@@ -98,7 +108,7 @@ class GroupCommit:
             if searches:
                 log.warning("%d searches were not recorded: %s", len(searches), error)
         # A loop is woken once for all that were written together.
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[list[int]], _Result]]] = {}
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Result]]] = {}
         for (*_, future), result in zip(groups, results, strict=True):
             by_loop.setdefault(future.get_loop(), []).append((future, result))
         for loop, settled in by_loop.items():
@@ -106,7 +116,7 @@ class GroupCommit:
                 loop.call_soon_threadsafe(_settle, settled)
 
 
-def _settle(settled: list[tuple[asyncio.Future[list[int]], _Result]]) -> None:
+def _settle(settled: list[tuple[asyncio.Future[Any], _Result]]) -> None:
     for future, result in settled:
         if future.done():  # cancelled
             continue
