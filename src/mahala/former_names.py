@@ -20,7 +20,6 @@ OF_LEARNERS = {
 OF_PACKAGE = {
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
     "ITML_Supervised": "ITML learns from labels, too",
-    "LFDA": "LDA and LMNN are the nearest, see docs/guides/from-metric-learn.md",
     "LSML": "BoostMetric learns from relative comparisons, see docs/guides/from-metric-learn.md",
     "MMC_Supervised": "MMC learns from labels, too",
     "RCA_Supervised": "RCA learns from labels, too",

@@ -65,6 +65,7 @@ _SETTINGS = {
     "ITML": [{"prior": "covariance", "gamma": 0.1}],
     "RCA": [{"n_components": 2}],
     "Covariance": [{}],
+    "LFDA": [{"n_components": 2}],
     "LDA": [{"shrinkage": "auto", "n_components": 2}],
     "PCA": [{"n_components": 2, "whiten": True}],
     "Relief": [{"n_samples": 30}],

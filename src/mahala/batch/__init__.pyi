@@ -4,6 +4,7 @@ from mahala.batch.covariance import Covariance as Covariance
 from mahala.batch.gml import GML as GML
 from mahala.batch.itml import ITML as ITML
 from mahala.batch.lda import LDA as LDA
+from mahala.batch.lfda import LFDA as LFDA
 from mahala.batch.lmnn import LMNN as LMNN
 from mahala.batch.mdm import MDM as MDM
 from mahala.batch.mlkr import MLKR as MLKR

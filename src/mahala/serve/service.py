@@ -68,6 +68,7 @@ class Service:
         self.checkpoints = Checkpoints(self.store.database, lease_seconds)
         self.encoders = dict(encoders or {})
         self.images: dict[str, Path] = {}  # folders of collections by name
+        self.examples: dict[str, list[str]] = {}  # queries in words that the page offers, of collections by name
         self.writer = GroupCommit(self.store)
         self.problem: str | None = None  # why the database cannot be used at the moment
         self._served: dict[str, ServedCollection] = {}
@@ -246,6 +247,7 @@ class Service:
         A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
         so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
         """
+        self._check_version(name, more.get("version"))
         found = self.rows(name, shown)
         kept = [(row, float(value)) for row, value in zip(found, clicked, strict=True) if row is not None]
         if None in found and len({value for _, value in kept}) < 2:
@@ -260,6 +262,13 @@ class Service:
         served = self.served(name)
         others = served.pairs.contrast(self.store, served.collection.generation, entry)
         return replace(entry, shown=[*rows, *others], clicked=[*values, *[1.0 - values[0]] * len(others)])
+
+    def _check_version(self, name: str, version: int | None) -> None:
+        """Raise ValueError if a version is newer than all that there were."""
+        if version is not None and version > self.served(name).collection.version:
+            self.refresh()  # another process may have just made it
+            if version > (newest := self.served(name).collection.version):
+                raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
 
     async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Return the places of entries in the log, once they are durable."""

@@ -15,6 +15,8 @@ from mahala.serve.http.events import add_events
 from mahala.serve.http.feedback import add_feedback
 from mahala.serve.http.guard import Guard, ServerSettings
 from mahala.serve.http.middleware import Envelope, Metrics, handle_errors, problem
+from mahala.serve.http.openapi import document
+from mahala.serve.http.responses import Health, Ready
 from mahala.serve.http.routes import add_items, add_models, add_search
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
@@ -34,17 +36,17 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
     guard, metrics = Guard(Keys(service.store.database), settings), Metrics(service)
     handle_errors(app)
 
-    @app.get("/health", tags=["state"])
+    @app.get("/health", tags=["state"], response_model=Health)
     def health() -> dict[str, str]:
         """Say that the process runs."""
         return {"status": "ok", "version": mahala.__version__}
 
-    @app.get("/ready", tags=["state"])
+    @app.get("/ready", tags=["state"], response_model=Ready)
     def ready() -> JSONResponse:
         """Say whether the database can be used."""
         return problem(503, service.problem) if service.problem else JSONResponse({"status": "ready"})
 
-    @app.get("/metrics", **guard.route("state", "read"))
+    @app.get("/metrics", **guard.route("state", "read"), response_class=PlainTextResponse)
     def numbers() -> PlainTextResponse:
         """Return counters and times for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
@@ -52,6 +54,7 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
     for add in (add_search, add_events, add_feedback, add_items, add_models):
         add(app, service, guard)
     app.router.routes.extend(pages)
+    document(app, needs_keys=settings.needs_keys)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,

@@ -8,14 +8,15 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import Body as Given
 from fastapi import Depends, FastAPI
-from pydantic import Field
+from pydantic import Field, Tag
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from mahala.data.event_formats import Ignored, read_event
 from mahala.data.events import UNKNOWN_SEARCH, Reaction, Shown
 from mahala.serve.http.guard import Guard, Visit, user_of
-from mahala.serve.http.schemas import BATCH, COLLECTION, Name
+from mahala.serve.http.responses import LOGGED, Logged
+from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, Name
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.events import Events
@@ -33,9 +34,8 @@ _EXAMPLES = [
      "user": "u17", "timestamp": "1793534400000"},
 ]  # fmt: skip
 _Event = dict[str, Any]
-EventsBody = Annotated[
-    _Event | Annotated[list[_Event], Field(min_length=1, max_length=BATCH)], Given(examples=_EXAMPLES)
-]
+_Batch = Annotated[list[_Event], Field(min_length=1, max_length=BATCH)]
+EventsBody = Annotated[Annotated[_Event, Tag("one")] | Annotated[_Batch, Tag("list")], FORM, Given(examples=_EXAMPLES)]
 
 
 class Problem(NamedTuple):
@@ -56,7 +56,7 @@ def add_events(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the route of events to an app."""
     teacher = Depends(guard.needs("feedback"))
 
-    @app.post(f"{COLLECTION}/events", tags=["feedback"], status_code=201)
+    @app.post(f"{COLLECTION}/events", tags=["feedback"], status_code=201, response_model=Logged, responses=LOGGED)
     async def events(name: Name, given: EventsBody, key: ApiKey = teacher, visit: Visit = None) -> JSONResponse:
         """Join what people did with what was shown for a search, and write it to the log.
 

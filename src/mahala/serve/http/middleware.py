@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -15,10 +15,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 
+from mahala.serve.http.schemas import TAGS
 from mahala.serve.service import Service
-from mahala.serve.store.appends import KeyReused
-from mahala.serve.store.database import Unavailable, Unknown
+from mahala.serve.store.database import Conflict, Unavailable, Unknown
 
 log = logging.getLogger("mahala.serve")
 requests_log = logging.getLogger("mahala.serve.requests")
@@ -54,11 +55,17 @@ def handle_errors(app: FastAPI) -> None:
     """Let an app answer every error by problem details."""
 
     async def of_http(request: Request, error: Any) -> JSONResponse:
-        return problem(error.status_code, str(error.detail), error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # Starlette names the methods of one route of several
+            headers["Allow"] = ", ".join(_methods(request))
+        return problem(error.status_code, str(error.detail), headers)
 
     async def of_body(request: Request, error: Any) -> JSONResponse:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if any(one["loc"][0] == "body" for one in error.errors()) and not kind.endswith(("/json", "+json")):
+            return problem(415, f"the body must have the Content-Type application/json, got {kind[:80] or 'none'}")
         # Without the input itself, which may be large, secret, or no JSON.
-        errors = [{"at": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()[:10]]
+        errors = [{"at": _place(one["loc"]), "problem": _words(one["msg"])} for one in error.errors()[:10]]
         where = "; ".join(f"{one['at']}: {one['problem']}" for one in errors[:3])
         return problem(422, where[:500], errors=errors)
 
@@ -75,7 +82,7 @@ def handle_errors(app: FastAPI) -> None:
     handlers: dict[type[Exception], Any] = {
         StarletteHTTPException: of_http,
         RequestValidationError: of_body,
-        KeyReused: answered(409),
+        Conflict: answered(409),
         ValueError: answered(422),
         Unknown: answered(404),
         Unavailable: answered(503, {"Retry-After": "1"}),
@@ -83,6 +90,22 @@ def handle_errors(app: FastAPI) -> None:
     }
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods of the routes with the path of a request."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+    methods = {method for route in routes if route.path == routes[0].path for method in route.methods}
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
+
+
+def _place(loc: Sequence[str | int]) -> str:
+    """Return where in a request something is wrong; whether a body is one object or a list is no part of it."""
+    return ".".join(str(part) for at, part in enumerate(loc) if at != 1 or loc[0] != "body" or part not in TAGS)
+
+
+def _words(message: str) -> str:
+    return message.removeprefix("Value error, ").replace("dictionary or object to extract fields from", "object")
 
 
 class Metrics(Collector):
@@ -116,7 +139,7 @@ class Metrics(Collector):
 class Envelope:
     """An ASGI app around another one that refuses large bodies, adds headers to all answers, and counts requests.
 
-    It logs requests without bodies, queries or headers.
+    HEAD is answered as GET. It logs requests without bodies, queries or headers.
     """
 
     def __init__(self, app: Any, metrics: Metrics, largest: int) -> None:
@@ -126,6 +149,9 @@ class Envelope:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        is_head = scope["method"] == "HEAD"
+        if is_head:  # as GET, without the body
+            scope = scope | {"method": "GET"}
         length, too_large = 0, f"a body may have {self.largest:,} bytes at most"
         started, status = time.perf_counter(), 500
 
@@ -136,6 +162,8 @@ class Envelope:
                 names = {name.lower() for name, _ in message["headers"]}
                 added = [(name, value) for name, value in _HEADERS.items() if name not in names]
                 message = message | {"headers": [*message["headers"], *added]}
+            elif is_head and message["type"] == "http.response.body":
+                message = message | {"body": b""}
             await send(message)
 
         async def received() -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mahala.serve.store.database import collections, log
+from mahala.serve.store.database import Conflict, collections, log
 from mahala.serve.store.rows import LogEntry
 
 
-class KeyReused(ValueError):
+class KeyReused(Conflict):
     """An idempotency key was sent before, with something else."""
 
 

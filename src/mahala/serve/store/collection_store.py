@@ -11,7 +11,17 @@ import numpy as np
 import sqlalchemy as sa
 
 from mahala.serve.store.appends import append_groups, blocks, raised
-from mahala.serve.store.database import Database, Unknown, checkpoints, collections, items, log, models, searches
+from mahala.serve.store.database import (
+    Conflict,
+    Database,
+    Unknown,
+    checkpoints,
+    collections,
+    items,
+    log,
+    models,
+    searches,
+)
 from mahala.serve.store.events import Events, append_events
 from mahala.serve.store.rows import NAME, Collection, Item, Items, LogEntry, NewItem, from_blob, to_blob
 from mahala.serve.store.searches import Search, add_searches
@@ -53,7 +63,7 @@ class Store:
             raise ValueError(f"name must be letters a-z, digits, - and _, 64 at most, got {name[:80]!r}")
         with self.database.writing() as connection:
             if connection.scalar(sa.select(collections.c.width).where(collections.c.name == name)) is not None:
-                raise ValueError(f"there is a collection {name!r} already")
+                raise Conflict(f"there is a collection {name!r} already")
             counters = dict.fromkeys(("n_rows", "n_logged", "change", "generation", "version"), 0)
             connection.execute(collections.insert().values(name=name, width=width, settings=settings, **counters))
 
@@ -117,10 +127,10 @@ class Store:
 
     def changed_items(self, name: str, after: int) -> Iterator[Item]:
         """Yield the rows that changed after a change number, in the order of the changes."""
-        for block in self.changedblocks(name, after):
+        for block in self.changed_blocks(name, after):
             yield from map(Item, *block)
 
-    def changedblocks(self, name: str, after: int) -> Iterator[Items]:
+    def changed_blocks(self, name: str, after: int) -> Iterator[Items]:
         """Yield the rows that changed after a change number, in the order of the changes, many at a time."""
         row = 2**62  # those of one change may be in two blocks
         while True:

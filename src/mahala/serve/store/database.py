@@ -97,6 +97,10 @@ class Unknown(LookupError):
     """There is no collection, item or version of this name."""
 
 
+class Conflict(ValueError):
+    """What was asked for contradicts what is there; nothing was changed."""
+
+
 class Database:
     """A database with the tables of the service, which are made if they are missing.
 
