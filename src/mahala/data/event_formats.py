@@ -90,7 +90,8 @@ def _metarank(given: Mapping[str, Any]) -> Shown | Reaction:
     items, fields = given.get("items"), given.get("fields")
     if not isinstance(items, list) or not all(isinstance(one, Mapping) for one in items):
         raise ValueError("items must be a list of objects with an id")
-    values = {one.get("name"): one.get("value") for one in fields or () if isinstance(one, Mapping)}
+    named = [one for one in fields if isinstance(one, Mapping)] if isinstance(fields, list) else []
+    values = {str(one.get("name")): one.get("value") for one in named}
     shown = _items([one.get("id") for one in items], "items")
     return Shown(_id(given, "id", _LONGEST_SEARCH), shown, _query(values, values.get("query")), user, _time(given))
 

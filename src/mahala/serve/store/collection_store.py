@@ -166,7 +166,7 @@ class Store:
         (result,) = self.append_all([(name, entries)])
         if isinstance(result, Exception):
             raise result
-        return result
+        return list(result)
 
     def append_all(
         self, groups: Sequence[tuple[str, Sequence[LogEntry] | Events]], new_searches: Sequence[tuple[str, Search]] = ()
