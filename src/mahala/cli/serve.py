@@ -170,6 +170,7 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
     import uvicorn
 
     from mahala.serve.http.app import create_app
+    from mahala.serve.http.protocol import TimedProtocol
     from mahala.serve.page.pages import pages
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -182,7 +183,7 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    config = uvicorn.Config(create_app(service, settings, pages()), timeout_keep_alive=60, **quiet)
+    config = uvicorn.Config(create_app(service, settings, pages()), http=TimedProtocol, timeout_keep_alive=60, **quiet)
     host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
     say(f"http://{host}:{bound.getsockname()[1]}")  # from now on, requests wait until the server runs
     if learn:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -17,11 +18,15 @@ from mahala.serve.store.searches import Search, add_searches, read_searches
 COUNTED_BEFORE = "reactions to this search were counted before, from a file"
 
 
-class Events(NamedTuple):
+@dataclass(frozen=True)
+class Events:
     """Searches that were made elsewhere, and reactions to these or to others."""
 
     searches: Sequence[Search]
     reactions: Sequence[Reaction]
+
+    def __len__(self) -> int:
+        return len(self.searches) + len(self.reactions)
 
 
 def append_events(connection: Any, name: str, batches: Sequence[Events]) -> list[list[int | str] | Exception]:
