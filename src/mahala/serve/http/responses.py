@@ -13,6 +13,11 @@ IMAGE: dict[int | str, Any] = {200: {"content": {"image/*": {"schema": {"type": 
 LINES: dict[int | str, Any] = {200: {"content": {"application/jsonl": {"schema": {"type": "string"}}}}}
 
 
+_LOGGED = {"application/json": {"schema": {"$ref": "#/components/schemas/Logged"}}}
+# Of feedback: nothing of it was written.
+LOGGED: dict[int | str, Any] = {200: {"description": "Nothing was written.", "content": _LOGGED}}
+
+
 class Response(BaseModel, extra="allow"):
     """The body of a response."""
 
@@ -162,10 +167,19 @@ class Spectrum(Response):
     known: list[float]
 
 
-class Logged(Response):
-    """The places of the entries in the log."""
+class EntryProblem(Response):
+    """Why an entry of a request, by its number, was ignored or refused, or what of it was left out."""
 
-    places: list[int]
+    entry: int
+    status: str
+    reason: str
+
+
+class Logged(Response):
+    """The place of each entry in the log, null if it was not written, and the problems of entries."""
+
+    places: list[int | None]
+    problems: list[EntryProblem]
 
 
 class Question(Response):
