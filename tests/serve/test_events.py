@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from mahala.serve import Client
 from mahala.serve.http.app import create_app
 from mahala.serve.service import Service
+from mahala.serve.store import group_commit
 from mahala.serve.store.searches import Search, add_searches, delete_old_searches, read_searches
 
 from .conftest import WIDTH, new_items, wait_for
@@ -58,7 +59,7 @@ def test_a_search_does_not_fail_if_it_cannot_be_recorded(service, client, monkey
         raise OSError("gone")
 
     monkeypatch.setattr(service.store, "append_all", gone)
-    service.writer._queue.maxsize = 1
+    monkeypatch.setattr(group_commit, "WAITING", 1)
     for _ in range(5):
         assert client.search(item="i3").search_id
 

@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 # Answers after which the same request may succeed.
 _AGAIN = (429, 503)
+# Seconds to wait before that, at most.
+_LONGEST = 5
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ class Client:
     def _call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         url = f"/v1/collections/{self.collection}{path}"
         for attempt in range(self.attempts):
-            last = attempt == self.attempts - 1
+            last, wait = attempt == self.attempts - 1, 0.1 * 2**attempt
             try:
                 answer = self._http.request(method, url, json=body, headers=headers)
             except self._lost:
@@ -225,7 +227,9 @@ class Client:
                     return answer.json()
                 if last or answer.status_code not in _AGAIN:
                     raise _error(answer)
-            time.sleep(0.1 * 2**attempt)
+                stated = answer.headers.get("Retry-After", "")
+                wait = max(wait, min(int(stated), _LONGEST)) if stated.isdecimal() else wait
+            time.sleep(wait)
         raise ValueError(f"attempts must be at least 1, got {self.attempts}")
 
 

@@ -67,8 +67,9 @@ class Service:
         self.checkpoints = Checkpoints(self.store.database, lease_seconds)
         self.encoders = dict(encoders or {})
         self.images: dict[str, Path] = {}  # folders of collections by name
+        self.examples: dict[str, list[str]] = {}  # queries in words that the page offers, of collections by name
         self.writer = GroupCommit(self.store)
-        self.problem: str | None = None  # why the database cannot be used at the moment
+        self._problem: str | None = None  # why the database cannot be read at the moment
         self._served: dict[str, ServedCollection] = {}
         self._refreshing = threading.Lock()
         self._learning: LearningThread | LearningProcess | None = None
@@ -108,10 +109,11 @@ class Service:
         while not self._stop.wait(POLL):
             try:
                 self.refresh()
+                self.writer.check()
             except Unavailable as error:
                 if self.problem is None:
                     log.warning("%s", error)
-                self.problem = str(error)
+                self._problem = str(error)
             except Exception:  # searching continues with what is here
                 log.exception("the database could not be followed")
 
@@ -125,7 +127,17 @@ class Service:
                 served = self._served.get(name) or ServedCollection(collection)
                 served.refresh(collection, self.store, self.checkpoints)
                 self._served[name] = served
-            self.problem = None
+            self._problem = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the database cannot be read or written at the moment, or None."""
+        return self._problem or self.writer.problem
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return the status of a collection, with the `problem` of the database or of learning, if there is one."""
+        learning = None if self._learning is None else self._learning.problem
+        return {**self.served(name).status(), "problem": self.problem or learning}
 
     @property
     def learns(self) -> bool:

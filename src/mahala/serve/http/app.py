@@ -36,12 +36,12 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
     handle_errors(app)
 
     @app.get("/health", tags=["state"], response_model=Health)
-    def health() -> dict[str, str]:
+    async def health() -> dict[str, str]:
         """Say that the process runs."""
         return {"status": "ok", "version": mahala.__version__}
 
     @app.get("/ready", tags=["state"], response_model=Ready)
-    def ready() -> JSONResponse:
+    async def ready() -> JSONResponse:
         """Say whether the database can be used."""
         return problem(503, service.problem) if service.problem else JSONResponse({"status": "ready"})
 
@@ -66,5 +66,5 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         # Older versions of Starlette take an address of IPv6 up to its first colon, which leaves "[".
         hosts = ["localhost", "127.0.0.1", "[::1]", "[", settings.host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest)
+    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest, at_once=settings.at_once)
     return app

@@ -21,9 +21,9 @@ from mahala.serve.store.rows import LogEntry
 
 # Impressions or comparisons of one request that are turned into entries without a thread.
 _AT_ONCE = 10
-_QUERY = {"item": "numpy.mean"}
-_SHOWN = {"shown": ["numpy.average", "numpy.median"], "clicked": ["numpy.median"], "user": "u17", "version": 3}
-_COMPARISONS = [{"better": "numpy.median", "worse": "numpy.save"}, {"other": "numpy.median", "similar": True}]
+_QUERY = {"item": "Gazpacho"}
+_SHOWN = {"shown": ["Salmorejo", "Tarator"], "clicked": ["Tarator"], "user": "u17", "version": 3}
+_COMPARISONS = [{"better": "Tarator", "worse": "Brownies"}, {"other": "Tarator", "similar": True}]
 
 Retry = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern="^[ -~]*$")]
 

@@ -1,14 +1,15 @@
-"""What surrounds every request: a limit on its body, security headers, metrics, a log, and errors by RFC 9457."""
+"""What surrounds every request: limits on bodies and load, security headers, metrics, a log, errors by RFC 9457."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -33,6 +34,10 @@ _HEADERS = {
     b"cache-control": b"no-store",
     b"content-security-policy": _POLICY,
 }
+# A body must come within so many seconds, and one more for each so many bytes of it; bytes of all bodies in memory.
+BODY_SECONDS, BODY_RATE, BODY_BYTES = 20.0, 16_384, 256 * 2**20
+# Answered at any load: they use neither the database nor a thread.
+_ALWAYS = ("/health", "/ready")
 # Upper bounds of the buckets of a time, in seconds.
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.06, 0.1, 0.25, 1.0, 5.0)
 # Gauges of a collection, the keys of its status that they show, and what they are.
@@ -136,14 +141,23 @@ class Metrics(Collector):
         yield GaugeMetricFamily("mahala_learns", "Whether this process learns.", value=self._service.learns)
 
 
-class Envelope:
-    """An ASGI app around another one that refuses large bodies, adds headers to all answers, and counts requests.
+class Refused(Exception):
+    """The answer to a request that does not reach the app; None if there is no one to answer."""
 
-    HEAD is answered as GET. It logs requests without bodies, queries or headers.
+    def __init__(self, answer: JSONResponse | None) -> None:
+        self.answer = answer
+
+
+class Envelope:
+    """An ASGI app around another one that bounds load and bodies, adds headers to all answers, and counts requests.
+
+    The body is read before the app is called: the slots for requests that are answered at the same time are not held
+    by clients that send slowly. HEAD is answered as GET. Requests are logged without bodies, queries or headers.
     """
 
-    def __init__(self, app: Any, metrics: Metrics, largest: int) -> None:
-        self.app, self.metrics, self.largest = app, metrics, largest
+    def __init__(self, app: Any, metrics: Metrics, largest: int, at_once: int) -> None:
+        self.app, self.metrics, self.largest, self.at_once = app, metrics, largest, at_once
+        self._n_requests = self._n_bytes = 0  # that are being answered, and of bodies in memory
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -152,8 +166,7 @@ class Envelope:
         is_head = scope["method"] == "HEAD"
         if is_head:  # as GET, without the body
             scope = scope | {"method": "GET"}
-        length, too_large = 0, f"a body may have {self.largest:,} bytes at most"
-        started, status = time.perf_counter(), 500
+        started, status = time.perf_counter(), 499  # as others call it if the client has gone
 
         async def sent(message: Any) -> None:
             nonlocal status
@@ -166,20 +179,14 @@ class Envelope:
                 message = message | {"body": b""}
             await send(message)
 
-        async def received() -> Any:
-            nonlocal length
-            message = await receive()
-            length += len(message.get("body", b""))
-            if length > self.largest:
-                raise HTTPException(413, too_large)
-            return message
-
-        stated = dict(scope["headers"]).get(b"content-length", b"0").decode("latin-1")
         try:
-            if not stated.isdecimal() or int(stated) > self.largest:
-                await problem(413, too_large)(scope, receive, sent)
-            else:
-                await self.app(scope, received, sent)
+            await self._answer(scope, receive, sent)
+        except Refused as refused:
+            if refused.answer is not None:
+                await refused.answer(scope, receive, sent)
+        except Exception:
+            status = 500
+            raise
         finally:
             seconds = time.perf_counter() - started
             route = getattr(scope.get("route"), "path", "none")  # not the path, which anyone may invent
@@ -187,3 +194,58 @@ class Envelope:
             self.metrics.requests.labels(method, route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(seconds)
             requests_log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] in _ALWAYS:
+            await self.app(scope, receive, send)
+            return
+        body = bytearray()
+        try:
+            await self._read(scope, receive, body)
+            if self._n_requests >= self.at_once:
+                raise _overloaded(f"{self.at_once} requests are being answered already")
+            first: dict[str, Any] | None = {"type": "http.request", "body": bytes(body), "more_body": False}
+
+            async def received() -> Any:
+                nonlocal first
+                message, first = first, None
+                return message or await receive()  # which waits until the client has gone
+
+            self._n_requests += 1
+            try:
+                await self.app(scope, received, send)
+            finally:
+                self._n_requests -= 1
+        finally:
+            self._n_bytes -= len(body)
+
+    async def _read(self, scope: Any, receive: Any, body: bytearray) -> None:
+        """Read the whole body; raise Refused if it is too large or too slow, if it ends early or there is no memory."""
+        stated = dict(scope["headers"]).get(b"content-length", b"0").decode("latin-1")
+        until, complete = asyncio.get_running_loop().time() + BODY_SECONDS, False
+        too_large = Refused(problem(413, f"a body may have {self.largest:,} bytes at most"))
+        if not stated.isdecimal() or int(stated) > self.largest:
+            raise too_large
+        while not complete:
+            if self._n_bytes > BODY_BYTES:
+                raise _overloaded("the bodies of other requests take all memory")
+            try:
+                async with asyncio.timeout_at(until + len(body) / BODY_RATE):
+                    message = await receive()
+            except TimeoutError:
+                detail = f"a body must come within {BODY_SECONDS:g} s and one more for each {BODY_RATE:,} bytes"
+                raise Refused(problem(408, detail, {"Connection": "close"})) from None
+            if message["type"] == "http.disconnect":
+                gone = "%s %.80r: the client has gone after %d bytes of the body"
+                log.warning(gone, scope["method"], scope["path"], len(body))
+                raise Refused(None)
+            part = message.get("body", b"")
+            body += part
+            self._n_bytes += len(part)
+            if len(body) > self.largest:
+                raise too_large
+            complete = not message.get("more_body", False)
+
+
+def _overloaded(detail: str) -> Refused:
+    return Refused(problem(503, f"{detail}: try again later", {"Retry-After": "1"}))

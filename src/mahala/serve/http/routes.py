@@ -30,11 +30,14 @@ from mahala.serve.http.schemas import (
     Version,
 )
 from mahala.serve.service import Service
+from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines
 from mahala.serve.store.keys import ApiKey
 
+# Searches that wait or run, in all requests, beyond which more are refused.
+MOST_SEARCHES = 256
 _ITEM = {"id": "alien", "vector": [0.1, 0.9], "payload": {"year": 1979}}
-_SEARCH = {"query": {"item": "numpy.mean"}, "k": 5, "filter": {"library": "scipy"}}
+_SEARCH = {"query": {"text": "spicy noodle soup"}, "k": 5, "filter": {"diet": "vegan"}}
 
 
 class ItemBody(Body, json_schema_extra={"examples": [_ITEM]}):
@@ -94,6 +97,7 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     reader, key_of = guard.route("search", "read"), Depends(guard.needs("read"))
     # As many at once as there are cores: more would only slow each other down.
     searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
+    n_waiting = 0
 
     def answer(name: str, given: SearchBody, user: str | None) -> dict[str, Any]:
         query, shown = service.resolve(name, given.query.model_dump()), {}
@@ -108,9 +112,17 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
         name: Name, given: Annotated[Searches, Given()], key: ApiKey = key_of, visit: Visit = None
     ) -> JSONResponse:
         """Find the best items for a query, or for each of a list of queries; events can name the `search_id`."""
+        nonlocal n_waiting
         searches = given if isinstance(given, list) else [given]
-        run = asyncio.get_running_loop().run_in_executor
-        answers = await run(searchers, lambda: [answer(name, one, user_of(key, one.user, visit)) for one in searches])
+        if n_waiting + len(searches) > MOST_SEARCHES:
+            raise Unavailable(f"{n_waiting} searches wait already: try again later")
+        n_waiting += len(searches)
+        try:
+            users = [user_of(key, one.user, visit) for one in searches]
+            run = asyncio.get_running_loop().run_in_executor
+            answers = await run(searchers, lambda: [answer(name, *one) for one in zip(searches, users, strict=True)])
+        finally:
+            n_waiting -= len(searches)
         return JSONResponse(answers if isinstance(given, list) else answers[0])
 
     @app.post(f"{COLLECTION}/explain", **reader, response_model=responses.Explanation)
@@ -128,7 +140,8 @@ def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
     def about(name: str) -> dict[str, Any]:
         served = service.served(name)
         sizes = {"width": served.collection.width, "items": len(served.index)}
-        return {"name": name, **sizes, "text": name in service.encoders, "images": name in service.images}
+        more = {"images": name in service.images, "examples": service.examples.get(name, [])}
+        return {"name": name, **sizes, "text": name in service.encoders, **more}
 
     @app.get("/v1/collections", **reader, response_model=list[responses.CollectionSummary])
     def collections() -> list[dict[str, Any]]:
@@ -191,13 +204,13 @@ def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.get(f"{COLLECTION}/model", **reader, response_model=responses.Status)
     def model(name: Name) -> dict[str, Any]:
         """Return what is served, the status of each learner, and which one is ahead."""
-        return service.served(name).status()
+        return service.status(name)
 
     @app.put(f"{COLLECTION}/model", **admin, response_model=responses.Status)
     def configure(name: Name, given: Annotated[Payload, Given()]) -> dict[str, Any]:
         """Change which learners there are and which one is served; new learners learn from the whole log."""
         service.configure(name, given)
-        return service.served(name).status()
+        return service.status(name)
 
     @app.get(f"{COLLECTION}/spectrum", **reader, response_model=responses.Spectrum)
     def spectrum(name: Name, n: Annotated[Number, Query(ge=1, le=1000)] = 24) -> dict[str, Any]:
@@ -214,7 +227,7 @@ def add_models(app: FastAPI, service: Service, guard: Guard) -> None:
     def pin(name: Name, given: VersionBody) -> dict[str, Any]:
         """Roll back to a version that is kept, or follow the newest; learning continues."""
         service.pin(name, given.version)
-        return service.served(name).status()
+        return service.status(name)
 
     @app.delete(f"{COLLECTION}/users/{{user:path}}", **admin, response_model=responses.Count)
     def forget(name: Name, user: UserId) -> dict[str, int]:

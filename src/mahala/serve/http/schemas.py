@@ -70,7 +70,7 @@ class Body(BaseModel, extra="forbid", strict=True):
     """A body without unknown fields, whose values have the types that are asked for: "5" and true are no numbers."""
 
 
-class QueryBody(Body, json_schema_extra={"examples": [{"item": "numpy.mean"}]}):
+class QueryBody(Body, json_schema_extra={"examples": [{"item": "Gazpacho"}]}):
     """A query: a vector, the id of an item, or a text; and an id by which it is recognised."""
 
     vector: Vector | None = None

@@ -130,7 +130,12 @@ class ServedCollection:
         }
 
     def ranked(self, query: Query, model: ServedModel, k: int, keep: Any = None) -> list[Found]:
-        """Return the k best items for a query; an item that is the query is left out."""
+        """Return the k best items for a query; an item that is the query is left out.
+
+        To a query of zeros, such as words that an encoder does not know, nothing is similar: there are no results.
+        """
+        if not query.vector.any():
+            return []
         return self.index.search(model.embed(query), k, keep, -1 if query.row is None else query.row)
 
     def explain(self, query: Query, row: int, n: int) -> dict[str, Any]:
