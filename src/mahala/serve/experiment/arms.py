@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 LEARNED, PLAIN, MIXED = "learned", "plain", "mixed"
 MODES = ("plain", "interleave")
 
-T = TypeVar("T", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,10 @@ def started(settings: dict[str, Any], before: Mapping[str, Any]) -> dict[str, An
     return settings | {"control": {"share": control.share, "mode": control.mode, "since": since}}
 
 
-def interleaved(learned: Sequence[T], plain: Sequence[T], k: int, seed: str) -> tuple[list[T], str]:
-    """Return k items of two rankings by team draft, and the team of each: "L" or "P".
+def interleaved(
+    learned: Sequence[T], plain: Sequence[T], k: int, seed: str, key: Callable[[T], str] = str
+) -> tuple[list[T], str]:
+    """Return k items of two rankings by team draft, and the team of each: "L" or "P"; `key` returns an item's id.
 
     The team with fewer items picks next, a coin decides between equals, and a pick is the team's best item that is not
     there yet (Radlinski, Kurup and Joachims, 2008).
@@ -84,16 +86,16 @@ def interleaved(learned: Sequence[T], plain: Sequence[T], k: int, seed: str) -> 
     """
     coin = random.Random(seed)
     items: list[T] = []
-    taken: set[T] = set()
+    taken: set[str] = set()
     teams = ""
     rankings = {"L": iter(learned), "P": iter(plain)}
     while len(items) < k:
         counts = teams.count("L"), teams.count("P")
         team = "LP"[coin.randrange(2) if counts[0] == counts[1] else int(counts[0] > counts[1])]
-        pick = next((item for item in rankings[team] if item not in taken), None)
+        pick = next((item for item in rankings[team] if key(item) not in taken), None)
         if pick is None:
             break
         items.append(pick)
-        taken.add(pick)
+        taken.add(key(pick))
         teams += team
     return items, teams

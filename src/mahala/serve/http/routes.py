@@ -29,6 +29,7 @@ from mahala.serve.http.schemas import (
     Vector,
     Version,
 )
+from mahala.serve.index.item_index import Found
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines
@@ -92,6 +93,10 @@ Searches = Annotated[
 ]
 
 
+def _listed(found: list[Found]) -> list[dict[str, Any]]:
+    return [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
+
+
 def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes that search to an app."""
     reader, key_of = guard.route("search", "read"), Depends(guard.needs("read"))
@@ -100,12 +105,13 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     n_waiting = 0
 
     def answer(name: str, given: SearchBody, user: str | None) -> dict[str, Any]:
-        query, shown = service.resolve(name, given.query.model_dump()), {}
-        for kind in ("plain", "results") if given.plain else ("results",):
-            version, found = service.search(name, query, given.k, given.filter, plain=kind == "plain")
-            shown[kind] = [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
-        search_id = service.record(name, query, [one.id for one in found], version, user=user)
-        return {"version": version, "search_id": search_id, **shown}
+        query = service.resolve(name, given.query.model_dump())
+        # Who sees both rankings is in no arm.
+        shown = service.search_for(name, user, query, given.k, given.filter, compared=not given.plain)
+        result = {"version": shown.version, "search_id": shown.id, "arm": shown.arm, "results": _listed(shown.found)}
+        if given.plain:
+            result["plain"] = _listed(service.search(name, query, given.k, given.filter, plain=True)[1])
+        return result
 
     @app.post(f"{COLLECTION}/search", tags=["search"], response_model=responses.Searched | list[responses.Searched])
     async def search(
