@@ -1,19 +1,49 @@
-"""The route and the metrics of the control share: /v1/collections/{name}/control."""
+"""The control share: searches by arm, the route /v1/collections/{name}/control, and metrics."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 from prometheus_client.core import GaugeMetricFamily
 
+from mahala.serve.experiment.arms import MIXED, PLAIN, Control, interleaved
 from mahala.serve.http.guard import Guard
 from mahala.serve.http.responses import ControlReport
 from mahala.serve.http.schemas import COLLECTION, Name
-from mahala.serve.service import Service
+from mahala.serve.index.item_index import Found
+from mahala.serve.index.served_collection import Query
+from mahala.serve.service import RECORDED, Service
 
 _BOUNDS = {"mean": "mean", "low": "always_low", "high": "always_high"}
+
+
+class ArmSearch(NamedTuple):
+    """The items that were found for a search, its id, its arm, and the version that ranked."""
+
+    id: str
+    version: int
+    arm: str | None
+    found: list[Found]
+
+
+def search_in_arm(
+    service: Service, name: str, user: str | None, query: Query, k: int, filter: Any, *, compared: bool
+) -> ArmSearch:
+    """Search by the ranking of a user's arm, and record the search; if not `compared`, it has no arm."""
+    served, id = service.served(name), uuid.uuid4().hex
+    control, arm, teams = Control.of(served.collection.settings), None, None
+    if control.share and compared and served.model.version:  # version 0 is the plain ranking itself
+        arm = control.arm(name, user or id)
+    version, found = service.search(name, query, k, filter, plain=arm == PLAIN)
+    if arm == MIXED:
+        plain = service.search(name, query, k, filter, plain=True)[1]
+        found, teams = interleaved(found, plain, k, id, key=lambda one: one.id)
+    shown = [one.id for one in found]
+    service.record(name, query, shown, version, id=id, user=user, arm=arm, teams=teams and teams[:RECORDED])
+    return ArmSearch(id, version, arm, found)
 
 
 def add_control(app: FastAPI, service: Service, guard: Guard) -> None:
