@@ -20,7 +20,7 @@ OF_LEARNERS = {
 OF_PACKAGE = {
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
     "ITML_Supervised": "ITML learns from labels, too",
-    "LSML": "BoostMetric learns from relative comparisons, see docs/guides/from-metric-learn.md",
+    "LSML_Supervised": "mahala.batch.LSML learns from labels, too",
     "MMC_Supervised": "MMC learns from labels, too",
     "RCA_Supervised": "RCA learns from labels, too",
     "load_learner": "load(path) reads metrics, learners and adapters",

@@ -63,6 +63,7 @@ _SETTINGS = {
     "LMNN": [{"max_iter": 50}, {"max_iter": 50, "n_components": 2, "n_neighbors": 1}],
     "LogisticMetric": [{"lam": 0.01}, {"prior": "covariance", "n_components": 2, "noise": 0.1}],
     "ITML": [{"prior": "covariance", "gamma": 0.1}],
+    "LSML": [{"gamma": 10.0}],
     "RCA": [{"n_components": 2}],
     "Covariance": [{}],
     "LFDA": [{"n_components": 2}],
@@ -153,10 +154,14 @@ def labels(comparisons):
     return comparisons.y if isinstance(comparisons, Pairs) else np.ones(len(comparisons), dtype=np.int8)
 
 
+def roles(comparisons):
+    """The names of the row numbers of comparisons."""
+    return ("left", "right") if isinstance(comparisons, Pairs) else type(comparisons)._names
+
+
 def as_array(comparisons):
     """The comparisons as one array, and the y that goes with it."""
-    roles = ("left", "right") if isinstance(comparisons, Pairs) else ("anchor", "positive", "negative")
-    array = np.stack([comparisons.X[getattr(comparisons, role)] for role in roles], axis=1)
+    array = np.stack([comparisons.X[getattr(comparisons, role)] for role in roles(comparisons)], axis=1)
     return array, getattr(comparisons, "y", None)
 
 
