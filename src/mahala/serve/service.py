@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mahala.data.events import Shown
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
 from mahala.serve.index.served_collection import PLAIN, Query, ServedCollection, ServedModel
@@ -213,12 +214,17 @@ class Service:
 
     def row(self, name: str, id: str) -> int:
         """Return the row of an item; raise Unknown if there is none with this id."""
-        index = self.served(name).index
-        if index.row(id) is None:  # another process may have just added it
-            index.refresh(self.store)
-        if (row := index.row(id)) is None:
+        (row,) = self.rows(name, [id])
+        if row is None:
             raise Unknown(f"there is no item {id[:64]!r} in {name!r}")
         return row
+
+    def rows(self, name: str, ids: Sequence[str]) -> list[int | None]:
+        """Return the row of each item; None if there is none with its id."""
+        index = self.served(name).index
+        if not index.holds(ids):  # another process may have just added it
+            index.refresh(self.store)
+        return [index.row(id) for id in ids]
 
     def search(
         self, name: str, query: Mapping[str, Any] | Query, k: int = 10, filter: Any = None, plain: bool = False
@@ -239,16 +245,27 @@ class Service:
         self.writer.record(name, search)
         return search.id
 
+    def made_elsewhere(self, name: str, event: Shown) -> Search:
+        """Return a search that another system made, to be written with the events that name it."""
+        query = self.resolve(name, event.query)
+        vector = None if query.row is not None else query.vector
+        return Search(event.search, event.items, query.row, vector, query.id, event.user, at=event.at)
+
     def entry(
         self, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any
     ) -> LogEntry:
         """Return the entry of the log for a query, the ids shown for it, and a reaction to each.
 
+        Items that are unknown or were deleted are left out; Unknown is raised if nothing to learn from is left.
         A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
         so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
         """
         self._check_version(name, more.get("version"))
-        rows, values = [self.row(name, id) for id in shown], [float(value) for value in clicked]
+        found = self.rows(name, shown)
+        kept = [(row, float(value)) for row, value in zip(found, clicked, strict=True) if row is not None]
+        if None in found and len({value for _, value in kept}) < 2:
+            raise Unknown(f"there is no item {shown[found.index(None)][:64]!r} in {name!r}; nothing is left to compare")
+        rows, values = [row for row, _ in kept], [value for _, value in kept]
         vector = None if query.row is not None else query.vector
         entry = LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
         if kind != "pair":

@@ -29,6 +29,7 @@ from mahala.serve.http.schemas import (
     Vector,
     Version,
 )
+from mahala.serve.index.causes import RECENT, causes
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines
@@ -94,7 +95,7 @@ Searches = Annotated[
 
 def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes that search to an app."""
-    reader, key_of = guard.route("search", "read"), Depends(guard.needs("read"))
+    key_of = Depends(guard.needs("read"))
     # As many at once as there are cores: more would only slow each other down.
     searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
     n_waiting = 0
@@ -125,12 +126,14 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
             n_waiting -= len(searches)
         return JSONResponse(answers if isinstance(given, list) else answers[0])
 
-    @app.post(f"{COLLECTION}/explain", **reader, response_model=responses.Explanation)
-    def explain(name: Name, given: ExplainBody) -> Any:
-        """Say how the score of an item comes about: how much is plain, how much is learned, and by what."""
+    @app.post(f"{COLLECTION}/explain", tags=["search"], response_model=responses.Explanation)
+    def explain(name: Name, given: ExplainBody, key: ApiKey = key_of, visit: Visit = None) -> Any:
+        """Say how the score of an item comes about: how much is plain, how much is learned, by what and by whom."""
         query, served = service.resolve(name, given.query.model_dump()), service.served(name)
-        row = service.row(name, given.item)
-        return {"version": served.model.version, "item": given.item, **served.explain(query, row, given.n)}
+        row, model, index = service.row(name, given.item), served.model, served.index
+        entries = service.store.read_log(name, max(0, model.place - RECENT), RECENT) if model.version else []
+        people = {"causes": causes(entries, index, query, row, given.n, user_of(key, None, visit))}
+        return {"version": model.version, "item": given.item, **served.explain(query, row, given.n), **people}
 
 
 def add_items(app: FastAPI, service: Service, guard: Guard) -> None:
