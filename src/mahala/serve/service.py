@@ -45,6 +45,7 @@ class Service:
     address : the file of an SQLite database, or postgresql://...
     encoders : for collections by name, a function from a text to a vector
     learn : whether this process learns, if no other one does
+    lease_seconds, holder : for how long the right to learn holds unless it is renewed, and the name of who has it
     graph_beyond : items of a collection beyond which searches use a graph, if FAISS or pgvector is installed
 
     >>> import tempfile
@@ -63,11 +64,12 @@ class Service:
         encoders: Mapping[str, Encoder] | None = None,
         learn: bool = True,
         lease_seconds: float = 3.0,
+        holder: str | None = None,
         graph_beyond: int | None = None,
     ) -> None:
         self._address = os.fspath(address)
         self.store = Store(address)
-        self.checkpoints = Checkpoints(self.store.database, lease_seconds)
+        self.checkpoints = Checkpoints(self.store.database, lease_seconds, holder)
         self.encoders = dict(encoders or {})
         self.images: dict[str, Path] = {}  # folders of collections by name
         self.examples: dict[str, list[str]] = {}  # queries in words that the page offers, of collections by name
@@ -91,14 +93,14 @@ class Service:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Write what is in the queue, stop learning and close the database."""
+    def close(self, *, learning: bool = True) -> None:
+        """Write what is in the queue, stop `learning` and close the database."""
         self._stop.set()
         if self._graphs is not None:
             self._graphs.close()
         self._poller.join()
         self.writer.close()
-        if self._learning is not None:
+        if self._learning is not None and learning:
             self._learning.close()
         self.store.close()
 
@@ -145,9 +147,9 @@ class Service:
 
     @property
     def learns(self) -> bool:
-        """Whether this process, or the one that it started, has the lease; False while the database cannot be used."""
+        """Whether this process, or another one with its `holder`, learns; False while the database cannot be used."""
         try:
-            return self._learning is not None and self.checkpoints.has_lease()
+            return self.checkpoints.has_lease()
         except Unavailable:
             return False
 

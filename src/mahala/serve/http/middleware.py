@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -13,6 +14,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
@@ -129,7 +131,12 @@ class Metrics(Collector):
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        registry = self._registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # what all processes have counted is in files
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            registry.register(self)
+        return generate_latest(registry)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges of the collections."""
