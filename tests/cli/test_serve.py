@@ -16,9 +16,12 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
+from mahala.cli.serve_report import set_control
 from processes import COMMAND, Program
 
 pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'mahala[serve]'")
+
+from mahala.serve.service import Service
 
 
 class Process(Program):
@@ -179,3 +182,18 @@ def test_keys_and_transfer(tmp_path, monkeypatch):
     assert "1 entries" in mahala_serve("import", "copy", "folder")
     streamed = ["stream", "--learner", "adapter", "--model", "m.safetensors", "--input", "folder/log.jsonl"]
     assert CliRunner().invoke(app, [*streamed, "--items", "folder/items.npy"]).exit_code == 0
+
+
+def test_the_report_says_what_learning_is_worth(tmp_path):
+    database = tmp_path / "mahala.db"
+    assert "has no collections" in mahala_serve("report", "--database", database, code=2)
+    with Service(database, learn=False) as service:
+        service.create("films", width=2)
+        service.create("books", width=2)
+        set_control(service, "films", 0.2, interleave=False)
+    output = mahala_serve("report", "--database", database)
+    assert "books: What learning is worth is not measured" in output
+    assert "films: Too early to say: 0 searches with learning and 0 searches without so far." in output
+    assert "-1.000 to +1.000" in output
+    facts = json.loads(mahala_serve("report", "films", "--database", database, "--json"))["films"]
+    assert (facts["share"], facts["mode"], facts["arms"]["plain"]["searches"]) == (0.2, "plain", 0)

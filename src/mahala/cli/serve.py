@@ -13,7 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 from mahala.cli.group import Command
-from mahala.cli.output import say
+from mahala.cli.output import Json, say
+from mahala.cli.serve_report import print_report, set_control
 
 if TYPE_CHECKING:
     import socket
@@ -81,6 +82,10 @@ def start(
     rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
     workers: Annotated[int, typer.Option(help="Server processes that share the port.", min=1)] = 1,
     learn: Annotated[bool, typer.Option(help="Learn, if no other process does.")] = True,
+    control: Annotated[
+        float | None, typer.Option(help="Share of people with the plain ranking, to measure the gain.", min=0, max=0.5)
+    ] = None,
+    interleave: Annotated[bool, typer.Option("--interleave", help="Mix both rankings for that share instead.")] = False,
     graph_beyond: Annotated[int, typer.Option(help="Items beyond which searches use a graph.", min=0)] = 100_000,
 ) -> None:
     """Serve search that learns from clicks, with a page and an HTTP API.
@@ -89,7 +94,8 @@ def start(
     what the database has is served. Any number of processes may serve the same database; one of them learns.
 
     More commands: `mahala serve key create --role read|feedback|admin`, `mahala serve key list`, `mahala serve key
-    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER`.
+    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER`,
+    `mahala serve report [COLLECTION]`.
 
     Examples:
 
@@ -100,6 +106,8 @@ def start(
         mahala serve vectors.npy films.jsonl --database postgresql://localhost/films
 
         mahala serve photos/ --vectors vectors.npy
+
+        mahala serve --control 0.1
     """
     _check_extra()
     from mahala.serve.http.guard import ServerSettings
@@ -124,6 +132,8 @@ def start(
             raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
         if demo or workers == 1:
             setup.apply(service)
+        if control is not None:
+            set_control(service, collection, control, interleave)
         _run(service, functools.partial(_serve_again, options, setup, settings), settings, port, learn, workers)
 
 
@@ -253,6 +263,20 @@ def _keys(database: str) -> Any:
     from mahala.serve.store.keys import Keys
 
     return Keys(Opened(database))
+
+
+@app.command("report", cls=Command)
+def report(
+    collection: Annotated[str | None, typer.Argument(metavar="[COLLECTION]")] = None,
+    database: Database = _DATABASE,
+    as_json: Json = False,
+) -> None:
+    """Print what learning is worth: what people did with the learned ranking, and with the plain one.
+
+    It needs a control share: `mahala serve --control 0.1`.
+    """
+    _check_extra()
+    print_report(collection, database, as_json)
 
 
 @app.command("export", cls=Command)
