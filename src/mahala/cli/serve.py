@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from mahala.cli.event_files import EventFormat, query_vectors, report_events
 from mahala.cli.group import Command
 from mahala.cli.output import say
+from mahala.cli.stream import MALFORMED
+from mahala.cli.tables import open_input
 
 if TYPE_CHECKING:
     from mahala.serve.service import Encoder, Service
@@ -65,7 +68,7 @@ def start(
     what the database has is served. Any number of processes may serve the same database; one of them learns.
 
     More commands: `mahala serve key create --role read|feedback|admin`, `mahala serve key list`, `mahala serve key
-    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER`.
+    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER|EVENTS`.
 
     Examples:
 
@@ -243,11 +246,52 @@ def export(collection: Collection, folder: Folder, database: Database = _DATABAS
 
 
 @app.command("import", cls=Command)
-def restore(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
-    """Make a collection from a folder that `export` wrote; a service learns its models again."""
+def restore(
+    collection: Collection,
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A folder of `export`, or a file of events.")],
+    event_format: EventFormat = None,
+    queries: Annotated[Path | None, typer.Option(help="Of events: vectors of queries, with texts or ids.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Of events: a sentence-transformers model for texts.")] = None,
+    database: Database = _DATABASE,
+) -> None:
+    """Make a collection from a folder that `export` wrote, or add a history of events to one.
+
+    A folder makes a new collection; a service learns its models again. Events are searches and what people did, in JSON
+    Lines, also .gz, of this service, of OpenSearch UBI or of Metarank, in any order. They are joined and written to the
+    log with their own times. The same events are counted once. Malformed lines are reported; the exit code is then 3.
+    """
     _check_extra()
+    if not source.is_dir():
+        _import_events(collection, source, event_format, queries, encoder, database)
+        return
+    for option, value in {"--format": event_format, "--queries": queries, "--encoder": encoder}.items():
+        if value is not None:
+            raise ValueError(f"{option} goes with a file of events, but {source} is a folder: leave it out")
     from mahala.serve.store.collection_store import Store
     from mahala.serve.store.files import restore as read
 
     with closing(Store(database)) as store:
-        say(f"Read {read(store, collection, folder):,} entries of the log from {folder}")
+        say(f"Read {read(store, collection, source):,} entries of the log from {source}")
+
+
+def _import_events(
+    collection: str, path: Path, event_format: EventFormat, queries: Path | None, encoder: str | None, database: str
+) -> None:
+    """Write a file of events to the log of a collection, and print what became of them."""
+    import functools
+
+    from mahala.serve.event_import import import_events
+    from mahala.serve.service import Service
+    from mahala.stream.input import read_lines
+
+    vectors = query_vectors(queries)
+    with Service(database, learn=False) as service, open_input(path) as file:
+        if encoder is not None:
+            service.encoders[collection] = functools.lru_cache(10_000)(_sentence_encoder(encoder))
+        done = import_events(service, collection, read_lines(file), event_format, vectors)
+    report_events(done.malformed, done.ignored)
+    say(f"Wrote {done.written:,} impressions to the log of {collection}; {done.there:,} were there before")
+    if not done.written + done.there:
+        raise ValueError(f"{path} has no impressions: see above; queries of words need --encoder or --queries")
+    if done.malformed:
+        raise typer.Exit(MALFORMED)
