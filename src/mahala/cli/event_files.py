@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from mahala.cli.output import say
+from mahala.cli.stream import MALFORMED
 from mahala.cli.tables import open_input, with_ids
 
 if TYPE_CHECKING:
@@ -77,3 +78,31 @@ def learn_events(
         raise ValueError(f"--events {events} has no impressions to learn from")
     counts = {"impressions": adapter.n_impressions_, "learned": adapter.n_learned_, "ignored": adapter.n_ignored_}
     facts |= counts | {"malformed": len(read.malformed), "events_ignored": read.ignored.total()}
+
+
+def import_event_file(
+    database: str,
+    collection: str,
+    path: Path,
+    event_format: Format | None,
+    queries: Path | None,
+    encoder: Callable[[str], Any] | None,
+) -> None:
+    """Write a file of events to the log of a collection, and print what became of them."""
+    import functools
+
+    from mahala.serve.event_import import import_events
+    from mahala.serve.service import Service
+    from mahala.stream.input import read_lines
+
+    vectors = query_vectors(queries)
+    with Service(database, learn=False) as service, open_input(path) as file:
+        if encoder is not None:
+            service.encoders[collection] = functools.lru_cache(10_000)(encoder)
+        done = import_events(service, collection, read_lines(file), event_format, vectors)
+    report_events(done.malformed, done.ignored)
+    say(f"Wrote {done.written:,} impressions to the log of {collection}; {done.there:,} were there before")
+    if not done.written + done.there:
+        raise ValueError(f"{path} has no impressions: see above; queries of words need --encoder or --queries")
+    if done.malformed:
+        raise typer.Exit(MALFORMED)

@@ -39,7 +39,7 @@ class EventFile(NamedTuple):
 def _with_vector(shown: Shown, vectors: Mapping[str, Any]) -> Shown:
     query = shown.query
     for key in (query.get("text"), query.get("id"), shown.search):
-        if key in vectors:
+        if key is not None and key in vectors:
             return shown._replace(query={"vector": vectors[key], "id": query.get("id") or query.get("text")})
     return shown
 

@@ -46,11 +46,13 @@ class Found(Response):
 class Searched(Response):
     """The items that were found, best first, and the version that ranked them; `plain` is the plain ranking.
 
-    Events that come later name the `search_id`.
+    Events that come later name the `search_id`. With a control share, `arm` says which ranking it is: "learned",
+    "plain", or "mixed" from both.
     """
 
     version: int
     search_id: str
+    arm: str | None
     results: list[Found]
     plain: list[Found] | None = None
 
@@ -62,8 +64,30 @@ class Contribution(Response):
     contribution: float
 
 
+class Item(Response):
+    """An item, as it is shown."""
+
+    id: str
+    payload: dict[str, Any]
+
+
+class Cause(Response):
+    """A choice that moved an item: what was searched for, in words or by an item, what was chosen, and how often.
+
+    `text` is null if too few users searched for these words, and `yours` is whether you did.
+    """
+
+    text: str | None
+    item: Item | None
+    chosen: Item
+    n: int
+    users: int
+    yours: bool
+    raises: bool
+
+
 class Explanation(Response):
-    """The plain and the learned part of a score, and the largest contributions to the learned part."""
+    """The plain and the learned part of a score, the largest contributions to the learned part, and their causes."""
 
     version: int
     item: str
@@ -72,6 +96,7 @@ class Explanation(Response):
     learned: float
     features: list[Contribution]
     directions: list[Contribution]
+    causes: list[Cause]
 
 
 class CollectionSummary(Response):
@@ -82,6 +107,7 @@ class CollectionSummary(Response):
     items: int
     text: bool
     images: bool
+    examples: list[str]
 
 
 class Dropped(Response):
@@ -94,13 +120,6 @@ class Count(Response):
     """How many there were."""
 
     n: int
-
-
-class Item(Response):
-    """An item, as it is shown."""
-
-    id: str
-    payload: dict[str, Any]
 
 
 class ItemWithVector(Item):
@@ -172,6 +191,22 @@ class Question(Response):
     query: Item
     left: Item
     right: Item
+
+
+class ControlReport(Response):
+    """What people did with each ranking: `arms`, the difference of learned and plain, and what they preferred.
+
+    Intervals hold with 95 % for one look (`low`, `high`), and for all looks together (`always_low`, `always_high`).
+    """
+
+    share: float
+    mode: str
+    since: float
+    verdict: str | None
+    sentence: str
+    arms: dict[str, dict[str, Any]]
+    differences: dict[str, dict[str, dict[str, float]]]
+    preference: dict[str, dict[str, float]]
 
 
 class Problem(Response):
