@@ -108,7 +108,7 @@ def start(
 
         mahala serve photos/ --vectors vectors.npy
 
-        mahala serve --control 0.1
+        mahala serve films.parquet --vectors embedding --control 0.1
     """
     _check_extra()
     from mahala.serve.http.guard import ServerSettings
