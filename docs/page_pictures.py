@@ -46,7 +46,7 @@ def search(page: Page, address: str) -> None:
         page.locator(f'#learned [data-id="{wanted}"]').click()
         page.locator("#detail-status", has_text="Learned").wait_for(timeout=120_000)
         page.keyboard.press("Escape")
-    result = page.locator("#learned li", has=page.locator(f'[data-id="{wanted}"]'))
+    result = page.locator("#learned > li", has=page.locator(f'[data-id="{wanted}"]'))
     result.get_by_role("button", name="Why is this here?").click()
     result.locator(".why p").first.wait_for()
     save(page, "serve-search", 900)
