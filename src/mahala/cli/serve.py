@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
+from mahala.cli.event_files import EventFormat, import_event_file
 from mahala.cli.group import Command
-from mahala.cli.output import say
+from mahala.cli.output import Json, say
+from mahala.cli.serve_report import print_report, set_control
 
 if TYPE_CHECKING:
+    import socket
+
+    from mahala.serve.http.guard import ServerSettings
     from mahala.serve.service import Encoder, Service
 
 PORT = 8417
@@ -34,6 +40,25 @@ class _Default(TyperGroup):
 app = typer.Typer(cls=_Default, rich_markup_mode="markdown", context_settings={"help_option_names": ["-h", "--help"]})
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
 app.add_typer(keys, name="key")
+
+
+class Setup(NamedTuple):
+    """What a service has beside its database: encoders of words, and folders of images by collection."""
+
+    demo: bool
+    encoder: str | None
+    collection: str | None
+    images: dict[str, Path]
+
+    def apply(self, service: Service) -> None:
+        """Give it to a service."""
+        service.images |= self.images
+        if self.demo:
+            _add_demo(service)
+        if self.encoder is not None:
+            encode = _sentence_encoder(self.encoder)
+            names = service.names() if self.collection is None else [self.collection]
+            service.encoders |= dict.fromkeys(names, encode)
 
 
 @app.command("start", cls=Command)
@@ -56,7 +81,12 @@ def start(
     need_keys: Annotated[bool, typer.Option("--keys", help="Need keys on loopback, too.")] = False,
     origin: Annotated[list[str] | None, typer.Option(help="A site whose pages may call the API; repeatable.")] = None,
     rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
+    workers: Annotated[int, typer.Option(help="Server processes that share the port.", min=1)] = 1,
     learn: Annotated[bool, typer.Option(help="Learn, if no other process does.")] = True,
+    control: Annotated[
+        float | None, typer.Option(help="Share of people with the plain ranking, to measure the gain.", min=0, max=0.5)
+    ] = None,
+    interleave: Annotated[bool, typer.Option("--interleave", help="Mix both rankings for that share instead.")] = False,
     graph_beyond: Annotated[int, typer.Option(help="Items beyond which searches use a graph.", min=0)] = 100_000,
 ) -> None:
     """Serve search that learns from clicks, with a page and an HTTP API.
@@ -65,7 +95,8 @@ def start(
     what the database has is served. Any number of processes may serve the same database; one of them learns.
 
     More commands: `mahala serve key create --role read|feedback|admin`, `mahala serve key list`, `mahala serve key
-    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER`.
+    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER|EVENTS`,
+    `mahala serve report [COLLECTION]`.
 
     Examples:
 
@@ -76,6 +107,8 @@ def start(
         mahala serve vectors.npy films.jsonl --database postgresql://localhost/films
 
         mahala serve photos/ --vectors vectors.npy
+
+        mahala serve films.parquet --vectors embedding --control 0.1
     """
     _check_extra()
     from mahala.serve.http.guard import ServerSettings
@@ -87,21 +120,22 @@ def start(
     if demo and database == _DATABASE:
         database = "mahala-demo/mahala.db"
     settings = ServerSettings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
-    with Service(database, learn=False, graph_beyond=graph_beyond) as service:
+    options: dict[str, Any] = {"address": database, "graph_beyond": graph_beyond}
+    setup = Setup(demo, encoder, collection, {})
+    with Service(learn=False, **options) as service:
         if settings.needs_keys and not Keys(service.store.database).all():
             raise ValueError(f"--host {host} needs API keys: make one by mahala serve key create --role admin")
-        if demo:
-            _add_demo(service)
-        elif items:
+        if items:
             name = _add_items(service, items, collection, update, {"vectors": vectors, "text": text, "id": id_column})
             if images or items[0].is_dir():
-                service.images[name] = images or items[0]
-        elif not service.names():
+                setup.images[name] = images or items[0]
+        elif not demo and not service.names():
             raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
-        if encoder is not None:
-            encode = _sentence_encoder(encoder)
-            service.encoders |= dict.fromkeys(service.names() if collection is None else [collection], encode)
-        _run(service, settings, port, learn)
+        if demo or workers == 1:
+            setup.apply(service)
+        if control is not None:
+            set_control(service, collection, control, interleave)
+        _run(service, functools.partial(_serve_again, options, setup, settings), settings, port, learn, workers)
 
 
 def _check_extra() -> None:
@@ -162,38 +196,39 @@ def _add_items(service: Service, files: list[Path], name: str | None, update: bo
     return name
 
 
-def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
-    import gc
-    import socket
-    import sys
+def _run(service: Service, again: Any, settings: ServerSettings, port: int, learn: bool, workers: int) -> None:
+    """Serve in this process, or let as many processes as there are `workers` call `again` with who learns for them."""
+    from mahala.serve.http.server import bind, run_processes
 
-    import uvicorn
-
-    from mahala.serve.http.app import create_app
-    from mahala.serve.http.protocol import TimedProtocol
-    from mahala.serve.page.pages import pages
-
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        bound = socket.create_server((settings.host, port), family=family)
-    except OSError as error:
-        reason = error.strerror or error
-        raise OSError(f"{settings.host}:{port} cannot be bound: {reason}; give another --port") from None
-    # asyncio does not do so for sockets that it has not made, and then every answer waits 40 ms for its second part.
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
-    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    config = uvicorn.Config(create_app(service, settings, pages()), http=TimedProtocol, timeout_keep_alive=60, **quiet)
-    host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
-    say(f"http://{host}:{bound.getsockname()[1]}")  # from now on, requests wait until the server runs
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    bound = bind(settings.host, port)
+    say(f"http://{host}:{bound.getsockname()[1]}")
     if learn:
         service.start_learning(apart=True)
-    # What is here stays, and would be gone through by each collection of garbage, for 100 ms with 100,000 items.
-    gc.freeze()
-    # A thread that has just sent an answer waits this long for one that computes; the default of 5 ms adds up.
-    sys.setswitchinterval(5e-4)
-    with bound:
-        uvicorn.Server(config).run([bound])
+    if workers == 1:
+        _serve(service, settings, bound)
+    else:
+        service.close(learning=False)
+        run_processes(workers, functools.partial(again, service.checkpoints.holder), bound)
+
+
+def _serve(service: Service, settings: ServerSettings, bound: socket.socket) -> None:
+    from mahala.serve.http.app import create_app
+    from mahala.serve.http.server import run
+    from mahala.serve.page.pages import pages
+
+    run(create_app(service, settings, pages()), bound)
+
+
+def _serve_again(
+    options: dict[str, Any], setup: Setup, settings: ServerSettings, holder: str, bound: socket.socket
+) -> None:
+    """Serve, in another process, what `start` has put into the database."""
+    from mahala.serve.service import Service
+
+    with Service(learn=False, holder=holder, **options) as service:
+        setup.apply(service)
+        _serve(service, settings, bound)
 
 
 @keys.command("create", cls=Command)
@@ -231,6 +266,20 @@ def _keys(database: str) -> Any:
     return Keys(Opened(database))
 
 
+@app.command("report", cls=Command)
+def report(
+    collection: Annotated[str | None, typer.Argument(metavar="[COLLECTION]")] = None,
+    database: Database = _DATABASE,
+    as_json: Json = False,
+) -> None:
+    """Print what learning is worth: what people did with the learned ranking, and with the plain one.
+
+    It needs a control share: `mahala serve --control 0.1`.
+    """
+    _check_extra()
+    print_report(collection, database, as_json)
+
+
 @app.command("export", cls=Command)
 def export(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
@@ -243,11 +292,30 @@ def export(collection: Collection, folder: Folder, database: Database = _DATABAS
 
 
 @app.command("import", cls=Command)
-def restore(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
-    """Make a collection from a folder that `export` wrote; a service learns its models again."""
+def restore(
+    collection: Collection,
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A folder of `export`, or a file of events.")],
+    event_format: EventFormat = None,
+    queries: Annotated[Path | None, typer.Option(help="Of events: vectors of queries, with texts or ids.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Of events: a sentence-transformers model for texts.")] = None,
+    database: Database = _DATABASE,
+) -> None:
+    """Make a collection from a folder that `export` wrote, or add a history of events to one.
+
+    A folder makes a new collection; a service learns its models again. Events are searches and what people did, in JSON
+    Lines, also .gz, of this service, of OpenSearch UBI or of Metarank, in any order. They are joined and written to the
+    log with their own times. The same events are counted once. Malformed lines are reported; the exit code is then 3.
+    """
     _check_extra()
+    if not source.is_dir():
+        encode = None if encoder is None else _sentence_encoder(encoder)
+        import_event_file(database, collection, source, event_format, queries, encode)
+        return
+    for option, value in {"--format": event_format, "--queries": queries, "--encoder": encoder}.items():
+        if value is not None:
+            raise ValueError(f"{option} goes with a file of events, but {source} is a folder: leave it out")
     from mahala.serve.store.collection_store import Store
     from mahala.serve.store.files import restore as read
 
     with closing(Store(database)) as store:
-        say(f"Read {read(store, collection, folder):,} entries of the log from {folder}")
+        say(f"Read {read(store, collection, source):,} entries of the log from {source}")
