@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from mahala.cli.event_files import EventFormat, import_event_file
 from mahala.cli.group import Command
 from mahala.cli.output import Json, say
 from mahala.cli.serve_report import print_report, set_control
@@ -94,7 +95,7 @@ def start(
     what the database has is served. Any number of processes may serve the same database; one of them learns.
 
     More commands: `mahala serve key create --role read|feedback|admin`, `mahala serve key list`, `mahala serve key
-    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER`,
+    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER|EVENTS`,
     `mahala serve report [COLLECTION]`.
 
     Examples:
@@ -291,11 +292,30 @@ def export(collection: Collection, folder: Folder, database: Database = _DATABAS
 
 
 @app.command("import", cls=Command)
-def restore(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
-    """Make a collection from a folder that `export` wrote; a service learns its models again."""
+def restore(
+    collection: Collection,
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A folder of `export`, or a file of events.")],
+    event_format: EventFormat = None,
+    queries: Annotated[Path | None, typer.Option(help="Of events: vectors of queries, with texts or ids.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Of events: a sentence-transformers model for texts.")] = None,
+    database: Database = _DATABASE,
+) -> None:
+    """Make a collection from a folder that `export` wrote, or add a history of events to one.
+
+    A folder makes a new collection; a service learns its models again. Events are searches and what people did, in JSON
+    Lines, also .gz, of this service, of OpenSearch UBI or of Metarank, in any order. They are joined and written to the
+    log with their own times. The same events are counted once. Malformed lines are reported; the exit code is then 3.
+    """
     _check_extra()
+    if not source.is_dir():
+        encode = None if encoder is None else _sentence_encoder(encoder)
+        import_event_file(database, collection, source, event_format, queries, encode)
+        return
+    for option, value in {"--format": event_format, "--queries": queries, "--encoder": encoder}.items():
+        if value is not None:
+            raise ValueError(f"{option} goes with a file of events, but {source} is a folder: leave it out")
     from mahala.serve.store.collection_store import Store
     from mahala.serve.store.files import restore as read
 
     with closing(Store(database)) as store:
-        say(f"Read {read(store, collection, folder):,} entries of the log from {folder}")
+        say(f"Read {read(store, collection, source):,} entries of the log from {source}")
