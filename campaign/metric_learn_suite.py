@@ -26,7 +26,7 @@ VERSION = "0.7.0"
 _HELPERS = {"make_context", "make_name"}
 
 # Runs inside pytest, before any test is imported.
-PLUGIN = '''
+PLUGIN = """
 import os, re, sys, types, warnings
 import pytest
 
@@ -63,7 +63,7 @@ if os.environ["SUITE_OF"] == "mahala":
                "sdml": tuples, "sklearn_shims": shims()}
     sys.modules["metric_learn"] = compat
     sys.modules |= {f"metric_learn.{name}": module for name, module in modules.items()}
-'''
+"""
 
 
 def unpacked(folder: Path) -> Path:

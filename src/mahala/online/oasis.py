@@ -19,7 +19,7 @@ class OASIS(SimilarityLearner):
     ----------
     C : float or "auto"
         Aggressiveness: the longest step. "auto" is margin² / s³, where s is the running median of ‖x‖ ‖x⁺‖
-        over the first 100 comparisons, after which it rests: a share margin / s of the step that repairs a typical loss.
+        over the first 100 comparisons, then at rest: a share margin / s of the step that repairs a typical loss.
     margin : float or "auto"
         By how much x⁺ should be more similar than x⁻. The paper has 1.0, which unit vectors, whose similarities
         differ by a tenth, never reach; "auto" is the running median of |xᵀx⁺ - xᵀx⁻| over the first 100

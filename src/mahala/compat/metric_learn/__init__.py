@@ -6,7 +6,16 @@ which are in `learner_` after a fit.
 
 from mahala.compat.metric_learn.constraints import Constraints
 from mahala.compat.metric_learn.points import LFDA, LMNN, MLKR, NCA, RCA, Covariance, RCA_Supervised
-from mahala.compat.metric_learn.tuples import ITML, MMC, ITML_Supervised, MMC_Supervised
+from mahala.compat.metric_learn.tuples import (
+    ITML,
+    LSML,
+    MMC,
+    SDML,
+    ITML_Supervised,
+    LSML_Supervised,
+    MMC_Supervised,
+    SDML_Supervised,
+)
 
 __version__ = "0.7.0"
 __all__ = [

@@ -160,7 +160,9 @@ def _shape_message(X: Any, n_axes: int, context: str, preprocessor: bool = False
     advice = " and/or use a preprocessor" if X.ndim == n_axes - 1 and not preprocessor else ""
     if after and X.ndim != n_axes - 1:
         when = " after the preprocessor has been applied"
-    return f"{expected} expected{context}{when}. Found {X.ndim}D array instead:\ninput={X}. Reshape your data{advice}.\n"
+    return (
+        f"{expected} expected{context}{when}. Found {X.ndim}D array instead:\ninput={X}. Reshape your data{advice}.\n"
+    )
 
 
 def _check_tuples(X: Any, tuple_size: int | None, min_features: int, context: str) -> None:
@@ -275,7 +277,9 @@ def _initialize_metric_mahalanobis(
                 "positive definite."
             )
         if return_inverse and not is_definite:
-            warnings.warn("The initialization matrix is not invertible: using the pseudo-inverse instead.", stacklevel=2)
+            warnings.warn(
+                "The initialization matrix is not invertible: using the pseudo-inverse instead.", stacklevel=2
+            )
         inverse = _pseudo_inverse_from_eig(w, V)
     elif init not in ("identity", "covariance", "random"):
         raise ValueError(

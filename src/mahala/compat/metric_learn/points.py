@@ -155,7 +155,9 @@ class NCA(_DescentLearner):
         """Learn from points with class labels."""
         X, y = self._prepare_inputs(X, y, ensure_min_samples=2)
         m, first = self._first(X, y)
-        learner = native.NCA(m, init=_as_metric(first), max_iter=self.max_iter, tol=_tol(self.tol), verbose=self.verbose)
+        learner = native.NCA(
+            m, init=_as_metric(first), max_iter=self.max_iter, tol=_tol(self.tol), verbose=self.verbose
+        )
         return self._store(learner.fit(X, y), m)
 
 
@@ -180,7 +182,9 @@ class MLKR(_DescentLearner):
         """Learn from points with numbers to predict."""
         X, y = self._prepare_inputs(X, y, y_numeric=True, ensure_min_samples=2)
         m, first = self._first(X, y, has_classes=False)
-        learner = native.MLKR(m, init=_as_metric(first), max_iter=self.max_iter, tol=_tol(self.tol), verbose=self.verbose)
+        learner = native.MLKR(
+            m, init=_as_metric(first), max_iter=self.max_iter, tol=_tol(self.tol), verbose=self.verbose
+        )
         return self._store(learner.fit(X, y), m)
 
 
@@ -203,7 +207,7 @@ class RCA(_PointsLearner):
         return self
 
 
-class RCA_Supervised(RCA):  # noqa: N801  (metric-learn's name)
+class RCA_Supervised(RCA):
     """Relevant component analysis of chunks that are drawn from the classes."""
 
     def __init__(

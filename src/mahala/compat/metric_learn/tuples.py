@@ -4,23 +4,18 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import TransformerMixin
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 
 import mahala.batch as native
+from mahala.comparisons import Pairs, Quadruplets
 from mahala.compat.metric_learn._util import (
     _initialize_metric_mahalanobis,
     components_from_metric,
     renamed,
     warn_of_unused,
 )
-from mahala.compat.metric_learn.base_metric import (
-    MahalanobisMixin,
-    _PairsClassifierMixin,
-    _QuadrupletsClassifierMixin,
-    _TripletsClassifierMixin,
-)
+from mahala.compat.metric_learn.base_metric import MahalanobisMixin, _PairsClassifierMixin, _QuadrupletsClassifierMixin
 from mahala.compat.metric_learn.constraints import Constraints
-from mahala.comparisons import Pairs, Quadruplets, Triplets
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
 
@@ -111,7 +106,7 @@ class ITML(_BaseITML, _PairsClassifierMixin):
         return self._fit_and_calibrate(pairs, y, calibration_params, bounds=bounds)
 
 
-class ITML_Supervised(_Supervised, _BaseITML):  # noqa: N801  (metric-learn's name)
+class ITML_Supervised(_Supervised, _BaseITML):
     """ITML from pairs that are drawn from labels."""
 
     def __init__(
@@ -127,7 +122,9 @@ class ITML_Supervised(_Supervised, _BaseITML):  # noqa: N801  (metric-learn's na
         num_constraints: Any = "deprecated",
         convergence_threshold: Any = "deprecated",
     ) -> None:
-        _BaseITML.__init__(self, gamma, max_iter, tol, prior, verbose, preprocessor, random_state, convergence_threshold)
+        _BaseITML.__init__(
+            self, gamma, max_iter, tol, prior, verbose, preprocessor, random_state, convergence_threshold
+        )
         self.n_constraints = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
         self.num_constraints = "deprecated"
 
@@ -165,7 +162,9 @@ class _BaseMMC(_TuplesLearner):
         warn_of_unused(self, "nothing is projected", max_proj=10000)
         pairs, y = self._prepare_inputs(pairs, y, "tuples")
         first = _initialize_metric_mahalanobis(pairs, self.init, self.random_state, matrix_name="init")
-        learner = native.MMC(diagonal=self.diagonal, max_iter=self.max_iter, tol=min(self.tol, 1e-6), verbose=self.verbose)
+        learner = native.MMC(
+            diagonal=self.diagonal, max_iter=self.max_iter, tol=min(self.tol, 1e-6), verbose=self.verbose
+        )
         learner.fit(Pairs.from_array(pairs, y))
         similar = pairs[y == 1, 0] - pairs[y == 1, 1]
         scatter = similar.T @ similar
@@ -182,7 +181,7 @@ class MMC(_BaseMMC, _PairsClassifierMixin):
         return self._fit_and_calibrate(pairs, y, calibration_params)
 
 
-class MMC_Supervised(_Supervised, _BaseMMC):  # noqa: N801  (metric-learn's name)
+class MMC_Supervised(_Supervised, _BaseMMC):
     """MMC from pairs that are drawn from labels."""
 
     def __init__(
@@ -208,6 +207,118 @@ class MMC_Supervised(_Supervised, _BaseMMC):  # noqa: N801  (metric-learn's name
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
         return self._fit(*self._pairs(X, y))
+
+
+class _BaseSDML(_TuplesLearner):
+    def __init__(
+        self,
+        balance_param: float = 0.5,
+        sparsity_param: float = 0.01,
+        prior: Any = "identity",
+        verbose: bool = False,
+        preprocessor: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(preprocessor)
+        self.balance_param, self.sparsity_param, self.prior = balance_param, sparsity_param, prior
+        self.verbose, self.random_state = verbose, random_state
+
+    def _fit(self, pairs: Any, y: Any) -> Self:
+        pairs, y = self._prepare_inputs(pairs, y, "tuples")
+        if pairs.shape[2] < 2:
+            raise ValueError(f"Cannot fit SDML with {pairs.shape[2]} feature(s)")
+        learner = native.SDML(
+            balance=self.balance_param, sparsity=self.sparsity_param, prior=self._prior(pairs), verbose=self.verbose
+        )
+        return self._store(learner.fit(Pairs.from_array(pairs, y)))
+
+
+class SDML(_BaseSDML, _PairsClassifierMixin):
+    """Sparse distance metric learning, see :class:`mahala.batch.SDML`."""
+
+    def fit(self, pairs: Any, y: Any, calibration_params: dict[str, Any] | None = None) -> Self:
+        """Learn from pairs with labels +1 and -1."""
+        return self._fit_and_calibrate(pairs, y, calibration_params)
+
+
+class SDML_Supervised(_Supervised, _BaseSDML):
+    """SDML from pairs that are drawn from labels."""
+
+    def __init__(
+        self,
+        balance_param: float = 0.5,
+        sparsity_param: float = 0.01,
+        prior: Any = "identity",
+        n_constraints: int | None = None,
+        verbose: bool = False,
+        preprocessor: Any = None,
+        random_state: Any = None,
+        num_constraints: Any = "deprecated",
+    ) -> None:
+        _BaseSDML.__init__(self, balance_param, sparsity_param, prior, verbose, preprocessor, random_state)
+        self.n_constraints = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
+        self.num_constraints = "deprecated"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from points with class labels."""
+        return self._fit(*self._pairs(X, y))
+
+
+class _BaseLSML(_TuplesLearner):
+    def __init__(
+        self,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        prior: Any = "identity",
+        verbose: bool = False,
+        preprocessor: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(preprocessor)
+        self.tol, self.max_iter, self.prior = tol, max_iter, prior
+        self.verbose, self.random_state = verbose, random_state
+
+    def _fit(self, quadruplets: Any, weights: Any = None) -> Self:
+        quadruplets = self._prepare_inputs(quadruplets, type_of_inputs="tuples")
+        weights = np.ones(len(quadruplets)) if weights is None else np.asarray(weights, dtype=float)
+        self.w_ = weights / weights.sum()
+        learner = native.LSML(
+            prior=self._prior(quadruplets), max_iter=self.max_iter, tol=min(self.tol, 1e-6), verbose=self.verbose
+        )
+        return self._store(learner.fit(Quadruplets.from_array(quadruplets), sample_weight=self.w_))
+
+
+class LSML(_BaseLSML, _QuadrupletsClassifierMixin):
+    """Least squared-residual metric learning, see :class:`mahala.batch.LSML`."""
+
+    def fit(self, quadruplets: Any, weights: Any = None) -> Self:
+        """Learn from quadruplets whose first pair is to be nearer than the second."""
+        return self._fit(quadruplets, weights)
+
+
+class LSML_Supervised(_Supervised, _BaseLSML):
+    """LSML from quadruplets that are drawn from labels."""
+
+    def __init__(
+        self,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        prior: Any = "identity",
+        n_constraints: int | None = None,
+        weights: Any = None,
+        verbose: bool = False,
+        preprocessor: Any = None,
+        random_state: Any = None,
+        num_constraints: Any = "deprecated",
+    ) -> None:
+        _BaseLSML.__init__(self, tol, max_iter, prior, verbose, preprocessor, random_state)
+        self.n_constraints = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
+        self.weights, self.num_constraints = weights, "deprecated"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from points with class labels."""
+        X, rows = self._drawn(X, y, same_length=True)
+        return self._fit(X[np.column_stack(rows)], self.weights)
 
 
 def _distances(X: FloatArray) -> FloatArray:
