@@ -26,13 +26,14 @@ from rich.table import Table
 
 import mahala
 from mahala.learner import Learner
+from mahala.saved_estimator import estimator_names, kind_named
 
 FIT = """
 import sys, time, warnings
 import numpy as np
 warnings.simplefilter("ignore")
-import mahala
-Kind = getattr(mahala, sys.argv[1])
+from mahala.saved_estimator import kind_named
+Kind = kind_named(sys.argv[1])
 times = [time.process_time()]
 y = np.arange(178) % 3
 X = np.random.default_rng(0).normal(size=(178, 13)) + np.eye(3, 13)[y]
@@ -50,8 +51,8 @@ SOURCE = Path(mahala.__file__).parents[1]
 
 def learners() -> list[str]:
     """Return the names of the public learners."""
-    kinds = ((name, getattr(mahala, name)) for name in mahala.__all__)
-    return [name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Learner)]
+    kinds = ((name, kind_named(name)) for name in estimator_names())
+    return [name for name, kind in kinds if kind is not None and issubclass(kind, Learner)]
 
 
 def run(source: Path, cache: str, code: str, *arguments: str) -> tuple[float, list[float]]:

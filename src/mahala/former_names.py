@@ -19,10 +19,8 @@ OF_LEARNERS = {
 # Attributes of the package; metric-learn has most of them with the ending "_Supervised", too.
 OF_PACKAGE = {
     "Constraints": "Pairs.from_labels and Triplets.from_labels draw comparisons",
-    "Covariance": "PCA(whiten=True) is the metric of the inverse covariance",
     "ITML_Supervised": "ITML learns from labels, too",
-    "LFDA": "LDA and LMNN are the nearest, see docs/guides/from-metric-learn.md",
-    "LSML": "BoostMetric learns from relative comparisons, see docs/guides/from-metric-learn.md",
+    "LSML_Supervised": "mahala.batch.LSML learns from labels, too",
     "MMC_Supervised": "MMC learns from labels, too",
     "RCA_Supervised": "RCA learns from labels, too",
     "load_learner": "load(path) reads metrics, learners and adapters",

@@ -181,7 +181,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             if isinstance(comparisons, Pairs):
                 comparisons = comparisons.labelled(y)
             elif y is not None:
-                raise ValueError("y must be None with triplets: their order says which item is the more similar")
+                raise ValueError(f"y must be None with {_kind(comparisons)}: their order says which items are nearer")
             if len(comparisons) == 0:
                 name = _kind(comparisons)
                 raise ValueError(f"{name} must not be empty: 0 {name} given, at least one is needed")

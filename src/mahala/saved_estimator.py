@@ -161,7 +161,7 @@ def _load(path: str | PathLike[str], content: str | None = None, *, mapped: bool
 
 def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays) -> Any:
     name = header.get("learner")
-    kind = _kind_named(name)
+    kind = kind_named(name)
     if kind is None:
         raise ModelFileError(f"{path} holds a learner {name!r} that this version of mahala does not know")
     try:
@@ -170,7 +170,7 @@ def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays)
             if isinstance(value, dict) and "metric" in value:
                 value = Metric.from_parts(value["metric"], without_prefix(key, arrays))
             elif isinstance(value, dict) and "estimator" in value:
-                inner: Any = _kind_named(value["estimator"])
+                inner: Any = kind_named(value["estimator"])
                 value = inner(**header_value(value, "params", dict))
             elif isinstance(value, dict) and "array" in value:
                 value = arrays[key]
@@ -191,7 +191,14 @@ def _restored(path: str | PathLike[str], header: dict[str, Any], arrays: Arrays)
     return learner
 
 
-def _kind_named(name: object) -> Any:
-    """Return the class of a learner by its public name, or None if there is none."""
-    kind = getattr(mahala, name, None) if isinstance(name, str) and name in mahala.__all__ else None
+def kind_named(name: object) -> Any:
+    """Return the class of an estimator by its public name, or None if there is none."""
+    # Some batch learners are not at the top of the package.
+    package = next((package for package in (mahala, mahala.batch) if name in package.__all__), None)
+    kind = getattr(package, str(name), None)
     return kind if inspect.isclass(kind) and issubclass(kind, SavedEstimator) else None
+
+
+def estimator_names() -> list[str]:
+    """Return the public names among which those of all estimators are."""
+    return list(dict.fromkeys([*mahala.__all__, *mahala.batch.__all__]))

@@ -23,6 +23,7 @@ from mahala.learner import Learner
 from mahala.metric import BilinearMetric
 from mahala.online.pair_learner import PairLearner
 from mahala.online.similarity_learner import SimilarityLearner
+from mahala.saved_estimator import estimator_names, kind_named
 from mahala.support.contexts import COMPILING
 from mahala.support.parameters import config_context
 
@@ -92,9 +93,9 @@ def _jobs() -> list[tuple[str, Callable[[], object]]]:
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3
     X = rng.normal(size=(60, 5)) + 2.0 * np.eye(3, 5)[y]
-    kinds = [kind for kind in (getattr(mahala, name) for name in mahala.__all__) if isinstance(kind, type)]
+    kinds = [kind for kind in map(kind_named, estimator_names()) if kind is not None and issubclass(kind, Learner)]
     return [
-        *((kind.__name__, partial(_learn, kind, X, y)) for kind in kinds if issubclass(kind, Learner)),
+        *((kind.__name__, partial(_learn, kind, X, y)) for kind in kinds),
         ("blocks of steps", partial(mahala.SORS(n_triplets=20, random_state=0).fit, np.tile(X, 60), y)),
         ("evaluations", partial(_evaluate, X, y)),
         ("feedback", partial(_adapt, X)),

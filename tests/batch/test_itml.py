@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from mahala import ITML, BilinearMetric, MahalanobisMetric, Pairs
-from mahala.batch.itml import SHORTEST
+from mahala.batch.logdet import SHORTEST
 from mahala.support.model_files import ModelFileError, read_model, write_model
 from reference.itml import best_slack, divergence, itml, objective
 from strategies import streams

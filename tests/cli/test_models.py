@@ -33,7 +33,7 @@ def test_learners_by_name():
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [
-        ("LMN", [], r"'LMN', not a learner \(did you mean LMNN\?\); choose from PA, POLA, .*MDM$"),
+        ("LMN", [], r"'LMN', not a learner \(did you mean LMNN\?\); choose from PA, POLA, .*MDM, "),
         ("Metric", [], "'Metric', not a learner"),
         ("PAUM", [], "'PAUM', not a learner"),
         ("zzz", [], "not a learner; choose from"),

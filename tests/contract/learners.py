@@ -17,14 +17,13 @@ from mahala.learner import Learner
 from mahala.online.online_learner import OnlineLearner
 from mahala.online.pair_learner import PairLearner
 from mahala.online.similarity_learner import SimilarityLearner
+from mahala.saved_estimator import estimator_names, kind_named
 from mahala.support.model_files import read_model, write_model
 
 NAMES = ["ash", "beech", "elm", "fir", "oak"]  # of the features, where they have any
 
 LEARNERS = [
-    kind
-    for kind in (getattr(mahala, name) for name in sorted(mahala.__all__))
-    if inspect.isclass(kind) and issubclass(kind, Learner)
+    kind for kind in map(kind_named, sorted(estimator_names())) if kind is not None and issubclass(kind, Learner)
 ]
 
 # One setting for each class and way to hold the model; the other parameters are spread over them. What only one class
@@ -64,7 +63,10 @@ _SETTINGS = {
     "LMNN": [{"max_iter": 50}, {"max_iter": 50, "n_components": 2, "n_neighbors": 1}],
     "LogisticMetric": [{"lam": 0.01}, {"prior": "covariance", "n_components": 2, "noise": 0.1}],
     "ITML": [{"prior": "covariance", "gamma": 0.1}],
+    "LSML": [{"gamma": 10.0}],
     "RCA": [{"n_components": 2}],
+    "Covariance": [{}],
+    "LFDA": [{"n_components": 2}],
     "LDA": [{"shrinkage": "auto", "n_components": 2}],
     "PCA": [{"n_components": 2, "whiten": True}],
     "Relief": [{"n_samples": 30}],
@@ -152,10 +154,14 @@ def labels(comparisons):
     return comparisons.y if isinstance(comparisons, Pairs) else np.ones(len(comparisons), dtype=np.int8)
 
 
+def roles(comparisons):
+    """The names of the row numbers of comparisons."""
+    return ("left", "right") if isinstance(comparisons, Pairs) else type(comparisons)._names
+
+
 def as_array(comparisons):
     """The comparisons as one array, and the y that goes with it."""
-    roles = ("left", "right") if isinstance(comparisons, Pairs) else ("anchor", "positive", "negative")
-    array = np.stack([comparisons.X[getattr(comparisons, role)] for role in roles], axis=1)
+    array = np.stack([comparisons.X[getattr(comparisons, role)] for role in roles(comparisons)], axis=1)
     return array, getattr(comparisons, "y", None)
 
 

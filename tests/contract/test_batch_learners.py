@@ -11,7 +11,7 @@ from hypothesis import given
 from sklearn.base import clone
 
 import mahala
-from contract.learners import case, dense, draw, every_batch_learner, needs_labels, rewritten, same_model
+from contract.learners import as_array, case, dense, draw, every_batch_learner, needs_labels, rewritten, same_model
 from mahala import Pairs, Triplets
 from mahala.support.model_files import ModelFileError
 from strategies import examples, labelled_rows
@@ -247,15 +247,14 @@ def test_comparisons(learner, labelled):
     assert by_comparisons.score(comparisons) > 0.6
     with pytest.raises(ValueError, match="must not be empty"):
         clone(learner).fit(comparisons[:0])
-    roles = ("left", "right") if kind is Pairs else ("anchor", "positive", "negative")
-    array = np.stack([X[getattr(comparisons, role)] for role in roles], axis=1)
+    array, _ = as_array(comparisons)
     # In an array nothing says which rows are the same, and that is something some learners go by.
     by_array = clone(learner).fit(array, getattr(comparisons, "y", None))
     assert by_array.score(comparisons) > 0.6
     if kind is Pairs:
         with pytest.raises(ValueError, match="y is needed"):
             clone(learner).fit(Pairs(X, [0], [1]))
-    else:
+    elif kind is Triplets:
         with pytest.raises(ValueError, match="items must be None"):
             clone(learner).fit(Triplets(X, [0], [1], [2], items=X))
 

@@ -36,5 +36,7 @@ def test_a_learner_is_a_transformer_of_rows(kind, labelled):
         assert not hasattr(learner, name)
         with pytest.raises(AttributeError, match=f"{kind.__name__} has no attribute '{name}'; {other}"):
             getattr(learner, name)
-        with pytest.raises((TypeError, ValueError), match=r"Expected (Pairs|Triplets|Pairs or Triplets).* rows"):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"Expected (Pairs|Triplets|Quadruplets|Pairs or Triplets).* rows"
+        ):
             getattr(learner, other)(X)

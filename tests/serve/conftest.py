@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -45,6 +48,26 @@ def wait_for(condition, seconds=30.0):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@contextmanager
+def served(service, **settings):
+    """Serve in a thread; yield the address."""
+    import uvicorn
+
+    from mahala.serve.http.app import create_app
+    from mahala.serve.http.guard import ServerSettings
+    from mahala.serve.page.pages import pages
+
+    bound = socket.create_server(("127.0.0.1", 0))
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    app = create_app(service, ServerSettings(**settings), pages())
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, args=([bound],))
+    thread.start()
+    yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
 
 
 @pytest.fixture(autouse=True, scope="session")

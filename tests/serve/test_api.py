@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mahala.serve.client import ServiceError
 from mahala.serve.http import guard as guards
 from mahala.serve.http.app import create_app
 from mahala.serve.http.guard import ServerSettings
+from mahala.serve.http.schemas import COLLECTION
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.keys import Keys
@@ -152,7 +154,15 @@ HOSTILE = [
     ("PUT", "/items", json.dumps([ITEMS[0] | {"payload": {"a": "x" * 70_000}}]), 422),
     ("PUT", "/items", '[{"id": "a", "vector": [1,1,1,1,1,1], "payload": {"a": NaN}}]', 422),
     ("PUT", "/items", '[{"id": "a", "vector": [1,1,1,1,1,1], "payload": {"a": "\\u0000"}}]', 422),
+    ("POST", "/search", '{"query": {"item": "i0"}, "k": true}', 422),
+    ("POST", "/search", '{"query": {"item": "i0"}, "k": "5"}', 422),
+    ("POST", "/search", '{"query": {"vector": ["1", 1, 1, 1, 1, 1]}}', 422),
+    ("POST", "/impressions", json.dumps(IMPRESSION | {"version": 10**15}), 422),
+    ("POST", "/impressions", json.dumps(IMPRESSION | {"version": "0"}), 422),
+    ("PUT", "", json.dumps({"width": WIDTH}), 409),
     ("GET", "/items?start=-1", None, 422),
+    ("GET", f"/items?start={10**30}", None, 422),
+    ("GET", "/items?n=5.0", None, 422),
     ("GET", "/items/..%2F..%2Fetc%2Fpasswd", None, 404),
     ("PUT", "/versions/served", '{"version": 99}', 404),
     ("PUT", "/model", '{"learners": {"a": {"learner": {"name": "warm_up"}}}}', 422),
@@ -184,7 +194,39 @@ def test_hostile_requests_are_refused_in_words(unharmed, method, path, body, sta
     told = answer.json()
     assert told["status"] == answer.status_code
     assert told["detail"]
+    assert not re.search(r"function-|islice|Value error|list\[", answer.text), answer.text
     assert len(answer.content) < 5000
+
+
+def test_messages_name_the_field(http):
+    def detail(path, body):
+        return http.post(BASE + path, json=body).json()["detail"]
+
+    assert detail("/search", SEARCH | {"k": True}) == "body.k: Input should be a valid integer"
+    assert detail("/search", [SEARCH, 3]) == "body.1: Input should be a valid object"
+    assert detail("/impressions", [IMPRESSION | {"clicked": ["i9"]}]) == (
+        "body.0: clicked must be among the items shown, got 'i9'"
+    )
+    assert detail("/impressions", IMPRESSION | {"version": 10**15}) == (
+        "version must be that of a search: 0 to 0, got 1000000000000000"
+    )
+
+
+def test_media_types_and_methods(http):
+    answer = http.post(f"{BASE}/search", content="a=1", headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert (answer.status_code, answer.json()["status"]) == (415, 415)
+    assert "application/json" in answer.json()["detail"]
+    for path, allowed in (
+        ("/items", "GET, HEAD, PUT"),
+        ("/search", "POST"),
+        ("", "DELETE, PUT"),
+        ("/items/i1", "GET, HEAD"),
+    ):
+        answer = http.patch(BASE + path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+    answer = http.head(f"{BASE}/items")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-length"] == http.get(f"{BASE}/items").headers["content-length"]
 
 
 def test_unknown_places_are_problems_too(http):
@@ -322,4 +364,13 @@ def test_metrics_and_openapi(http):
         for part in ("search", "impressions", "comparisons", "items", "model", "versions", "explain", "question")
     } <= set(schema["paths"])
     assert schema["components"]["schemas"]["ImpressionBody"]["examples"]
+    assert schema["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    operations = [one for methods in schema["paths"].values() for one in methods.values()]
+    assert all(
+        "schema" in next(iter(one["responses"][code]["content"].values()))
+        for one in operations
+        for code in one["responses"]
+    )
+    search = schema["paths"][f"{COLLECTION}/search"]["post"]["responses"]
+    assert set(search) == {"200", "400", "403", "404", "413", "415", "422", "429", "503"}
     assert http.get("/docs").status_code == 404  # it would load scripts from elsewhere

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import socket
-import threading
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
-import uvicorn
 
-from mahala.serve.http.app import create_app
-from mahala.serve.http.guard import ServerSettings
-from mahala.serve.page.pages import TABS, pages
+from mahala.serve.page.pages import TABS
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
+
+from .conftest import served
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -39,20 +36,6 @@ def items():
         {"id": id, "vector": vector, "payload": payload}
         for id, vector, payload in zip(ids, vectors, payloads, strict=True)
     ]
-
-
-@contextmanager
-def served(service, **settings):
-    """Serve in a thread; yield the address."""
-    bound = socket.create_server(("127.0.0.1", 0))
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    app = create_app(service, ServerSettings(**settings), pages())
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, args=([bound],))
-    thread.start()
-    yield f"http://127.0.0.1:{bound.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +74,7 @@ def opened(browser, address, permitted=()):
 
 @pytest.fixture
 def page(browser, address):
-    with opened(browser, address, ["404", "422"]) as page:  # an image that is not there, a question without items
+    with opened(browser, address, ["404", "409"]) as page:  # an image that is not there, a question without items
         yield page
 
 

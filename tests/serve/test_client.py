@@ -10,8 +10,11 @@ from mahala.serve.client import Client, ServiceError
 
 
 @pytest.fixture(autouse=True)
-def _without_waiting(monkeypatch):
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+def waits(monkeypatch):
+    """The seconds for which the client would have waited."""
+    seconds = []
+    monkeypatch.setattr(module.time, "sleep", seconds.append)
+    return seconds
 
 
 def client_of(answers, **options):
@@ -45,6 +48,14 @@ def test_what_is_refused_is_told_and_not_sent_again():
     client, _ = client_of([httpx.Response(502, text="<html>bad gateway</html>")])
     with pytest.raises(ServiceError, match="bad gateway"):
         client.model()
+
+
+def test_it_waits_as_long_as_the_service_says(waits):
+    stated = ("2", "3600", "Wed, 21 Oct 2026 07:28:00 GMT")
+    busy = [httpx.Response(429, json={"detail": "busy"}, headers={"Retry-After": one}) for one in stated]
+    client, _ = client_of([*busy, httpx.Response(200, json={"learned": 1})], attempts=4)
+    assert client.model() == {"learned": 1}
+    assert waits == [2, 5, 0.4]
 
 
 def test_after_some_attempts_the_error_is_raised():

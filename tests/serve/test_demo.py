@@ -1,27 +1,74 @@
-"""The demo's items and the encoder that makes their vectors."""
+"""The demo: its items, the encoder that makes their vectors, and what five clicks of one person do."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from mahala.serve.page.demo import WIDTH, demo_items
+from mahala.serve.learning.learners import DEFAULT, new_learner
+from mahala.serve.page.demo import EXAMPLES, WIDTH, demo_items
 
 
-def test_items_are_found_by_what_they_do():
+@pytest.fixture(scope="module")
+def demo():
     encoder, items = demo_items()
-    assert len({item["id"] for item in items}) == len(items) == 1000
-    assert all(item["payload"]["text"] and item["payload"]["title"] in item["id"] for item in items)
-    X = np.array([item["vector"] for item in items])
+    return encoder, items, np.array([item["vector"] for item in items])
+
+
+def best(demo, text, adapter=None, k=10):
+    encoder, items, X = demo
+    query = encoder(text) if adapter is None else adapter.embed(encoder(text), text)
+    return [items[row]["id"] for row in np.argsort(-X @ query, kind="stable")[:k]]
+
+
+def test_dishes_are_found_by_what_they_are(demo):
+    _, items, X = demo
+    assert len({item["id"] for item in items}) == len(items) == 953
+    for item in items:
+        assert item["payload"].keys() >= {"title", "text", "cuisine", "kind"}
+        assert item["payload"].get("diet") in (None, "vegan", "vegetarian", "fish", "meat")
+        assert item["payload"]["text"].endswith(".")
     assert X.shape == (len(items), WIDTH)
     np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1.0)
-    for text, library in (
-        ("k-means clustering", "sklearn"),
-        ("inverse of a matrix", "numpy"),
-        ("sine transform", "scipy"),
+    for text, titles in (
+        ("spicy noodle soup", {"Laksa", "Beef noodle soup", "Thukpa"}),
+        ("raw fish", {"Sushi", "Sashimi", "Ceviche"}),
+        ("apple desserts", {"Apple crumble", "Apfelstrudel"}),
+        ("Japanese noodles", {"Udon", "Shoyu ramen", "Zaru soba"}),
+        ("hangover", {"Haejangguk", "Encebollado", "Ciorbă de burtă"}),
+        ("eggplant dip", {"Baba ghanoush", "Zaalouk"}),
     ):
-        first = [items[row]["payload"] for row in np.argsort(-X @ encoder(text))[:5]]
-        assert library in {payload["library"] for payload in first}
-    assert not encoder("zzzz 123").any()
+        assert titles <= set(best(demo, text)), text
+
+
+def test_vectors_are_the_same_each_time(demo):
+    encoder, _, X = demo
     again, same = demo_items()
     np.testing.assert_allclose([item["vector"] for item in same], X, atol=1e-6)
-    np.testing.assert_allclose(again("sine transform"), encoder("sine transform"), atol=1e-6)
+    np.testing.assert_allclose(again("vegan curry"), encoder("vegan curry"), atol=1e-6)
+
+
+def test_nonsense_fits_nothing(demo):
+    encoder = demo[0]
+    for text in ("zzzz 123", "how do I fix this", "quarterly tax return", "the and of", "?"):
+        assert not encoder(text).any(), text
+    assert all(encoder(text).any() for text in EXAMPLES)
+
+
+@pytest.mark.parametrize("text", EXAMPLES[:3])
+def test_five_clicks_bring_a_dish_to_the_top_and_leave_other_queries_alone(demo, text):
+    encoder, items, X = demo
+    rows = {item["id"]: row for row, item in enumerate(items)}
+    others = ["chocolate cake", "raw fish", "christmas", "grilled meat with friends"]
+    plain = {other: best(demo, other) for other in others}
+    adapter = new_learner(DEFAULT["adapter"])
+    shown = best(demo, text)
+    wanted = shown[-1]
+    for _ in range(5):
+        vectors = X[[rows[title] for title in shown]]
+        clicked = [float(title == wanted) for title in shown]
+        adapter.learn_one(encoder(text), vectors, clicked, query_id=text, user="visit:1")
+        shown = best(demo, text, adapter)
+    assert shown.index(wanted) < 3
+    for other in others:
+        assert len(set(best(demo, other, adapter)) & set(plain[other])) >= 9, other

@@ -155,7 +155,7 @@ def test_a_question_has_three_items(service, http):
         assert told["left"]["payload"].keys() == {"number", "even"}
     service.delete_items("secret-films", [f"i{at}" for at in range(38)])
     answer = http.get(f"{BASE}/question")
-    assert answer.status_code == 422
+    assert answer.status_code == 409
     assert "needs three items, but there are 2" in answer.json()["detail"]
 
 

@@ -1,9 +1,12 @@
 # The public names of this package, loaded on first use.
 from mahala.batch.boost_metric import BoostMetric as BoostMetric
+from mahala.batch.covariance import Covariance as Covariance
 from mahala.batch.gml import GML as GML
 from mahala.batch.itml import ITML as ITML
 from mahala.batch.lda import LDA as LDA
+from mahala.batch.lfda import LFDA as LFDA
 from mahala.batch.lmnn import LMNN as LMNN
+from mahala.batch.lsml import LSML as LSML
 from mahala.batch.mdm import MDM as MDM
 from mahala.batch.mlkr import MLKR as MLKR
 from mahala.batch.mmc import MMC as MMC

@@ -98,7 +98,7 @@ class BatchLearner(DistanceMixin, Learner):
     def _training_data(self, X: Any, y: Any, **more: Any) -> Any:
         """Validate the arguments of `fit`; the rows that are returned are dense and of float32 or float64."""
         if is_chunked(X) and not (self._takes_chunks and getattr(X, "ndim", None) == 2):
-            advice = "give it NumPy rows; all learners but MLKR, Simba and MDM learn from 2-D arrays in chunks"
+            advice = "give it NumPy rows; docs/scale.md lists the learners from 2-D arrays in chunks"
             raise TypeError(f"{type(self).__name__} does not learn from this collection of chunks: {advice}")
         reset = self._warm_model() is None
         if reset:

@@ -26,7 +26,7 @@ from mahala.support.contexts import one_at_a_time
 from mahala.support.model_files import header_value
 from mahala.support.parameters import Count, NonNegative, Positive, Seed, Where, between
 from mahala.support.states import prefixed, without_prefix
-from mahala.support.validation import is_sparse, to_numpy
+from mahala.support.validation import check_weights, is_sparse
 
 Noise = Annotated[float, Where(between(0.0, 0.499), "a number of at least 0 and below 0.5")]
 # Pairs that "auto" draws from class labels.
@@ -193,7 +193,7 @@ class LogisticMetric(IterationParams, BatchLearner):
             raise ValueError(
                 "weights must be None with ratings: they weight answers, which are made of two ratings each"
             )
-        answers = Answers.of(data, None if weights is None else _checked_weights(weights, len(data)))
+        answers = Answers.of(data, None if weights is None else check_weights(weights, len(data)))
         if self.batch_size is not None:
             return answers
         earlier = self._answers if self._resumes else None
@@ -321,11 +321,3 @@ class LogisticMetric(IterationParams, BatchLearner):
         self.verdict_ = None if verdict is None else Verdict.of(verdict)
         answers = without_prefix("answers", arrays)
         self._answers = Answers.restored(answers, self.n_features_in_) if answers else None
-
-
-def _checked_weights(weights: Any, n: int) -> FloatArray:
-    values = np.asarray(to_numpy(weights))
-    values = values.astype(np.float64) if values.dtype.kind in "biuf" else np.array([np.nan])
-    if values.shape != (n,) or not (np.isfinite(values) & (values > 0.0)).all():
-        raise ValueError(f"weights must be {n} positive numbers, one for each answer")
-    return values

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,19 +22,20 @@ def learner_named(name: str, settings: Sequence[str], seed: int | None = None, o
     """Return a learner by its name in any case, with settings such as "C=0.1" and `seed` as its random_state."""
     import mahala
     from mahala.learner import Learner
+    from mahala.saved_estimator import estimator_names, kind_named
 
     def kind_of(exact: str) -> type[Learner] | None:
-        kind = getattr(mahala, exact)
-        return kind if inspect.isclass(kind) and issubclass(kind, Learner) else None
+        kind = kind_named(exact)
+        return kind if kind is not None and issubclass(kind, Learner) else None
 
     # The names that a leaderboard has.
     if name.lower() == "pa-i":
         return configured(mahala.PA("I", C="auto"), settings, seed)
     if name.lower() == "gml weights":
         return configured(mahala.GML(diagonal=True), settings, seed)
-    exact = {other.lower(): other for other in mahala.__all__}.get(name.lower())
+    exact = {other.lower(): other for other in estimator_names()}.get(name.lower())
     if exact is None or (kind := kind_of(exact)) is None:
-        names = [other for other in mahala.__all__ if kind_of(other) is not None]
+        names = [other for other in estimator_names() if kind_of(other) is not None]
         raise ValueError(f"{option} is {name!r}, not a learner{_nearest(name, names)}; choose from {', '.join(names)}")
     return configured(kind(), settings, seed)
 

@@ -42,7 +42,7 @@ def start(
         list[Path] | None,
         typer.Argument(metavar="[ITEMS]...", help="A .parquet file, .npy and .jsonl, or a folder of images."),
     ] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Serve functions of NumPy, SciPy and scikit-learn.")] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Serve 953 dishes of the world, to try it.")] = False,
     database: Database = _DATABASE,
     vectors: Annotated[str | None, typer.Option(help="Column of the vectors; for images, their .npy file.")] = None,
     text: Annotated[str | None, typer.Option(help="Column or field that is shown as the title.")] = None,
@@ -123,19 +123,26 @@ def _sentence_encoder(name: str) -> Encoder:
 
 
 def _add_demo(service: Service) -> None:
-    import numpy as np
-
-    from mahala.serve.page.demo import NAME, WIDTH, demo_items
+    from mahala.serve.page.demo import EXAMPLES, NAME, WIDTH, demo_items
 
     encoder, items = demo_items()
+    if NAME in service.names() and not _holds(service, NAME, items):  # another version of mahala has written it
+        service.drop(NAME)
     if NAME not in service.names():
         service.create(NAME, width=WIDTH)
-    index = service.served(NAME).index
-    rows = [row for item in items if (row := index.row(item["id"])) is not None]
-    # Another version of mahala may have written others.
-    if len(rows) < len(items) or not np.allclose(index.vectors(rows), [item["vector"] for item in items], atol=1e-4):
         service.put_items(NAME, items)
-    service.encoders[NAME] = encoder
+    service.encoders[NAME], service.examples[NAME] = encoder, EXAMPLES
+
+
+def _holds(service: Service, name: str, items: list[dict[str, Any]]) -> bool:
+    """Return whether a collection has these items and no others."""
+    import numpy as np
+
+    index, X = service.served(name).index, np.array([item["vector"] for item in items])
+    rows = [row for item in items if (row := index.row(item["id"])) is not None]
+    if index.width != X.shape[1] or not len(rows) == len(items) == len(index):
+        return False
+    return np.allclose(index.vectors(rows), X, atol=1e-4)
 
 
 def _add_items(service: Service, files: list[Path], name: str | None, update: bool, columns: Mapping[str, Any]) -> str:
@@ -163,6 +170,7 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
     import uvicorn
 
     from mahala.serve.http.app import create_app
+    from mahala.serve.http.protocol import TimedProtocol
     from mahala.serve.page.pages import pages
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -175,7 +183,7 @@ def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    config = uvicorn.Config(create_app(service, settings, pages()), timeout_keep_alive=60, **quiet)
+    config = uvicorn.Config(create_app(service, settings, pages()), http=TimedProtocol, timeout_keep_alive=60, **quiet)
     host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
     say(f"http://{host}:{bound.getsockname()[1]}")  # from now on, requests wait until the server runs
     if learn:

@@ -5,10 +5,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mahala.comparisons.pairs import Comparisons, column_names
+from mahala.comparisons.pairs import Comparisons, column_names, draw_pairs
 from mahala.support.arrays import IndexArray
 from mahala.support.parameters import Count, Seed, check_seed, check_value
-from mahala.support.validation import check_rows, to_numpy
+from mahala.support.validation import check_rows, class_codes, to_numpy
 
 # Up to so many quadruplets, `from_ratings` makes all that there are.
 _MOST_RATED = 20_000
@@ -52,6 +52,25 @@ class Quadruplets(Comparisons):
         return cls._build(X, *columns)
 
     @classmethod
+    def from_labels(cls, X: Any, y: ArrayLike, n: int | Literal["auto"] = "auto", *, random_state: Seed = None) -> Self:
+        """Compare pairs of one class with pairs of two classes: the first ones should be nearer.
+
+        Parameters
+        ----------
+        y : class of each row: numbers, strings or a Series
+        n : number of quadruplets; "auto" is 20 c² for c classes; fewer if there are not so many pairs of either kind,
+            because no pair is drawn twice
+
+        Examples
+        --------
+        >>> quadruplets = Quadruplets.from_labels([[0], [1], [5]], ["a", "a", "b"], n=1, random_state=0)
+        >>> quadruplets.near_left, quadruplets.near_right, quadruplets.far_right
+        (array([0]), array([1]), array([2]))
+        """
+        names, X = column_names(X), check_rows(X)
+        return cls._build(X, *draw_quadruplets(class_codes(y, X.shape[0]), n, random_state), names=names)
+
+    @classmethod
     def from_ratings(
         cls,
         X: Any,
@@ -90,6 +109,21 @@ class Quadruplets(Comparisons):
     @classmethod
     def _checked_pairs(cls, X: Any, left: ArrayLike, right: ArrayLike) -> list[Any]:
         return cls._checked_numbers(X, None, left, right, left, right)[:2]
+
+
+def draw_quadruplets(
+    codes: IndexArray, n: int | Literal["auto"], random_state: Seed, *, name: str = "n"
+) -> tuple[IndexArray, ...]:
+    """Return the rows of up to n pairs of one class, and of as many pairs of two classes."""
+    check_value(n, name, Literal["auto"] | Count)
+    if np.bincount(codes).max() < 2:
+        raise ValueError("y must have a class of at least two rows, but every row is alone in its class")
+    size = 20 * (int(codes.max()) + 1) ** 2 if isinstance(n, str) else int(n)
+    left, right, similar = draw_pairs(codes, 2 * size, 0.5, random_state, name=name, at_most=True)
+    near, far = np.flatnonzero(similar), np.flatnonzero(~similar)
+    m = min(len(near), len(far))
+    near, far = near[:m], far[:m]
+    return left[near], right[near], left[far], right[far]
 
 
 def are_labels(y: Any) -> bool:

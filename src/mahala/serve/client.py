@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 # Answers after which the same request may succeed.
 _AGAIN = (429, 503)
+# Seconds to wait before that, at most.
+_LONGEST = 5
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """The items that were found, the version of the models that ranked them, and perhaps the plain ranking."""
+    """The items that were found, the version that ranked them, perhaps the plain ranking, and the id of the search."""
 
     version: int
     results: list[Result]
     plain: list[Result] | None = None
+    search_id: str = ""
 
     @property
     def ids(self) -> list[str]:
@@ -90,13 +93,19 @@ class Client:
         self._http.close()
 
     def search(
-        self, *, k: int = 10, filter: Mapping[str, Any] | None = None, plain: bool = False, **query: Any
+        self,
+        *,
+        k: int = 10,
+        filter: Mapping[str, Any] | None = None,
+        plain: bool = False,
+        user: str | None = None,
+        **query: Any,
     ) -> Results:
-        """Return the k best items for a query; with `plain`, the plain ranking too."""
-        body: dict[str, Any] = {"query": query, "k": k, "plain": plain}
+        """Return the k best items for a query; with `plain`, the plain ranking too. `user` is who searches."""
+        body: dict[str, Any] = {"query": query, "k": k, "plain": plain, "user": user}
         answer = self._call("POST", "/search", body | ({"filter": dict(filter)} if filter else {}))
-        rankings = [[Result(**one) for one in answer[name]] for name in ("results", "plain") if name in answer]
-        return Results(answer["version"], *rankings)
+        rankings = {name: [Result(**one) for one in answer[name]] for name in ("results", "plain") if name in answer}
+        return Results(answer["version"], **rankings, search_id=answer["search_id"])
 
     def impression(
         self,
@@ -180,7 +189,7 @@ class Client:
         self._call("PUT", "/versions/served", {"version": version})
 
     def forget_user(self, user: str) -> int:
-        """Delete what a user did, and learn again without it; return how many entries there were."""
+        """Delete what a user did and searched for, and learn again without it; return how many of both there were."""
         return int(self._call("DELETE", f"/users/{quote(user, safe='')}")["n"])
 
     def log(self) -> Iterator[str]:
@@ -207,7 +216,7 @@ class Client:
     def _call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         url = f"/v1/collections/{self.collection}{path}"
         for attempt in range(self.attempts):
-            last = attempt == self.attempts - 1
+            last, wait = attempt == self.attempts - 1, 0.1 * 2**attempt
             try:
                 answer = self._http.request(method, url, json=body, headers=headers)
             except self._lost:
@@ -218,7 +227,9 @@ class Client:
                     return answer.json()
                 if last or answer.status_code not in _AGAIN:
                     raise _error(answer)
-            time.sleep(0.1 * 2**attempt)
+                stated = answer.headers.get("Retry-After", "")
+                wait = max(wait, min(int(stated), _LONGEST)) if stated.isdecimal() else wait
+            time.sleep(wait)
         raise ValueError(f"attempts must be at least 1, got {self.attempts}")
 
 

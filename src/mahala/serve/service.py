@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable, Unknown
 from mahala.serve.store.group_commit import GroupCommit
 from mahala.serve.store.rows import LogEntry, NewItem, check_vector
+from mahala.serve.store.searches import Search
 
 log = logging.getLogger("mahala.serve")
 
@@ -26,6 +28,8 @@ log = logging.getLogger("mahala.serve")
 Encoder = Callable[[str], Any]
 # Seconds between two looks at the database for what other processes did.
 POLL = 0.25
+# Items shown for a search that are recorded, from the top.
+RECORDED = 200
 
 
 class Service:
@@ -63,8 +67,9 @@ class Service:
         self.checkpoints = Checkpoints(self.store.database, lease_seconds)
         self.encoders = dict(encoders or {})
         self.images: dict[str, Path] = {}  # folders of collections by name
+        self.examples: dict[str, list[str]] = {}  # queries in words that the page offers, of collections by name
         self.writer = GroupCommit(self.store)
-        self.problem: str | None = None  # why the database cannot be used at the moment
+        self._problem: str | None = None  # why the database cannot be read at the moment
         self._served: dict[str, ServedCollection] = {}
         self._refreshing = threading.Lock()
         self._learning: LearningThread | LearningProcess | None = None
@@ -104,10 +109,11 @@ class Service:
         while not self._stop.wait(POLL):
             try:
                 self.refresh()
+                self.writer.check()
             except Unavailable as error:
                 if self.problem is None:
                     log.warning("%s", error)
-                self.problem = str(error)
+                self._problem = str(error)
             except Exception:  # searching continues with what is here
                 log.exception("the database could not be followed")
 
@@ -121,7 +127,17 @@ class Service:
                 served = self._served.get(name) or ServedCollection(collection)
                 served.refresh(collection, self.store, self.checkpoints)
                 self._served[name] = served
-            self.problem = None
+            self._problem = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the database cannot be read or written at the moment, or None."""
+        return self._problem or self.writer.problem
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Return the status of a collection, with the `problem` of the database or of learning, if there is one."""
+        learning = None if self._learning is None else self._learning.problem
+        return {**self.served(name).status(), "problem": self.problem or learning}
 
     @property
     def learns(self) -> bool:
@@ -211,6 +227,16 @@ class Service:
         resolved = query if isinstance(query, Query) else self.resolve(name, query)
         return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None)
 
+    def record(
+        self, name: str, query: Query, shown: Sequence[str], version: int, *, user: str | None = None,
+        arm: str | None = None,
+    ) -> str:  # fmt: skip
+        """Return a new id of a search, which is written in the background: events that come later can name it."""
+        vector = None if query.row is not None else query.vector
+        search = Search(uuid.uuid4().hex, shown[:RECORDED], query.row, vector, query.id, user, version, arm)
+        self.writer.record(name, search)
+        return search.id
+
     def entry(
         self, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any
     ) -> LogEntry:
@@ -219,6 +245,7 @@ class Service:
         A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
         so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
         """
+        self._check_version(name, more.get("version"))
         rows, values = [self.row(name, id) for id in shown], [float(value) for value in clicked]
         vector = None if query.row is not None else query.vector
         entry = LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
@@ -229,6 +256,13 @@ class Service:
         served = self.served(name)
         others = served.pairs.contrast(self.store, served.collection.generation, entry)
         return replace(entry, shown=[*rows, *others], clicked=[*values, *[1.0 - values[0]] * len(others)])
+
+    def _check_version(self, name: str, version: int | None) -> None:
+        """Raise ValueError if a version is newer than all that there were."""
+        if version is not None and version > self.served(name).collection.version:
+            self.refresh()  # another process may have just made it
+            if version > (newest := self.served(name).collection.version):
+                raise ValueError(f"version must be that of a search: 0 to {newest}, got {version}")
 
     async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Return the places of entries in the log, once they are durable."""
@@ -248,10 +282,10 @@ class Service:
         return self.served(name).model
 
     def forget_user(self, name: str, user: str) -> int:
-        """Delete what a user did, and learn again without it; return how many entries there were."""
+        """Delete what a user did and searched for, and learn again without it; return how many of both there were."""
         self.served(name)
         if (n := self.store.forget_user(name, user)) == 0:
-            raise Unknown(f"there is nothing of a user {user[:64]!r} in the log of {name!r}")
+            raise Unknown(f"there is nothing of a user {user[:64]!r} in {name!r}")
         return n
 
 

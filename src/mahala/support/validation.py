@@ -212,6 +212,15 @@ def check_signs(similar: ArrayLike, n: int, name: str = "similar") -> SignArray:
     return array.astype(np.int8)
 
 
+def check_weights(weights: Any, n: int) -> FloatArray:
+    """Return positive weights of n comparisons in float64."""
+    values = np.asarray(to_numpy(weights))
+    values = values.astype(np.float64) if values.dtype.kind in "biuf" else np.array([np.nan])
+    if values.shape != (n,) or not (np.isfinite(values) & (values > 0.0)).all():
+        raise ValueError(f"weights must be {n} positive numbers, one for each comparison")
+    return values
+
+
 def check_labels(y: Any, n_rows: int, name: str = "y") -> NDArray[Any]:
     """Return the class labels of the rows as a 1-D array, strings as objects; raise if a label is missing."""
     y = y.compute() if is_chunked(y) else to_numpy(y)

@@ -14,6 +14,8 @@ import mahala
 from mahala.serve.http.feedback import add_feedback
 from mahala.serve.http.guard import Guard, ServerSettings
 from mahala.serve.http.middleware import Envelope, Metrics, handle_errors, problem
+from mahala.serve.http.openapi import document
+from mahala.serve.http.responses import Health, Ready
 from mahala.serve.http.routes import add_items, add_models, add_search
 from mahala.serve.service import Service
 from mahala.serve.store.keys import Keys
@@ -33,17 +35,17 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
     guard, metrics = Guard(Keys(service.store.database), settings), Metrics(service)
     handle_errors(app)
 
-    @app.get("/health", tags=["state"])
-    def health() -> dict[str, str]:
+    @app.get("/health", tags=["state"], response_model=Health)
+    async def health() -> dict[str, str]:
         """Say that the process runs."""
         return {"status": "ok", "version": mahala.__version__}
 
-    @app.get("/ready", tags=["state"])
-    def ready() -> JSONResponse:
+    @app.get("/ready", tags=["state"], response_model=Ready)
+    async def ready() -> JSONResponse:
         """Say whether the database can be used."""
         return problem(503, service.problem) if service.problem else JSONResponse({"status": "ready"})
 
-    @app.get("/metrics", **guard.route("state", "read"))
+    @app.get("/metrics", **guard.route("state", "read"), response_class=PlainTextResponse)
     def numbers() -> PlainTextResponse:
         """Return counters and times for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
@@ -51,6 +53,7 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
     for add in (add_search, add_feedback, add_items, add_models):
         add(app, service, guard)
     app.router.routes.extend(pages)
+    document(app, needs_keys=settings.needs_keys)
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -63,5 +66,5 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         # Older versions of Starlette take an address of IPv6 up to its first colon, which leaves "[".
         hosts = ["localhost", "127.0.0.1", "[::1]", "[", settings.host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest)
+    app.add_middleware(Envelope, metrics=metrics, largest=settings.largest, at_once=settings.at_once)
     return app

@@ -7,26 +7,25 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Body as Given
-from fastapi import Cookie, Depends, FastAPI, Header
-from pydantic import Field, FiniteFloat, model_validator
+from fastapi import Depends, FastAPI, Header
+from pydantic import Field, FiniteFloat, Tag, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
-from mahala.serve.http.guard import VISIT, Guard
-from mahala.serve.http.schemas import BATCH, COLLECTION, PAGE, Body, Id, Name, QueryBody, Version
+from mahala.serve.http.guard import Guard, Visit, user_of
+from mahala.serve.http.responses import CONFLICT, Logged, Question
+from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, Version
 from mahala.serve.service import Service
 from mahala.serve.store.keys import ApiKey
 from mahala.serve.store.rows import LogEntry
 
 # Impressions or comparisons of one request that are turned into entries without a thread.
 _AT_ONCE = 10
-_QUERY = {"item": "numpy.mean"}
-_SHOWN = {"shown": ["numpy.average", "numpy.median"], "clicked": ["numpy.median"], "user": "u17", "version": 3}
-_COMPARISONS = [{"better": "numpy.median", "worse": "numpy.save"}, {"other": "numpy.median", "similar": True}]
+_QUERY = {"item": "Gazpacho"}
+_SHOWN = {"shown": ["Salmorejo", "Tarator"], "clicked": ["Tarator"], "user": "u17", "version": 3}
+_COMPARISONS = [{"better": "Tarator", "worse": "Brownies"}, {"other": "Tarator", "similar": True}]
 
-Retry = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
-# The page sets this cookie, so that all feedback of one visit counts as that of one user.
-Visit = Annotated[str | None, Cookie(alias=VISIT, pattern="^[0-9a-f]{32}$")]
+Retry = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern="^[ -~]*$")]
 
 
 class FeedbackBody(Body):
@@ -94,29 +93,36 @@ class ComparisonBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QU
 
 
 _MANY = Field(min_length=1, max_length=BATCH)
-Impressions = Annotated[ImpressionBody | Annotated[list[ImpressionBody], _MANY], Given()]
-Comparisons = Annotated[ComparisonBody | Annotated[list[ComparisonBody], _MANY], Given()]
+Impressions = Annotated[
+    Annotated[ImpressionBody, Tag("one")] | Annotated[list[ImpressionBody], _MANY, Tag("list")], FORM, Given()
+]
+Comparisons = Annotated[
+    Annotated[ComparisonBody, Tag("one")] | Annotated[list[ComparisonBody], _MANY, Tag("list")], FORM, Given()
+]
 
 
 def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes of feedback to an app."""
     teacher = Depends(guard.needs("feedback"))
+    logged: dict[str, Any] = {"tags": ["feedback"], "status_code": 201, "response_model": Logged, "responses": CONFLICT}
 
-    @app.post(f"{COLLECTION}/impressions", tags=["feedback"], status_code=201)
+    @app.post(f"{COLLECTION}/impressions", **logged)
     async def impressions(
         name: Name, given: Impressions, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
     ) -> JSONResponse:
         """Write what was shown and clicked to the log; the answer comes when it is on the disk."""
         return await _append(service, name, given, key, retry, visit)
 
-    @app.post(f"{COLLECTION}/comparisons", tags=["feedback"], status_code=201)
+    @app.post(f"{COLLECTION}/comparisons", **logged)
     async def comparisons(
         name: Name, given: Comparisons, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
     ) -> JSONResponse:
         """Write to the log which of two items is more like a query, whether one is like it, or grades of items."""
         return await _append(service, name, given, key, retry, visit)
 
-    @app.get(f"{COLLECTION}/question", tags=["feedback"], dependencies=[teacher])
+    @app.get(
+        f"{COLLECTION}/question", tags=["feedback"], dependencies=[teacher], response_model=Question, responses=CONFLICT
+    )
     def question(name: Name) -> dict[str, Any]:
         """Ask which of two items is more like a third one, where the answer teaches most; comparisons are answers."""
         served = service.served(name)
@@ -134,12 +140,9 @@ async def _append(
 ) -> JSONResponse:
     """Write feedback to the log; the user is that of a key of one user, the named one, or the visit of the page."""
     bodies = [given] if isinstance(given, FeedbackBody) else given
-    if retry is not None and not (retry.isascii() and retry.isprintable()):
-        raise ValueError("the header Idempotency-Key must be printable ASCII, 200 characters at most")
 
     def entry(at: int, body: FeedbackBody) -> LogEntry:
-        user = f"visit:{visit}" if body.user is None and visit is not None else body.user
-        more = {"user": f"key:{key.id}" if key.one_user else user, "version": body.version}
+        more = {"user": user_of(key, body.user, visit), "version": body.version}
         more["key"] = None if retry is None else f"{key.id}:{retry}:{at}"
         kind, ids, values = body.parts()
         return service.entry(name, kind, service.resolve(name, dict(body.query)), ids, values, **more)
@@ -149,10 +152,12 @@ async def _append(
 
     def is_quick(body: FeedbackBody) -> bool:
         kind, ids, _ = body.parts()
-        return kind != "pair" and body.query.text is None and index.holds([*ids, *filter(None, [body.query.item])])
+        is_here = served.index.holds([*ids, *filter(None, [body.query.item])])
+        return kind != "pair" and body.query.text is None and is_here and (body.version or 0) <= newest
 
     # In a thread, if a text is to be encoded or the database to be asked, which takes longer than all the rest.
-    index = service.served(name).index
+    served = service.served(name)
+    newest = served.collection.version
     at_once = len(bodies) <= _AT_ONCE and all(map(is_quick, bodies))
     places = await service.append(name, entries() if at_once else await run_in_threadpool(entries))
     return JSONResponse({"places": places}, 201)

@@ -1,24 +1,26 @@
-"""What surrounds every request: a limit on its body, security headers, metrics, a log, and errors by RFC 9457."""
+"""What surrounds every request: limits on bodies and load, security headers, metrics, a log, errors by RFC 9457."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 
+from mahala.serve.http.schemas import TAGS
 from mahala.serve.service import Service
-from mahala.serve.store.collection_store import KeyReused
-from mahala.serve.store.database import Unavailable, Unknown
+from mahala.serve.store.database import Conflict, Unavailable, Unknown
 
 log = logging.getLogger("mahala.serve")
 requests_log = logging.getLogger("mahala.serve.requests")
@@ -32,6 +34,10 @@ _HEADERS = {
     b"cache-control": b"no-store",
     b"content-security-policy": _POLICY,
 }
+# A body must come within so many seconds, and one more for each so many bytes of it; bytes of all bodies in memory.
+BODY_SECONDS, BODY_RATE, BODY_BYTES = 20.0, 16_384, 256 * 2**20
+# Answered at any load: they use neither the database nor a thread.
+_ALWAYS = ("/health", "/ready")
 # Upper bounds of the buckets of a time, in seconds.
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.06, 0.1, 0.25, 1.0, 5.0)
 # Gauges of a collection, the keys of its status that they show, and what they are.
@@ -54,11 +60,17 @@ def handle_errors(app: FastAPI) -> None:
     """Let an app answer every error by problem details."""
 
     async def of_http(request: Request, error: Any) -> JSONResponse:
-        return problem(error.status_code, str(error.detail), error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # Starlette names the methods of one route of several
+            headers["Allow"] = ", ".join(_methods(request))
+        return problem(error.status_code, str(error.detail), headers)
 
     async def of_body(request: Request, error: Any) -> JSONResponse:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if any(one["loc"][0] == "body" for one in error.errors()) and not kind.endswith(("/json", "+json")):
+            return problem(415, f"the body must have the Content-Type application/json, got {kind[:80] or 'none'}")
         # Without the input itself, which may be large, secret, or no JSON.
-        errors = [{"at": ".".join(map(str, one["loc"])), "problem": one["msg"]} for one in error.errors()[:10]]
+        errors = [{"at": _place(one["loc"]), "problem": _words(one["msg"])} for one in error.errors()[:10]]
         where = "; ".join(f"{one['at']}: {one['problem']}" for one in errors[:3])
         return problem(422, where[:500], errors=errors)
 
@@ -75,7 +87,7 @@ def handle_errors(app: FastAPI) -> None:
     handlers: dict[type[Exception], Any] = {
         StarletteHTTPException: of_http,
         RequestValidationError: of_body,
-        KeyReused: answered(409),
+        Conflict: answered(409),
         ValueError: answered(422),
         Unknown: answered(404),
         Unavailable: answered(503, {"Retry-After": "1"}),
@@ -83,6 +95,22 @@ def handle_errors(app: FastAPI) -> None:
     }
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods of the routes with the path of a request."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+    methods = {method for route in routes if route.path == routes[0].path for method in route.methods}
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
+
+
+def _place(loc: Sequence[str | int]) -> str:
+    """Return where in a request something is wrong; whether a body is one object or a list is no part of it."""
+    return ".".join(str(part) for at, part in enumerate(loc) if at != 1 or loc[0] != "body" or part not in TAGS)
+
+
+def _words(message: str) -> str:
+    return message.removeprefix("Value error, ").replace("dictionary or object to extract fields from", "object")
 
 
 class Metrics(Collector):
@@ -113,21 +141,32 @@ class Metrics(Collector):
         yield GaugeMetricFamily("mahala_learns", "Whether this process learns.", value=self._service.learns)
 
 
-class Envelope:
-    """An ASGI app around another one that refuses large bodies, adds headers to all answers, and counts requests.
+class Refused(Exception):
+    """The answer to a request that does not reach the app; None if there is no one to answer."""
 
-    It logs requests without bodies, queries or headers.
+    def __init__(self, answer: JSONResponse | None) -> None:
+        self.answer = answer
+
+
+class Envelope:
+    """An ASGI app around another one that bounds load and bodies, adds headers to all answers, and counts requests.
+
+    The body is read before the app is called: the slots for requests that are answered at the same time are not held
+    by clients that send slowly. HEAD is answered as GET. Requests are logged without bodies, queries or headers.
     """
 
-    def __init__(self, app: Any, metrics: Metrics, largest: int) -> None:
-        self.app, self.metrics, self.largest = app, metrics, largest
+    def __init__(self, app: Any, metrics: Metrics, largest: int, at_once: int) -> None:
+        self.app, self.metrics, self.largest, self.at_once = app, metrics, largest, at_once
+        self._n_requests = self._n_bytes = 0  # that are being answered, and of bodies in memory
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        length, too_large = 0, f"a body may have {self.largest:,} bytes at most"
-        started, status = time.perf_counter(), 500
+        is_head = scope["method"] == "HEAD"
+        if is_head:  # as GET, without the body
+            scope = scope | {"method": "GET"}
+        started, status = time.perf_counter(), 499  # as others call it if the client has gone
 
         async def sent(message: Any) -> None:
             nonlocal status
@@ -136,22 +175,18 @@ class Envelope:
                 names = {name.lower() for name, _ in message["headers"]}
                 added = [(name, value) for name, value in _HEADERS.items() if name not in names]
                 message = message | {"headers": [*message["headers"], *added]}
+            elif is_head and message["type"] == "http.response.body":
+                message = message | {"body": b""}
             await send(message)
 
-        async def received() -> Any:
-            nonlocal length
-            message = await receive()
-            length += len(message.get("body", b""))
-            if length > self.largest:
-                raise HTTPException(413, too_large)
-            return message
-
-        stated = dict(scope["headers"]).get(b"content-length", b"0").decode("latin-1")
         try:
-            if not stated.isdecimal() or int(stated) > self.largest:
-                await problem(413, too_large)(scope, receive, sent)
-            else:
-                await self.app(scope, received, sent)
+            await self._answer(scope, receive, sent)
+        except Refused as refused:
+            if refused.answer is not None:
+                await refused.answer(scope, receive, sent)
+        except Exception:
+            status = 500
+            raise
         finally:
             seconds = time.perf_counter() - started
             route = getattr(scope.get("route"), "path", "none")  # not the path, which anyone may invent
@@ -159,3 +194,58 @@ class Envelope:
             self.metrics.requests.labels(method, route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(seconds)
             requests_log.info("%s %s %d %.1f ms", method, route, status, 1e3 * seconds)
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] in _ALWAYS:
+            await self.app(scope, receive, send)
+            return
+        body = bytearray()
+        try:
+            await self._read(scope, receive, body)
+            if self._n_requests >= self.at_once:
+                raise _overloaded(f"{self.at_once} requests are being answered already")
+            first: dict[str, Any] | None = {"type": "http.request", "body": bytes(body), "more_body": False}
+
+            async def received() -> Any:
+                nonlocal first
+                message, first = first, None
+                return message or await receive()  # which waits until the client has gone
+
+            self._n_requests += 1
+            try:
+                await self.app(scope, received, send)
+            finally:
+                self._n_requests -= 1
+        finally:
+            self._n_bytes -= len(body)
+
+    async def _read(self, scope: Any, receive: Any, body: bytearray) -> None:
+        """Read the whole body; raise Refused if it is too large or too slow, if it ends early or there is no memory."""
+        stated = dict(scope["headers"]).get(b"content-length", b"0").decode("latin-1")
+        until, complete = asyncio.get_running_loop().time() + BODY_SECONDS, False
+        too_large = Refused(problem(413, f"a body may have {self.largest:,} bytes at most"))
+        if not stated.isdecimal() or int(stated) > self.largest:
+            raise too_large
+        while not complete:
+            if self._n_bytes > BODY_BYTES:
+                raise _overloaded("the bodies of other requests take all memory")
+            try:
+                async with asyncio.timeout_at(until + len(body) / BODY_RATE):
+                    message = await receive()
+            except TimeoutError:
+                detail = f"a body must come within {BODY_SECONDS:g} s and one more for each {BODY_RATE:,} bytes"
+                raise Refused(problem(408, detail, {"Connection": "close"})) from None
+            if message["type"] == "http.disconnect":
+                gone = "%s %.80r: the client has gone after %d bytes of the body"
+                log.warning(gone, scope["method"], scope["path"], len(body))
+                raise Refused(None)
+            part = message.get("body", b"")
+            body += part
+            self._n_bytes += len(part)
+            if len(body) > self.largest:
+                raise too_large
+            complete = not message.get("more_body", False)
+
+
+def _overloaded(detail: str) -> Refused:
+    return Refused(problem(503, f"{detail}: try again later", {"Retry-After": "1"}))

@@ -7,7 +7,7 @@ import re
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import AfterValidator, BaseModel, Field, FiniteFloat
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, FiniteFloat
 
 # The routes of a collection.
 COLLECTION = "/v1/collections/{name}"
@@ -21,6 +21,12 @@ _REFUSED = re.compile("[\x00\ud800-\udfff]")
 def _text(value: str) -> str:
     if _REFUSED.search(value):
         raise ValueError("text must have neither NUL nor half of a surrogate pair")
+    return value
+
+
+def _digits(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch("[0-9]{1,18}", value):
+        raise ValueError("must be a whole number of at least 0, in digits")
     return value
 
 
@@ -48,17 +54,23 @@ def _depth(value: Any) -> int:
 
 Name = Annotated[str, Path(max_length=64, examples=["demo"])]
 Id = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_text)]
+UserId = Annotated[str, Path(min_length=1, max_length=256), AfterValidator(_text)]
 Text = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_text)]
 Vector = Annotated[list[FiniteFloat], Field(min_length=1, max_length=WIDEST)]
 Payload = Annotated[dict[str, Any], AfterValidator(_payload)]
 Version = Annotated[int, Field(ge=0, le=2**53)]
+# A number in an address; the one of a body is an int.
+Number = Annotated[int, BeforeValidator(_digits)]
+# Which part of a union a body is: an object, with the first tag, or a list of them, with the second.
+TAGS = ("one", "list")
+FORM = Discriminator(lambda value: TAGS[isinstance(value, list)])
 
 
-class Body(BaseModel, extra="forbid"):
-    """A body without unknown fields."""
+class Body(BaseModel, extra="forbid", strict=True):
+    """A body without unknown fields, whose values have the types that are asked for: "5" and true are no numbers."""
 
 
-class QueryBody(Body, json_schema_extra={"examples": [{"item": "numpy.mean"}]}):
+class QueryBody(Body, json_schema_extra={"examples": [{"item": "Gazpacho"}]}):
     """A query: a vector, the id of an item, or a text; and an id by which it is recognised."""
 
     vector: Vector | None = None

@@ -14,6 +14,7 @@ from mahala.feedback.questions import candidates, usefulness
 from mahala.serve.index.item_index import Found, Index
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store
+from mahala.serve.store.database import Conflict
 from mahala.serve.store.rows import Collection, LogEntry
 from mahala.support.arrays import FloatArray
 
@@ -129,7 +130,12 @@ class ServedCollection:
         }
 
     def ranked(self, query: Query, model: ServedModel, k: int, keep: Any = None) -> list[Found]:
-        """Return the k best items for a query; an item that is the query is left out."""
+        """Return the k best items for a query; an item that is the query is left out.
+
+        To a query of zeros, such as words that an encoder does not know, nothing is similar: there are no results.
+        """
+        if not query.vector.any():
+            return []
         return self.index.search(model.embed(query), k, keep, -1 if query.row is None else query.row)
 
     def explain(self, query: Query, row: int, n: int) -> dict[str, Any]:
@@ -158,14 +164,14 @@ class ServedCollection:
         return {"new": maps.new_directions[0][:n].tolist(), "known": maps.known_directions[0][:n].tolist()}
 
     def question(self) -> tuple[Found, Found, Found]:
-        """Return an item and two others to compare it with, in random order; raise ValueError unless there are three.
+        """Return an item and two others to compare it with, in random order; raise Conflict unless there are three.
 
         Of random questions, it is the one whose answer teaches most.
         """
         rng, index, model = np.random.default_rng(), self.index, self.model
         rows = index.rows()
         if len(rows) < 3:
-            raise ValueError(f"a question needs three items, but there are {len(rows)}")
+            raise Conflict(f"a question needs three items, but there are {len(rows)}")
         asked = rows[candidates(len(rows), N_CANDIDATES, rng)]
         queries, left, right = (index.vectors(column.tolist()) for column in asked.T)
         raw = np.einsum("ij,ij->i", queries, left - right)

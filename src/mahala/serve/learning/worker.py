@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterable
 
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store
@@ -26,10 +27,16 @@ _MOST_PAGES = 1000
 
 
 class LearningThread:
-    """Learns in all collections while this process has the lease, until it is closed."""
+    """Learns in all collections while this process has the lease, until it is closed.
 
-    def __init__(self, store: Store, checkpoints: Checkpoints) -> None:
-        self._store, self._checkpoints = store, checkpoints
+    `problem` says why it cannot learn at the moment, and `on_change` is called with it when it changes.
+    """
+
+    def __init__(
+        self, store: Store, checkpoints: Checkpoints, on_change: Callable[[str | None], None] = lambda problem: None
+    ) -> None:
+        self._store, self._checkpoints, self._on_change = store, checkpoints, on_change
+        self.problem: str | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
         self._thread.start()
@@ -39,15 +46,19 @@ class LearningThread:
 
         learning = Learning(self._store, self._checkpoints)
         while not self._stop.is_set():
+            problem = None
             try:
                 pause = learning.step()
             except Unavailable as error:
-                log.warning("learning waits: %s", error)
-                pause = 1.0
+                problem, pause = f"learning waits: {error}", 1.0
             except Exception:  # the service continues with what was learned so far
                 log.exception("learning failed, and begins again at the last checkpoint")
                 learning = Learning(self._store, self._checkpoints)
                 pause = 1.0
+            if problem != self.problem:  # not again and again
+                log.warning("%s", problem or "learning continues")
+                self.problem = problem
+                self._on_change(problem)
             self._stop.wait(pause)
 
     def close(self) -> None:
@@ -70,6 +81,7 @@ class LearningProcess:
     def __init__(self, address: str, checkpoints: Checkpoints) -> None:
         # Not as arguments, which everyone on the machine can read: an address may have a password.
         self._address = json.dumps([address, checkpoints.seconds, checkpoints.holder])
+        self.problem: str | None = None
         self._stop = threading.Event()
         self._child: subprocess.Popen[str]
         self._thread = threading.Thread(target=self._run, name="mahala-learning", daemon=True)
@@ -81,14 +93,26 @@ class LearningProcess:
             # Its input is closed at the end of the block. One that has ended before it was read is started again.
             with (
                 contextlib.suppress(BrokenPipeError),
-                subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as self._child,
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as self._child,
             ):
-                print(self._address, file=self._child.stdin, flush=True)
-                while self._child.poll() is None and not self._stop.wait(_POLL):
-                    pass
+                assert self._child.stdin is not None
+                listener = threading.Thread(target=self._listen, args=(self._child.stdout,), daemon=True)
+                listener.start()
+                try:
+                    print(self._address, file=self._child.stdin, flush=True)
+                    while self._child.poll() is None and not self._stop.wait(_POLL):
+                        pass
+                    self._child.stdin.close()
+                finally:
+                    listener.join()  # its file must not be closed while it reads
             if not self._stop.is_set():
                 log.warning("the learning process ended with the code %d, and is started again", self._child.returncode)
             self._stop.wait(1.0)
+
+    def _listen(self, lines: Iterable[str]) -> None:
+        """Take in the problems that the process reports."""
+        for line in lines:
+            self.problem = json.loads(line)
 
     def close(self) -> None:
         """Stop learning, and let another process begin."""
@@ -103,10 +127,11 @@ def main() -> None:
         os.nice(_NICE)
     address, seconds, holder = json.loads(sys.stdin.readline())
     try:
-        store = Store(address, most_pages=_MOST_PAGES)
+        store = Store(address, most_pages=_MOST_PAGES, create=False)
     except Unavailable as error:
         sys.exit(str(error))
-    learning = LearningThread(store, Checkpoints(store.database, seconds, holder))
+    checkpoints = Checkpoints(store.database, seconds, holder)
+    learning = LearningThread(store, checkpoints, lambda problem: print(json.dumps(problem), flush=True))
     sys.stdin.read()
     learning.close()
     store.close()

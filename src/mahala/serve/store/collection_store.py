@@ -11,8 +11,19 @@ from typing import Any, Literal
 import numpy as np
 import sqlalchemy as sa
 
-from mahala.serve.store.database import Database, Unknown, checkpoints, collections, items, log, models
+from mahala.serve.store.database import (
+    Conflict,
+    Database,
+    Unknown,
+    checkpoints,
+    collections,
+    items,
+    log,
+    models,
+    searches,
+)
 from mahala.serve.store.rows import NAME, Collection, Item, Items, LogEntry, NewItem, from_blob, to_blob
+from mahala.serve.store.searches import Search, add_searches
 from mahala.support.arrays import FloatArray
 
 # Rows that are read at a time.
@@ -28,7 +39,7 @@ _ITEM = (
 )
 
 
-class KeyReused(ValueError):
+class KeyReused(Conflict):
     """An idempotency key was sent before, with something else."""
 
 
@@ -55,14 +66,14 @@ class Store:
             raise ValueError(f"name must be letters a-z, digits, - and _, 64 at most, got {name[:80]!r}")
         with self.database.writing() as connection:
             if connection.scalar(sa.select(collections.c.width).where(collections.c.name == name)) is not None:
-                raise ValueError(f"there is a collection {name!r} already")
+                raise Conflict(f"there is a collection {name!r} already")
             counters = dict.fromkeys(("n_rows", "n_logged", "change", "generation", "version"), 0)
             connection.execute(collections.insert().values(name=name, width=width, settings=settings, **counters))
 
     def drop(self, name: str) -> None:
         """Remove a collection with everything in it."""
         with self.database.writing() as connection:
-            for table in (items, log, checkpoints, models):
+            for table in (items, log, searches, checkpoints, models):
                 connection.execute(table.delete().where(table.c.collection == name))
             connection.execute(collections.delete().where(collections.c.name == name))
             if not self.database.is_sqlite:
@@ -160,10 +171,17 @@ class Store:
             raise result
         return result
 
-    def append_all(self, groups: Sequence[tuple[str, Sequence[LogEntry]]]) -> list[list[int] | Exception]:
-        """Write groups of entries, each whole or not at all, in one transaction; return places, or why not, of each."""
+    def append_all(
+        self, groups: Sequence[tuple[str, Sequence[LogEntry]]], new_searches: Sequence[tuple[str, Search]] = ()
+    ) -> list[list[int] | Exception]:
+        """Write searches and groups of entries, each whole or not at all, in one transaction.
+
+        Return the places of each group, or why it was not written.
+        """
         results: dict[int, list[int] | Exception] = {}
         with self.database.writing() as connection:
+            for name in {name for name, _ in new_searches} & set(connection.scalars(sa.select(collections.c.name))):
+                add_searches(connection, name, [search for of, search in new_searches if of == name])
             for name in sorted({name for name, _ in groups}):  # in the same order in all processes: no deadlocks
                 mine = [at for at, group in enumerate(groups) if group[0] == name]
                 results |= zip(mine, _append(connection, name, [groups[at][1] for at in mine]), strict=True)
@@ -186,12 +204,16 @@ class Store:
             after, limit = rows[-1].place, None if limit is None else limit - len(rows)
 
     def forget_user(self, name: str, user: str) -> int:
-        """Delete what a user did, and have the models learned again without it; return how many entries there were."""
+        """Delete what a user did and searched for, and have the models learned again without it; return how many."""
+
+        def delete(connection: Any, table: sa.Table) -> int:
+            mine = (table.c.collection == name) & (table.c.user == user)
+            return int(connection.execute(table.delete().where(mine)).rowcount)
+
         with self.database.writing() as connection:
-            mine = log.delete().where(log.c.collection == name, log.c.user == user)
-            n = int(connection.execute(mine).rowcount)
+            n = delete(connection, log)
             raised(connection, name, generation=int(n > 0))
-            return n
+            return n + delete(connection, searches)
 
     def close(self) -> None:
         """Close all connections."""

@@ -61,6 +61,15 @@ log = _table(
     user=sa.String(256), at=sa.Float, version=sa.BigInteger, key=sa.String(256),
 )  # fmt: skip
 
+# What was shown for a search, and `clicked`: by item, the largest reaction so far and its place in the log.
+searches = _table(
+    "searches", _IN_COLLECTION | {"id": sa.String(256)},
+    sa.Index("mahala_searches_at", "collection", "at"), sa.Index("mahala_searches_user", "collection", "user"),
+    nullable=["query", "vector", "query_id", "user", "version", "arm"], at=sa.Float, query=sa.BigInteger,
+    vector=sa.LargeBinary, query_id=sa.String(1000), shown=sa.JSON, clicked=sa.JSON, user=sa.String(256),
+    version=sa.BigInteger, arm=sa.String(16),
+)  # fmt: skip
+
 checkpoints = _table(
     "checkpoints", _IN_COLLECTION | {"version": sa.BigInteger}, place=sa.BigInteger, generation=sa.Integer,
     ready=sa.Boolean, created=sa.Float, told=sa.JSON,
@@ -88,6 +97,10 @@ class Unknown(LookupError):
     """There is no collection, item or version of this name."""
 
 
+class Conflict(ValueError):
+    """What was asked for contradicts what is there; nothing was changed."""
+
+
 class Database:
     """A database with the tables of the service, which are made if they are missing.
 
@@ -95,12 +108,16 @@ class Database:
     ----------
     address : the file of an SQLite database, which is made if it is missing, or postgresql://...
     most_pages : pages that SQLite's log of changes (WAL) may have before a commit moves them into the file
+    create : whether a missing file is made; Unavailable is raised otherwise
     """
 
-    def __init__(self, address: str | os.PathLike[str], most_pages: int = 4000) -> None:
+    def __init__(self, address: str | os.PathLike[str], most_pages: int = 4000, create: bool = True) -> None:
         text = os.fspath(address)
         self.is_sqlite = not text.startswith(("postgresql://", "postgres://"))
+        self._file: tuple[int, int] | None = None  # which file was opened
         if self.is_sqlite:
+            if not create and not Path(text).exists():
+                raise Unavailable(f"the database cannot be used: there is no file {text}")
             Path(text).parent.mkdir(parents=True, exist_ok=True)
             url = sa.URL.create("sqlite", database=text)
         else:
@@ -120,18 +137,34 @@ class Database:
                 connection.execute(about.insert().values(schema=SCHEMA))
             elif schema != SCHEMA:
                 raise ValueError(f"{self.name} has tables of version {schema}, but this mahala knows version {SCHEMA}")
+        self._file = _file_number(self.name) if self.is_sqlite else None
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
         """Yield a connection that sees one state of the database; raise Unavailable if that is not possible."""
+        self._check_file()
         with _refusals(), self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Any]:
         """Yield a connection whose changes are committed together at the end of the block, or not at all."""
+        self._check_file()
         with _refusals(), self._writer.begin() as connection:
             yield connection
+
+    def check_writing(self) -> None:
+        """Raise Unavailable unless something can be written."""
+        with self.writing() as connection:
+            connection.execute(about.update().values(schema=about.c.schema))
+
+    def _check_file(self) -> None:
+        """Raise Unavailable if the file was deleted or replaced: what SQLite writes to it then is lost."""
+        if self._file is not None and _file_number(self.name) != self._file:
+            raise Unavailable(
+                f"the database cannot be used: its file {self.name} was deleted or replaced; put it back, or restart "
+                "the service"
+            )
 
     def graph_file(self, name: str) -> Path | None:
         """Return where the graph of a collection is kept: beside the file of the database, if there is one."""
@@ -151,6 +184,15 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def _file_number(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from another one of the same name, or None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 @contextmanager

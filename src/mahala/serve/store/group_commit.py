@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import math
 import queue
 import threading
 import time
@@ -12,27 +14,42 @@ from collections.abc import Sequence
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.rows import LogEntry
+from mahala.serve.store.searches import Search, delete_old_searches
 
-# Groups of entries that one transaction takes, and groups in the queue beyond which more are refused.
-MOST, WAITING = 512, 4096
+log = logging.getLogger("mahala.serve")
+
+# Groups of entries that one transaction takes, and entries in the queue beyond which more are refused.
+MOST, WAITING = 512, 10_000
 # Seconds from the beginning of a transaction with several groups to the next one, which takes more of them: a
 # transaction takes forty times as long as an entry. Sequential clients are not delayed.
 _GATHERING = 0.02
+# Seconds after a write that failed before it is tried whether the database can be written again.
+_PAUSE = 3.0
+# Seconds after which a search is written, unless a transaction comes before; and between two deletions of old ones.
+_RECORDING, _DELETING = 0.1, 10.0
 
 _Result = list[int] | Exception
 _Group = tuple[str, Sequence[LogEntry], asyncio.Future[list[int]]]
+_Recorded = tuple[str, Search]
+
+log = logging.getLogger("mahala.serve")
 
 
 class GroupCommit:
     """Writes to the log in the order of the calls; a result means that the entries are on the disk.
 
     Entries that come while a transaction is being committed are written by the next one: the disk is flushed once for
-    many. If it fails, all its entries fail, and none is in the log.
+    many. If it fails, all its entries fail, and none is in the log. `problem` says why the last write failed.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queue: queue.Queue[_Group | None] = queue.Queue(WAITING)
+        self.problem: str | None = None
+        self._failed = 0.0  # when that was
+        self._queue: queue.SimpleQueue[_Group | _Recorded | None] = queue.SimpleQueue()
+        self._n_waiting = 0  # entries and searches
+        self._counting = threading.Lock()
+        self._deletion = time.monotonic() + _DELETING  # when old searches are deleted
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mahala-log", daemon=True)
         self._thread.start()
@@ -41,12 +58,30 @@ class GroupCommit:
         """Return the places of the entries in the log of a collection, once they are durable."""
         if self._stopping.is_set():
             raise Unavailable("the service is stopping: nothing was written")
+        if not self._admit(len(entries)):
+            raise Unavailable(f"{self._n_waiting:,} entries wait to be written already: try again later")
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        try:
-            self._queue.put_nowait((name, entries, future))
-        except queue.Full:
-            raise Unavailable("too much waits to be written already: try again later") from None
+        self._queue.put((name, entries, future))
         return await future
+
+    def record(self, name: str, search: Search) -> None:
+        """Have a search written in the background; it is dropped if too much waits to be written already."""
+        if self._admit(1):
+            self._queue.put((name, search))
+
+    def _admit(self, n: int) -> bool:
+        """Count n more that wait to be written, and return True; or return False if there would be too many."""
+        with self._counting:
+            is_free = self._n_waiting + n <= WAITING
+            self._n_waiting += n * is_free
+        return is_free
+
+    def check(self) -> None:
+        """Try whether the database can be written again, some time after a write has failed."""
+        if self.problem is not None and time.monotonic() > self._failed + _PAUSE:
+            self._store.database.check_writing()
+            self.problem = None
+            log.warning("the database can be written again")
 
     def close(self) -> None:
         """Write what is in the queue, and stop."""
@@ -55,24 +90,38 @@ class GroupCommit:
         self._thread.join()
 
     def _run(self) -> None:
-        after = 0.0
-        while (group := self._queue.get()) is not None:
-            self._stopping.wait(after - time.monotonic())
-            groups, after = [group], time.monotonic() + _GATHERING
-            while len(groups) < MOST and not self._queue.empty() and (group := self._queue.get()) is not None:
-                groups.append(group)
-            self._write(groups)
-            if group is None:
-                return
-            if len(groups) == 1:
-                after = 0.0
+        after, due, is_open = 0.0, math.inf, True
+        searches: list[_Recorded] = []
+        while is_open:
+            batch: list[_Group | _Recorded | None] = []
+            with contextlib.suppress(queue.Empty):
+                batch.append(self._queue.get(timeout=max(0.0, due - time.monotonic()) if searches else None))
+                self._stopping.wait(after - time.monotonic())
+                while len(batch) < MOST and not self._queue.empty():
+                    batch.append(self._queue.get())
+            started, is_open = time.monotonic(), None not in batch
+            groups = [one for one in batch if one is not None and len(one) == 3]
+            due = due if searches else started + _RECORDING
+            searches += [one for one in batch if one is not None and len(one) == 2]
+            if groups or (searches and (started >= due or not is_open or len(searches) >= MOST)):
+                self._write(groups, searches)
+                searches, after = [], started + _GATHERING if len(groups) > 1 else 0.0
 
-    def _write(self, groups: list[_Group]) -> None:
+    def _write(self, groups: Sequence[_Group], searches: Sequence[_Recorded]) -> None:
         results: Sequence[_Result]
         try:
-            results = self._store.append_all([(name, entries) for name, entries, _ in groups])
+            results = self._store.append_all([(name, entries) for name, entries, _ in groups], searches)
+            self.problem = None
         except Exception as error:  # whatever it is, the futures get it, and the thread continues
             results = [error] * len(groups)
+            if isinstance(error, Unavailable):
+                if self.problem is None:
+                    log.warning("nothing can be written: %s", error)
+                self.problem, self._failed = str(error), time.monotonic()
+            elif searches:
+                log.warning("%d searches were not recorded: %s", len(searches), error)
+        with self._counting:
+            self._n_waiting -= len(searches) + sum(len(entries) for _, entries, _ in groups)
         # A loop is woken once for all that were written together.
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[list[int]], _Result]]] = {}
         for (*_, future), result in zip(groups, results, strict=True):
@@ -80,6 +129,10 @@ class GroupCommit:
         for loop, settled in by_loop.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_settle, settled)
+        if searches and time.monotonic() >= self._deletion:
+            self._deletion = time.monotonic() + _DELETING
+            with contextlib.suppress(Unavailable):  # next time; what was written above is acknowledged
+                delete_old_searches(self._store.database)
 
 
 def _settle(settled: list[tuple[asyncio.Future[list[int]], _Result]]) -> None:

@@ -1,0 +1,51 @@
+"""Covariance: the Mahalanobis distance (Mahalanobis, 1936)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mahala.batch.batch_learner import BatchLearner
+from mahala.batch.run import Run
+from mahala.batch.whitening import constant, covariances, whiten_varying
+
+
+@dataclass(eq=False, repr=False)
+class Covariance(BatchLearner):
+    """The Mahalanobis distance of the rows: M = C⁺, the pseudo-inverse of their covariance C.
+
+    M minimises tr(M C) - log |M| over the matrices whose range is that of C; labels are not needed. C has n - 1 as its
+    divisor. Directions in which the rows do not differ have weight zero.
+
+    Attributes
+    ----------
+    objective_ : float, the criterion above, with the product of the positive eigenvalues of M as |M|
+
+    Examples
+    --------
+    >>> from mahala.batch import Covariance
+    >>> Covariance().fit([[0.0, 0.0], [2.0, 0.0], [0.0, 4.0], [2.0, 4.0]]).get_mahalanobis_matrix().round(4)
+    array([[0.75  , 0.    ],
+           [0.    , 0.1875]])
+    """
+
+    _needs_labels = False
+
+    def _learn(self, data: Any, run: Run) -> str:
+        X = data.X
+        if constant(X).all():
+            raise ValueError("X does not vary: its rows are all the same")
+        n = len(X)
+        scatter = covariances(X, np.zeros(n, dtype=np.intp))
+        white = whiten_varying(scatter.total, max(X.shape) * float(np.finfo(X.dtype).eps))
+        spread = scatter.spread * np.sqrt(n / (n - 1))
+        L = white / spread
+        square = L
+        if len(L) < L.shape[1]:  # projected onto the range of C; else M would be another generalised inverse
+            basis = np.linalg.qr((white * spread).T)[0]
+            square = L @ basis
+            L = square @ basis.T
+        directions = np.zeros((len(L), X.shape[1]))
+        directions[:, scatter.varies] = L
+        run.step(len(L) - 2.0 * float(np.linalg.slogdet(square)[1]), {"L": directions})
+        return "converged"

@@ -1,0 +1,170 @@
+"""Bodies of responses, as `/openapi.json` documents them. Fields may be added to them, so that clients must ignore
+those that they do not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+# Of routes: what else they return.
+CONFLICT: dict[int | str, Any] = {409: {"description": "It contradicts what is there."}}
+IMAGE: dict[int | str, Any] = {200: {"content": {"image/*": {"schema": {"type": "string"}}}}}
+LINES: dict[int | str, Any] = {200: {"content": {"application/jsonl": {"schema": {"type": "string"}}}}}
+
+
+class Response(BaseModel, extra="allow"):
+    """The body of a response."""
+
+
+class Health(Response):
+    """The process runs."""
+
+    status: str
+    version: str
+
+
+class Ready(Response):
+    """The database can be used."""
+
+    status: str
+
+
+class Found(Response):
+    """An item that was found."""
+
+    id: str
+    score: float
+    payload: dict[str, Any]
+
+
+class Searched(Response):
+    """The items that were found, best first, and the version that ranked them; `plain` is the plain ranking.
+
+    Events that come later name the `search_id`.
+    """
+
+    version: int
+    search_id: str
+    results: list[Found]
+    plain: list[Found] | None = None
+
+
+class Contribution(Response):
+    """What a feature or a direction adds to a score."""
+
+    number: int
+    contribution: float
+
+
+class Explanation(Response):
+    """The plain and the learned part of a score, and the largest contributions to the learned part."""
+
+    version: int
+    item: str
+    score: float
+    plain: float
+    learned: float
+    features: list[Contribution]
+    directions: list[Contribution]
+
+
+class CollectionSummary(Response):
+    """A collection: how many numbers a vector has, how many items there are, and what else queries may be."""
+
+    name: str
+    width: int
+    items: int
+    text: bool
+    images: bool
+
+
+class Dropped(Response):
+    """The collection that was removed."""
+
+    dropped: str
+
+
+class Count(Response):
+    """How many there were."""
+
+    n: int
+
+
+class Item(Response):
+    """An item, as it is shown."""
+
+    id: str
+    payload: dict[str, Any]
+
+
+class ItemWithVector(Item):
+    """An item with its vector."""
+
+    vector: list[float]
+
+
+class ItemList(Response):
+    """Some of the items, and how many there are."""
+
+    n: int
+    items: list[Item]
+
+
+class Status(Response):
+    """What is served, and the status of each learner."""
+
+    version: int
+    pinned: bool
+    served: str
+    items: int
+    graph: int
+    logged: int
+    learned: int
+    learners: dict[str, dict[str, Any]]
+    differences: list[dict[str, Any]]
+    taught: dict[str, Any] | None
+
+
+class KeptVersion(Response):
+    """A version of the models, and the entries of the log up to which it has learned (`place`)."""
+
+    version: int
+    place: int
+    generation: int
+    ready: bool
+    created: float
+    status: dict[str, Any]
+
+
+class Spectrum(Response):
+    """Singular values of M - I, largest first, for new and for known queries."""
+
+    version: int
+    new: list[float]
+    known: list[float]
+
+
+class Logged(Response):
+    """The places of the entries in the log."""
+
+    places: list[int]
+
+
+class Question(Response):
+    """Which of two items is more like a third one?"""
+
+    version: int
+    query: Item
+    left: Item
+    right: Item
+
+
+class Problem(Response):
+    """What is wrong, by RFC 9457; `errors` has a field and what is wrong with it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[dict[str, str]] | None = None

@@ -1,0 +1,219 @@
+"""What the service does under load, with slow or wrong clients, and when its database is gone or its disk is full."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+import uvicorn
+from starlette.testclient import TestClient
+
+from mahala.serve.http import guard as guards
+from mahala.serve.http import middleware, protocol, routes
+from mahala.serve.http.app import create_app
+from mahala.serve.http.guard import Buckets, ServerSettings
+from mahala.serve.service import Service
+from mahala.serve.store import group_commit
+from mahala.serve.store.collection_store import Store
+from mahala.serve.store.database import Unavailable
+from mahala.serve.store.keys import Keys
+
+from .conftest import WIDTH, wait_for
+from .test_api import BASE, IMPRESSION, ITEMS, SEARCH, http_of
+
+HEAD = b"POST /v1/collections/c/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture
+def service(tmp_path):
+    with Service(tmp_path / "mahala.db", learn=False) as service:
+        service.create("c", width=WIDTH)
+        service.put_items("c", ITEMS)
+        yield service
+
+
+@contextlib.contextmanager
+def running(service, **settings):
+    """Yield the port of a server that runs in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        app = create_app(service, ServerSettings(**settings))
+        server = uvicorn.Server(uvicorn.Config(app, http=protocol.TimedProtocol, log_level="warning"))
+        thread = threading.Thread(target=server.run, args=([bound],))
+        thread.start()
+        wait_for(lambda: server.started)
+        yield bound.getsockname()[1]
+        server.should_exit = True
+        thread.join()
+
+
+def connect(port, data=b""):
+    connection = socket.create_connection(("127.0.0.1", port), timeout=5.0)
+    connection.sendall(data)
+    return connection
+
+
+def read(connection):
+    """Return what comes until the server closes the connection."""
+    with connection:
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def test_slow_headers_and_bodies_are_cut(service, monkeypatch):
+    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.3)
+    with running(service) as port:
+        half, body = connect(port, HEAD), connect(port, HEAD + b"Content-Length: 100\r\n\r\n{")
+        drops, good = connect(port, HEAD), connect(port, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b"200 OK" in good.recv(65_536)
+        started = time.monotonic()
+        with contextlib.suppress(ConnectionError):  # a byte now and then does not help
+            while time.monotonic() < started + 2.0:
+                drops.sendall(b"X")
+                time.sleep(0.05)
+        assert time.monotonic() < started + 1.5
+        drops.close()
+        assert read(half) == b""
+        assert b" 408 " in read(body)
+        good.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")  # between requests there is more time
+        assert b"200 OK" in good.recv(65_536)
+        good.close()
+
+
+def test_headers_without_end_are_cut(service):
+    with running(service) as port, contextlib.suppress(ConnectionError):  # or a reset
+        assert read(connect(port, HEAD + b"X-A: " + b"a" * 70_000)) == b""
+
+
+def test_an_aborted_upload_is_one_line_of_the_log(service, caplog):
+    with running(service) as port, caplog.at_level(logging.WARNING):
+        connect(port, HEAD + b"Content-Length: 100\r\n\r\n{").close()
+        wait_for(lambda: caplog.records)
+        time.sleep(0.1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "POST '/v1/collections/c/search': the client has gone after 1 bytes of the body"
+    ]
+    assert caplog.records[0].exc_info is None
+
+
+def test_too_many_requests_at_once_are_refused_and_health_is_answered(service, monkeypatch):
+    free, entered = threading.Event(), threading.Semaphore(0)
+
+    def encoder(text):
+        entered.release()
+        assert free.wait(20.0)
+        return np.ones(WIDTH)
+
+    service.encoders["c"] = encoder
+    body = {"query": {"text": "x"}}
+    with TestClient(create_app(service, ServerSettings(at_once=2)), base_url="http://127.0.0.1") as http:
+        answers = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(http.post(f"{BASE}/search", json=body))) for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            entered.acquire()
+        refused = http.post(f"{BASE}/search", json=SEARCH)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        started = time.monotonic()
+        assert http.get("/health").status_code == http.get("/ready").status_code == 200
+        assert time.monotonic() < started + 0.1
+        free.set()
+        for thread in threads:
+            thread.join()
+        assert [answer.status_code for answer in answers] == [200, 200]
+        monkeypatch.setattr(routes, "MOST_SEARCHES", 3)
+        assert http.post(f"{BASE}/search", json=[SEARCH] * 3).status_code == 200
+        assert http.post(f"{BASE}/search", json=[SEARCH] * 4).status_code == 503
+
+
+def test_a_full_queue_of_the_log_is_refused(service, monkeypatch):
+    monkeypatch.setattr(group_commit, "WAITING", 4)
+    http = http_of(service)
+    for _ in range(2):  # what is written leaves the queue
+        assert http.post(f"{BASE}/impressions", json=[IMPRESSION] * 4).status_code == 201
+    answer = http.post(f"{BASE}/impressions", json=[IMPRESSION] * 5)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert service.store.collections()["c"].n_logged == 8
+
+
+def test_bodies_in_memory_are_bounded(service, monkeypatch):
+    monkeypatch.setattr(middleware, "BODY_BYTES", 50)
+    part = HEAD + b"Connection: close\r\nContent-Length: 100\r\n\r\n" + b" " * 40
+    with running(service) as port:
+        first = connect(port, part)
+        time.sleep(0.1)
+        assert b" 503 " in read(connect(port, part))
+        first.sendall(b" " * 60)
+        assert b" 422 " in read(first)
+
+
+def test_repeated_wrong_keys_are_told_to_wait_and_right_ones_are_not(service, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(guards.time, "monotonic", lambda: now)
+    monkeypatch.setattr(guards, "_WRONG_AT_ONCE", 3)
+    http, token = http_of(service, keys=True), Keys(service.store.database).create("read")
+
+    def send(token):
+        return http.post(f"{BASE}/search", json=SEARCH, headers={"Authorization": f"Bearer {token}"})
+
+    answers = [send(f"mahala_00000000_{at}") for at in range(5)]
+    assert [answer.status_code for answer in answers] == [401] * 3 + [429] * 2
+    assert answers[-1].headers["retry-after"] == "5"
+    assert send(token).status_code == 200
+    assert http.post(f"{BASE}/search", json=SEARCH).status_code == 401  # without a key
+    now += 5.0
+    assert [send("x").status_code for _ in range(2)] == [401, 429]
+
+
+def test_buckets_are_bounded(monkeypatch):
+    monkeypatch.setattr(guards, "_COUNTED", 2)
+    buckets = Buckets(rate=1e-9, size=1.0)
+    refused = [name for name in ("a", "b", "a", "c", "a", "b") if buckets.take(name) > 0.0]
+    assert refused == ["a", "a"]  # b was forgotten when c came
+    assert len(buckets._levels) == 2
+
+
+def test_a_database_file_that_is_deleted_is_noticed(service, tmp_path, caplog):
+    http, path = http_of(service), tmp_path / "mahala.db"
+    path.rename(tmp_path / "elsewhere.db")
+    answer = http.post(f"{BASE}/impressions", json=IMPRESSION)
+    assert answer.status_code == 503
+    assert f"{path} was deleted or replaced" in answer.json()["detail"]
+    wait_for(lambda: http.get("/ready").status_code == 503)
+    assert "was deleted or replaced" in caplog.text
+    assert not path.exists()  # nor is it made again
+    with pytest.raises(Unavailable, match="there is no file"):
+        Store(path, create=False)
+    assert http.post(f"{BASE}/search", json=SEARCH).status_code == 200  # from memory
+    path.write_bytes(b"")
+    assert http.post(f"{BASE}/impressions", json=IMPRESSION).status_code == 503
+    os.replace(tmp_path / "elsewhere.db", path)
+    assert http.post(f"{BASE}/impressions", json=IMPRESSION).status_code == 201
+    wait_for(lambda: http.get("/ready").status_code == 200)
+
+
+def test_a_full_disk_shows_until_there_is_room(service, caplog, monkeypatch):
+    http, engine, pages = http_of(service), service.store.database.engine, 1
+
+    def limit(connection, record, proxy):
+        connection.execute(f"PRAGMA max_page_count={pages}")
+
+    sa.event.listen(engine, "checkout", limit)
+    wide = IMPRESSION | {"query": {"vector": [1.0] * WIDTH, "id": "x" * 200}}
+    assert http.post(f"{BASE}/impressions", json=[wide] * 500).json()["detail"].endswith("the disk is full")
+    assert http.get("/ready").status_code == 503
+    assert "the disk is full" in http.get(f"{BASE}/model").json()["problem"]
+    assert caplog.text.count("the disk is full") == 1
+    pages = 10**6
+    monkeypatch.setattr(group_commit, "_PAUSE", 0.0)
+    wait_for(lambda: http.get("/ready").status_code == 200)
+    assert http.get(f"{BASE}/model").json()["problem"] is None
