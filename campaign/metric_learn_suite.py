@@ -33,9 +33,15 @@ import pytest
 _warns = pytest.warns
 
 def warns(expected_warning=Warning, *args, **kwargs):
-    return warnings.catch_warnings(record=True) if expected_warning is None else _warns(expected_warning, *args, **kwargs)
+    if expected_warning is None:
+        return warnings.catch_warnings(record=True)
+    return _warns(expected_warning, *args, **kwargs)
 
 pytest.warns = warns
+# The distribution lacks test/__init__.py, so Python's own package of that name would be found.
+tests = types.ModuleType("test")
+tests.__path__ = [os.path.join(os.getcwd(), "test")]
+sys.modules["test"] = tests
 
 def shims():
     from sklearn.metrics import get_scorer

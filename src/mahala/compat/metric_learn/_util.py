@@ -81,7 +81,7 @@ def check_input(
         checks["ensure_min_features"] = ensure_min_features
     X = check_array(formed, allow_nd=True, ensure_2d=False, **checks)
     if X.ndim != n_axes:
-        raise ValueError(_shape_message(X, n_axes, context, after=formed is not input_data))
+        raise ValueError(_shape_message(X, n_axes, context, after=True))
     if n_axes == 3:
         _check_tuples(X, tuple_size, ensure_min_features, context)
         if y is not None and X.shape[1] == 2:
@@ -157,8 +157,8 @@ def _formed(X: Any, n_axes: int, preprocessor: Preprocessor, context: str) -> An
 def _shape_message(X: Any, n_axes: int, context: str, preprocessor: bool = False, after: bool = False) -> str:
     expected = _EXPECTED["classic" if n_axes == 2 else "tuples", preprocessor]
     when = " when using a preprocessor" if preprocessor else ""
-    advice = " and/or use a preprocessor" if X.ndim == n_axes - 1 and not preprocessor else ""
-    if after and X.ndim != n_axes - 1:
+    advice = " and/or use a preprocessor" if after or (X.ndim == n_axes - 1 and not preprocessor) else ""
+    if after:
         when = " after the preprocessor has been applied"
     return (
         f"{expected} expected{context}{when}. Found {X.ndim}D array instead:\ninput={X}. Reshape your data{advice}.\n"

@@ -36,6 +36,8 @@ class BaseMetricLearner(BaseEstimator):
     def _prepare_inputs(self, X: Any, y: Any = None, type_of_inputs: Any = "classic", **checks: Any) -> Any:
         """Return checked points or tuples, and y if it is given, for `fit`."""
         self._check_preprocessor()
+        if y is None and checks.pop("needs_y", False):
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         result = self._check_input(X, y, type_of_inputs, **checks)
         points = result if y is None else result[0]
         if self.preprocessor_ is None and type_of_inputs == "classic":
@@ -45,7 +47,7 @@ class BaseMetricLearner(BaseEstimator):
 
     def _check_input(self, X: Any, y: Any = None, type_of_inputs: Any = "classic", **checks: Any) -> Any:
         size = self._tuple_size if type_of_inputs == "tuples" else None
-        checks = {"tuple_size": size} | checks
+        checks = {"tuple_size": size} | {name: value for name, value in checks.items() if name != "needs_y"}
         return check_input(
             X, y, type_of_inputs=type_of_inputs, preprocessor=self.preprocessor_, estimator=self, **checks
         )
@@ -66,8 +68,9 @@ class MahalanobisMixin(BaseMetricLearner):
 
     def pair_distance(self, pairs: Any) -> FloatArray:
         """Return the distance of each pair."""
-        check_is_fitted(self, ["preprocessor_", "components_"])
+        check_is_fitted(self, "preprocessor_")
         pairs = self._check_input(pairs, type_of_inputs="tuples", tuple_size=2)
+        check_is_fitted(self, "components_")
         difference = (pairs[:, 1] - pairs[:, 0]) @ self.components_.T
         return np.asarray(np.sqrt(np.square(difference).sum(axis=-1)))
 

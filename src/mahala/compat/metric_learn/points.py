@@ -68,7 +68,7 @@ class LFDA(_PointsLearner):
         """Learn from points with class labels."""
         if self.embedding_type not in ("weighted", "orthonormalized", "plain"):
             raise ValueError(f"Invalid embedding_type: {self.embedding_type!r:.80}")
-        X, y = self._prepare_inputs(X, y, ensure_min_samples=2)
+        X, y = self._prepare_inputs(X, y, needs_y=True, ensure_min_samples=2)
         m = _check_n_components(X.shape[1], self.n_components)
         k = min(7, X.shape[1] - 1) if self.k is None else int(self.k)
         self.learner_ = native.LFDA(m, n_neighbors=max(k, 1), embedding=self.embedding_type).fit(X, y)
@@ -86,6 +86,10 @@ class _DescentLearner(_PointsLearner):
     def _first(self, X: FloatArray, y: Any, has_classes: bool = True) -> tuple[int, FloatArray]:
         m = _check_n_components(X.shape[1], self.n_components)
         return m, _initialize_components(m, X, y, self.init, self.random_state, has_classes)
+
+    def _seed(self) -> Any:
+        # A first map of lower rank is completed at random, where metric-learn has no random choice.
+        return 0 if self.random_state is None else self.random_state
 
     def _store(self, learner: Any, m: int) -> Self:
         self.learner_, self.n_iter_ = learner, max(learner.n_iter_, 1)
@@ -122,14 +126,14 @@ class LMNN(_DescentLearner):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
         warn_of_unused(self, "L-BFGS chooses its steps", learn_rate=1e-7, min_iter=50)
-        X, y = self._prepare_inputs(X, y, dtype=float, ensure_min_samples=2)
+        X, y = self._prepare_inputs(X, y, needs_y=True, dtype=float, ensure_min_samples=2)
         m, first = self._first(X, y)
         smallest = np.unique(y, return_counts=True)[1].min()
         if self.n_neighbors > smallest:
             raise ValueError(f"not enough class labels for specified k (smallest class has {smallest})")
         learner = native.LMNN(
             self.n_neighbors, mu=self.regularization, n_components=m, init=_as_metric(first), max_iter=self.max_iter,
-            tol=min(self.convergence_tol, 1e-6), verbose=self.verbose,
+            tol=min(self.convergence_tol, 1e-6), verbose=self.verbose, random_state=self._seed(),
         )  # fmt: skip
         return self._store(learner.fit(X, y), m)
 
@@ -153,10 +157,11 @@ class NCA(_DescentLearner):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
-        X, y = self._prepare_inputs(X, y, ensure_min_samples=2)
+        X, y = self._prepare_inputs(X, y, needs_y=True, ensure_min_samples=2)
         m, first = self._first(X, y)
+        tol = 1e-5 if self.tol is None else self.tol
         learner = native.NCA(
-            m, init=_as_metric(first), max_iter=self.max_iter, tol=_tol(self.tol), verbose=self.verbose
+            m, init=_as_metric(first), max_iter=self.max_iter, tol=tol, verbose=self.verbose, random_state=self._seed()
         )
         return self._store(learner.fit(X, y), m)
 
@@ -180,10 +185,11 @@ class MLKR(_DescentLearner):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with numbers to predict."""
-        X, y = self._prepare_inputs(X, y, y_numeric=True, ensure_min_samples=2)
+        X, y = self._prepare_inputs(X, y, needs_y=True, y_numeric=True, ensure_min_samples=2)
         m, first = self._first(X, y, has_classes=False)
+        tol = 1e-5 if self.tol is None else self.tol
         learner = native.MLKR(
-            m, init=_as_metric(first), max_iter=self.max_iter, tol=_tol(self.tol), verbose=self.verbose
+            m, init=_as_metric(first), max_iter=self.max_iter, tol=tol, verbose=self.verbose, random_state=self._seed()
         )
         return self._store(learner.fit(X, y), m)
 
@@ -197,7 +203,7 @@ class RCA(_PointsLearner):
 
     def fit(self, X: Any, chunks: Any) -> Self:
         """Learn from points and the number of the chunk of each; -1 for a point in none."""
-        X, chunks = self._prepare_inputs(X, chunks, ensure_min_samples=2)
+        X, chunks = self._prepare_inputs(X, chunks, needs_y=True, ensure_min_samples=2)
         chunks = np.asanyarray(chunks, dtype=int)
         m = _check_n_components(X.shape[1], self.n_components)
         inside = chunks >= 0
@@ -225,14 +231,10 @@ class RCA_Supervised(RCA):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
-        X, y = self._prepare_inputs(X, y, ensure_min_samples=2)
+        X, y = self._prepare_inputs(X, y, needs_y=True, ensure_min_samples=2)
         chunks = Constraints(y).chunks(self.n_chunks, self.chunk_size, self.random_state)
         return super().fit(X, chunks)
 
 
 def _as_metric(L: FloatArray) -> MahalanobisMetric:
     return MahalanobisMetric(L.T @ L)
-
-
-def _tol(tol: float | None) -> float:
-    return 1e-5 if tol is None else tol

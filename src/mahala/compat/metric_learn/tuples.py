@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import TransformerMixin
+from sklearn.metrics import pairwise_distances
 from sklearn.utils import check_array
 
 import mahala.batch as native
@@ -46,7 +47,7 @@ class _Supervised(TransformerMixin, MahalanobisMixin):
 
     def _drawn(self, X: Any, y: Any, same_length: bool = False) -> tuple[FloatArray, Any]:
         """Return the points, and the rows a, b of pairs of one class and c, d of pairs of two."""
-        X, y = self._prepare_inputs(X, y, ensure_min_samples=2)
+        X, y = self._prepare_inputs(X, y, needs_y=True, ensure_min_samples=2)
         n = 20 * len(np.unique(y)) ** 2 if self.n_constraints is None else self.n_constraints
         return X, Constraints(y).positive_negative_pairs(n, same_length, self.random_state)
 
@@ -83,12 +84,12 @@ class _BaseITML(_TuplesLearner):
         self.verbose, self.random_state = verbose, random_state
 
     def _fit(self, pairs: Any, y: Any, bounds: Any = None) -> Self:
-        pairs, y = self._prepare_inputs(pairs, y, "tuples")
+        pairs, y = self._prepare_inputs(pairs, y, "tuples", needs_y=True)
         given = Pairs.from_array(pairs, y)
         learner = native.ITML(self.gamma, prior=self._prior(pairs), max_iter=self.max_iter, tol=self.tol,
                               verbose=self.verbose)  # fmt: skip
         if bounds is None:
-            self.bounds_ = np.percentile(_distances(np.unique(given.X, axis=0)), (5, 95))
+            self.bounds_ = np.percentile(pairwise_distances(np.unique(given.X, axis=0)), (5, 95))
         else:
             self.bounds_ = np.array(check_array(bounds, ensure_2d=False, ensure_min_samples=0), dtype=float).ravel()
             if self.bounds_.size != 2:
@@ -160,7 +161,7 @@ class _BaseMMC(_TuplesLearner):
         S = c / 2.
         """
         warn_of_unused(self, "nothing is projected", max_proj=10000)
-        pairs, y = self._prepare_inputs(pairs, y, "tuples")
+        pairs, y = self._prepare_inputs(pairs, y, "tuples", needs_y=True)
         first = _initialize_metric_mahalanobis(pairs, self.init, self.random_state, matrix_name="init")
         learner = native.MMC(
             diagonal=self.diagonal, max_iter=self.max_iter, tol=min(self.tol, 1e-6), verbose=self.verbose
@@ -224,7 +225,7 @@ class _BaseSDML(_TuplesLearner):
         self.verbose, self.random_state = verbose, random_state
 
     def _fit(self, pairs: Any, y: Any) -> Self:
-        pairs, y = self._prepare_inputs(pairs, y, "tuples")
+        pairs, y = self._prepare_inputs(pairs, y, "tuples", needs_y=True)
         if pairs.shape[2] < 2:
             raise ValueError(f"Cannot fit SDML with {pairs.shape[2]} feature(s)")
         learner = native.SDML(
@@ -285,7 +286,7 @@ class _BaseLSML(_TuplesLearner):
         learner = native.LSML(
             prior=self._prior(quadruplets), max_iter=self.max_iter, tol=min(self.tol, 1e-6), verbose=self.verbose
         )
-        return self._store(learner.fit(Quadruplets.from_array(quadruplets), sample_weight=self.w_))
+        return self._store(learner.fit(Quadruplets.from_array(quadruplets), weights=self.w_))
 
 
 class LSML(_BaseLSML, _QuadrupletsClassifierMixin):
@@ -319,10 +320,3 @@ class LSML_Supervised(_Supervised, _BaseLSML):
         """Learn from points with class labels."""
         X, rows = self._drawn(X, y, same_length=True)
         return self._fit(X[np.column_stack(rows)], self.weights)
-
-
-def _distances(X: FloatArray) -> FloatArray:
-    """Return the distances of all pairs of rows, each row with itself included, as ITML's bounds are made of."""
-    from sklearn.metrics import pairwise_distances
-
-    return np.asarray(pairwise_distances(X))
