@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +35,13 @@ class Process(Program):
         return self.wait()
 
 
+def wait_for(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def mahala_serve(*arguments, code=0):
     result = CliRunner().invoke(app, ["serve", *map(str, arguments)])
     assert result.exit_code == code, result.output
@@ -54,6 +63,39 @@ def test_the_demo_learns(tmp_path):
         assert [result.id for result in after.plain] == found.ids
         assert client.search(text="zzzz", plain=True).results == []
         assert service.end(signal.SIGTERM) in (0, -signal.SIGTERM)
+
+
+def workers_of(service):
+    """Return the numbers of the processes that answer requests."""
+    main = service._process.pid
+    commands = {
+        int(number): Path(f"/proc/{number}/cmdline").read_text()
+        for task in Path(f"/proc/{main}/task").iterdir()
+        for number in (task / "children").read_text().split()
+    }
+    return {number for number, command in commands.items() if "spawn_main" in command}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_processes_share_the_port_and_are_started_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.eye(3, dtype=np.float32))
+    Path("x.jsonl").write_text("".join(f'{{"id": "{id}"}}\n' for id in "abc"))
+    with Process(tmp_path, "x.npy", "x.jsonl", "--workers", "2") as service:
+        with mahala.serve.Client(service.address, "x", timeout=60.0, attempts=5) as client:
+            assert len(client.search(item="a").ids) == 2
+            before = workers_of(service)
+            assert len(before) == 2
+            os.kill(min(before), signal.SIGKILL)
+            assert len({client.impression(item="a", shown=["b", "c"], clicked=["c"]) for _ in range(5)}) == 5
+            wait_for(lambda: len(after := workers_of(service)) == 2 and after != before)
+            assert client.wait(5, 60.0)["learned"] == 5  # one process learns for all
+            wait_for(lambda: "mahala_learns 1.0" in client._http.get("/metrics").text)
+            count = 'route="/v1/collections/{name}/impressions",status="201"} 5.0'
+            wait_for(lambda: count in client._http.get("/metrics").text)  # of both
+        after = workers_of(service)
+        assert service.end(signal.SIGTERM) == 0
+        assert not any(Path(f"/proc/{number}").exists() for number in after)
 
 
 def test_items_from_files(tmp_path, monkeypatch):

@@ -84,15 +84,15 @@ def test_lists_of_searches_and_impressions(http):
     answers = http.post(f"{BASE}/search", json=[SEARCH, SEARCH | {"k": 1, "plain": True}]).json()
     assert [len(answer["results"]) for answer in answers] == [10, 1]
     assert answers[1]["plain"] == answers[1]["results"]
-    assert http.post(f"{BASE}/impressions", json=[IMPRESSION] * 3).json() == {"places": [1, 2, 3]}
+    assert http.post(f"{BASE}/impressions", json=[IMPRESSION] * 3).json() == {"places": [1, 2, 3], "problems": []}
 
 
 def test_a_retry_is_counted_once(http):
     def send(body, key="abc"):
         return http.post(f"{BASE}/impressions", json=body, headers={"Idempotency-Key": key})
 
-    assert send(IMPRESSION).json() == send(IMPRESSION).json() == {"places": [1]}
-    assert send(IMPRESSION, "other").json() == {"places": [2]}
+    assert send(IMPRESSION).json() == send(IMPRESSION).json() == {"places": [1], "problems": []}
+    assert send(IMPRESSION, "other").json()["places"] == [2]
     answer = send(IMPRESSION | {"clicked": ["i1"]})
     assert (answer.status_code, answer.json()["status"]) == (409, 409)
     assert "used before" in answer.json()["detail"]
@@ -145,7 +145,18 @@ HOSTILE = [
     ("POST", "/impressions", json.dumps(IMPRESSION | {"shown": []}), 422),
     ("POST", "/impressions", json.dumps(IMPRESSION | {"clicked": None, "reactions": [1.0]}), 422),
     ("POST", "/impressions", json.dumps(IMPRESSION | {"user": "x" * 1000}), 422),
-    ("POST", "/impressions", json.dumps(IMPRESSION | {"shown": ["i1", "nobody"], "clicked": []}), 404),
+    ("POST", "/events", "{}", 422),
+    ("POST", "/events", "[]", 422),
+    ("POST", "/events", "[1]", 422),
+    ("POST", "/events", json.dumps([{"search_id": "s", "item": "i1"}] * 501), 422),
+    ("POST", "/events", '{"search_id": "s", "item": "i1", "unknown": 1}', 422),
+    ("POST", "/events", '{"search_id": "s", "item": "i1", "timestamp": "tomorrow"}', 422),
+    ("POST", "/events", '{"search_id": "s", "item": "i1", "timestamp": 1e300}', 422),
+    ("POST", "/events", '{"search_id": "s", "item": "i1", "value": NaN}', 422),
+    ("POST", "/events", '{"search_id": "\\u0000", "item": "i1"}', 422),
+    ("POST", "/events", '{"search_id": "s", "shown": ["i1"], "query": {"text": "no encoder"}}', 422),
+    ("POST", "/events", '{"event": "nonsense"}', 422),
+    ("POST", "/events", '{"query_id": "q", "query_response_hit_ids": ["i1"]}', 422),
     ("POST", "/impressions", json.dumps([IMPRESSION] * 501), 422),
     ("POST", "/comparisons", json.dumps({"query": {"item": "i0"}, "better": "i1"}), 422),
     ("POST", "/comparisons", json.dumps({"query": {"item": "i0"}, "better": "i1", "worse": "i1"}), 422),

@@ -10,15 +10,16 @@ pytest.importorskip("fastapi.testclient", reason="FastAPI is not installed: pip 
 
 from fastapi.testclient import TestClient
 
+from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Reaction
 from mahala.serve import Client
 from mahala.serve.http.app import create_app
 from mahala.serve.service import Service
 from mahala.serve.store import group_commit
+from mahala.serve.store.events import Events
 from mahala.serve.store.searches import Search, add_searches, delete_old_searches, read_searches
 
 from .conftest import WIDTH, new_items, wait_for
 
-BASE = "/v1/collections/c"
 ITEMS = [item._asdict() | {"vector": item.vector.tolist()} for item in new_items()]
 
 
@@ -78,3 +79,124 @@ def test_old_searches_and_searches_beyond_a_number_are_deleted(store):
     assert delete_old_searches(store.database) == 0
     store.drop("c")
     assert recorded(store, *names) == {}
+
+
+def test_a_click_is_joined_with_what_was_shown(service, client):
+    found = client.search(item="i3", k=4, user="u")
+    rows = [int(id[1:]) for id in found.ids]
+    assert client.event(found.search_id, found.ids[2]) == 1
+    assert client.event(found.search_id, found.ids[0], "purchase", user="v") == 2
+    first, second = service.store.read_log("c")
+    assert (first.kind, first.query, first.shown, first.clicked) == ("impression", 3, rows, [0.0, 0.0, 1.0, 0.0])
+    assert (first.user, first.version, second.user) == ("u", 0, "v")
+    assert (second.shown, second.clicked) == ([*rows[:2], rows[3]], [3.0, 0.0, 0.0])  # not the one clicked before
+    assert client.event(found.search_id, found.ids[2]) == 1  # once more
+    assert client.event(found.search_id, found.ids[2], "dwell", seconds=99) == 1  # says no more than the click
+    assert client.event(found.search_id, found.ids[2], "purchase") == 3
+    assert len(list(service.store.read_log("c"))) == 3
+
+
+def test_a_batch_is_reported_event_by_event(service, client):
+    one, other = client.search(item="i3", k=3), client.search(vector=[1.0] * WIDTH, k=3)
+    service.delete_items("c", [one.ids[1]])
+    at = time.time() - 3600.0
+    events = [
+        {"search_id": one.search_id, "item": one.ids[0], "timestamp": at, "user": "u"},
+        {"search_id": other.search_id, "item": other.ids[2], "type": "purchase"},
+        {"search_id": one.search_id, "item": one.ids[1]},
+        {"search_id": one.search_id, "item": one.ids[2], "type": "dwell", "seconds": 2},
+        {"search_id": "nobody", "item": "i1"},
+        {"search_id": one.search_id, "item": one.ids[2], "timestamp": time.time() + 9999},
+        {"search_id": one.search_id, "item": one.ids[0], "type": "add_to_cart", "user": "u", "timestamp": at + 1},
+    ]
+    answer = client.events(events)
+    assert answer["places"] == [1, 2, None, None, None, None, 1]
+    problems = {problem["entry"]: (problem["status"], problem["reason"]) for problem in answer["problems"]}
+    assert list(problems) == [2, 3, 4, 5]
+    assert problems[2] == ("ignored", NOT_SHOWN)
+    assert problems[3][0] == "ignored"
+    assert problems[4] == ("ignored", UNKNOWN_SEARCH)
+    assert problems[5][0] == "refused"
+    entry = next(service.store.read_log("c"))
+    assert (entry.clicked, entry.at, entry.user) == ([2.0, 0.0], pytest.approx(at + 1), "u")
+    assert client.events(events)["places"] == answer["places"]  # again, after no answer came
+
+
+def test_an_event_in_another_process_finds_the_search(service, client, tmp_path):
+    with Service(tmp_path / "mahala.db", learn=False) as other:
+        elsewhere = Client(collection="c", http=TestClient(create_app(other), base_url="http://127.0.0.1"))
+        found = client.search(item="i3", k=3)
+        assert elsewhere.event(found.search_id, found.ids[1]) == 1
+
+
+UBI = [
+    {"query_id": "q1", "client_id": "u", "user_query": "four", "query_response_id": "r", "application": "shop",
+     "query_response_hit_ids": ["i1", "i2", "i3"], "timestamp": "2026-11-01T12:00:00.000Z"},
+    {"query_id": "q1", "client_id": "u", "action_name": "item_click", "timestamp": "2026-11-01T12:00:09Z",
+     "event_attributes": {"object": {"object_id": "i2", "object_id_field": "sku"}, "position": {"ordinal": 1}}},
+]  # fmt: skip
+METARANK = [
+    {"event": "ranking", "id": "q1", "timestamp": "1793534400000", "user": "u", "session": "s",
+     "fields": [{"name": "query", "value": "four"}],
+     "items": [{"id": "i1"}, {"id": "i2", "relevancy": 2.0}, {"id": "i3"}]},
+    {"event": "interaction", "id": "e", "ranking": "q1", "timestamp": 1793534409000, "user": "u", "type": "click",
+     "item": "i2"},
+]  # fmt: skip
+NATIVE = [
+    {"search_id": "q1", "query": {"text": "four"}, "shown": ["i1", "i2", "i3"], "user": "u", "timestamp": 1793534400},
+    {"search_id": "q1", "item": "i2", "user": "u", "timestamp": 1793534409.0},
+]
+
+
+@pytest.mark.parametrize("events", [UBI, METARANK[::-1], NATIVE])
+def test_events_of_other_systems_are_taken_as_they_are(service, client, events):
+    service.encoders["c"] = lambda text: [float(len(text))] * WIDTH
+    answer = client.events(events)
+    assert (sorted(answer["places"], key=str), answer["problems"]) == ([1, None], [])
+    (entry,) = service.store.read_log("c")
+    assert (entry.shown, entry.clicked, entry.user, entry.at) == ([1, 2, 3], [0.0, 1.0, 0.0], "u", 1793534409.0)
+    assert (entry.query_id, entry.vector.tolist()) == ("four", [4.0] * WIDTH)
+
+
+def test_a_text_without_an_encoder_is_refused_in_words(service, client):
+    answer = client.events([UBI[0], {"search_id": "x", "item": "i1"}])
+    assert answer["problems"][0]["status"] == "refused"
+    assert "needs an encoder" in answer["problems"][0]["reason"]
+    assert client.events([UBI[0] | {"query_attributes": {"vector": [2.0] * WIDTH}}, UBI[1]])["places"] == [None, 1]
+    (entry,) = service.store.read_log("c")
+    assert (entry.query_id, entry.vector.tolist()) == ("four", [2.0] * WIDTH)
+
+
+def test_impressions_and_comparisons_with_stale_items_do_not_fail(service, client):
+    service.delete_items("c", ["i2"])
+    query = {"item": "i0"}
+    impressions = [
+        {"query": query, "shown": ["i1", "i2", "i3"], "clicked": ["i3"]},
+        {"query": query, "shown": ["i1", "i2", "i3"], "clicked": ["i2"]},
+        {"query": {"item": "i2"}, "shown": ["i1", "i3"], "clicked": ["i3"]},
+        {"query": query, "shown": ["i1", "i3"], "clicked": ["i3"]},
+    ]
+    answer = client._call("POST", "/impressions", impressions)
+    assert answer["places"] == [1, None, None, 2]
+    statuses = [(problem["entry"], problem["status"]) for problem in answer["problems"]]
+    assert statuses == [(0, "accepted"), (1, "ignored"), (2, "ignored")]
+    assert [entry.shown for entry in service.store.read_log("c")] == [[1, 3], [1, 3]]
+    assert client.comparison(item="i0", better="i2", worse="i1") is None
+    assert client.pair(item="i0", other="i2", similar=True) is None
+    assert client.judgment(item="i0", grades={"i1": 2.0, "i2": 1.0, "i3": 0.0}) == 3
+
+
+def test_events_are_written_whole_or_not_at_all(store, monkeypatch):
+    """A transaction that fails at its last statement leaves nothing of a batch, which can be sent again."""
+    batch = Events([Search("s", ["i1", "i2"], 0)], [Reaction("s", "i2", 1.0, None, 9.0)])
+    with monkeypatch.context() as patched:
+        patched.setattr("mahala.serve.store.events.searches", None)
+        with pytest.raises(AttributeError):
+            store.append_all([("c", batch)])
+    assert recorded(store, "s") == {}
+    assert list(store.read_log("c")) == []
+    assert store.append_all([("c", batch), ("c", batch)]) == [[1], [1]]
+    assert store.append_all([("c", batch)]) == [[1]]
+    assert recorded(store, "s")["s"].clicked == {"i2": [1.0, 1]}
+    (error,) = store.append_all([("x", batch)])
+    assert isinstance(error, KeyError)

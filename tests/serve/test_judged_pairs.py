@@ -95,7 +95,6 @@ def test_a_forgotten_user_is_not_compared_with(service, client):
         {"other": "i1", "similar": True, "grades": {"i2": 1}},
         {"other": "i0", "similar": True},
         {"other": "i1", "similar": "perhaps"},
-        {"other": "nothing", "similar": True},
     ],
 )
 def test_what_is_not_a_pair_is_refused(client, body):

@@ -88,7 +88,7 @@ def check_tab(http, path):
 
 
 def test_scripts_make_text_and_no_html(http):
-    for name in ("page", "search", "teach", "watch", "charts"):
+    for name in ("page", "search", "why", "teach", "watch", "charts"):
         text = http.get(f"/static/{name}.js").text
         assert "import" in text or "export" in text
         assert not re.search(

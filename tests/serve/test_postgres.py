@@ -12,12 +12,17 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mahala.data.events import Reaction
 from mahala.serve.service import Service
-from mahala.serve.store.collection_store import KeyReused, Store
+from mahala.serve.store.appends import KeyReused
+from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
+from mahala.serve.store.events import Events
 from mahala.serve.store.keys import Keys
+from mahala.serve.store.searches import Search, delete_old_searches
 
 from .conftest import WIDTH, entries, new_items, wait_for
 
@@ -104,6 +109,19 @@ def test_items_and_log(store):
     assert [item.row for item in store.changed_items("c", 41)] == [3, 40, 4]
     token = Keys(store.database).create("read")
     assert Keys(store.database).find(token).role == "read"
+
+
+def test_events_are_joined_with_searches(store):
+    store.append_all([], [("c", Search("r", ["i3"], 0, user="u")), ("gone", Search("r", ["i3"], 0))])
+    batch = Events([Search("s", ["i1", "i2"], vector=np.ones(WIDTH))], [Reaction("s", "i2", 1.0, "u", 9.0)])
+    assert store.append_all([("c", batch), ("c", batch)]) == [[1], [1]]
+    assert store.append_all([("c", Events([], [Reaction("r", "i3", 1.0, None, 9.0)]))]) == [[2]]
+    assert [(one.shown, one.clicked, one.user) for one in store.read_log("c")] == [
+        ([1, 2], [0, 1], "u"),
+        ([3], [1], "u"),
+    ]
+    assert delete_old_searches(store.database, most=1) == 1
+    assert store.forget_user("c", "u") == 2
 
 
 def test_writers_at_once_get_places_without_gaps(server, store):

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mahala.serve.store import database
-from mahala.serve.store.collection_store import BLOCK, KeyReused, Store
+from mahala.serve.store.appends import KeyReused
+from mahala.serve.store.collection_store import BLOCK, Store
 from mahala.serve.store.database import Unavailable, about
 from mahala.serve.store.group_commit import GroupCommit
 from mahala.serve.store.rows import LogEntry, NewItem

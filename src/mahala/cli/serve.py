@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -15,6 +16,9 @@ from mahala.cli.group import Command
 from mahala.cli.output import say
 
 if TYPE_CHECKING:
+    import socket
+
+    from mahala.serve.http.guard import ServerSettings
     from mahala.serve.service import Encoder, Service
 
 PORT = 8417
@@ -34,6 +38,25 @@ class _Default(TyperGroup):
 app = typer.Typer(cls=_Default, rich_markup_mode="markdown", context_settings={"help_option_names": ["-h", "--help"]})
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
 app.add_typer(keys, name="key")
+
+
+class Setup(NamedTuple):
+    """What a service has beside its database: encoders of words, and folders of images by collection."""
+
+    demo: bool
+    encoder: str | None
+    collection: str | None
+    images: dict[str, Path]
+
+    def apply(self, service: Service) -> None:
+        """Give it to a service."""
+        service.images |= self.images
+        if self.demo:
+            _add_demo(service)
+        if self.encoder is not None:
+            encode = _sentence_encoder(self.encoder)
+            names = service.names() if self.collection is None else [self.collection]
+            service.encoders |= dict.fromkeys(names, encode)
 
 
 @app.command("start", cls=Command)
@@ -56,6 +79,7 @@ def start(
     need_keys: Annotated[bool, typer.Option("--keys", help="Need keys on loopback, too.")] = False,
     origin: Annotated[list[str] | None, typer.Option(help="A site whose pages may call the API; repeatable.")] = None,
     rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
+    workers: Annotated[int, typer.Option(help="Server processes that share the port.", min=1)] = 1,
     learn: Annotated[bool, typer.Option(help="Learn, if no other process does.")] = True,
     graph_beyond: Annotated[int, typer.Option(help="Items beyond which searches use a graph.", min=0)] = 100_000,
 ) -> None:
@@ -87,21 +111,20 @@ def start(
     if demo and database == _DATABASE:
         database = "mahala-demo/mahala.db"
     settings = ServerSettings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
-    with Service(database, learn=False, graph_beyond=graph_beyond) as service:
+    options: dict[str, Any] = {"address": database, "graph_beyond": graph_beyond}
+    setup = Setup(demo, encoder, collection, {})
+    with Service(learn=False, **options) as service:
         if settings.needs_keys and not Keys(service.store.database).all():
             raise ValueError(f"--host {host} needs API keys: make one by mahala serve key create --role admin")
-        if demo:
-            _add_demo(service)
-        elif items:
+        if items:
             name = _add_items(service, items, collection, update, {"vectors": vectors, "text": text, "id": id_column})
             if images or items[0].is_dir():
-                service.images[name] = images or items[0]
-        elif not service.names():
+                setup.images[name] = images or items[0]
+        elif not demo and not service.names():
             raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
-        if encoder is not None:
-            encode = _sentence_encoder(encoder)
-            service.encoders |= dict.fromkeys(service.names() if collection is None else [collection], encode)
-        _run(service, settings, port, learn)
+        if demo or workers == 1:
+            setup.apply(service)
+        _run(service, functools.partial(_serve_again, options, setup, settings), settings, port, learn, workers)
 
 
 def _check_extra() -> None:
@@ -162,38 +185,39 @@ def _add_items(service: Service, files: list[Path], name: str | None, update: bo
     return name
 
 
-def _run(service: Service, settings: Any, port: int, learn: bool) -> None:
-    import gc
-    import socket
-    import sys
+def _run(service: Service, again: Any, settings: ServerSettings, port: int, learn: bool, workers: int) -> None:
+    """Serve in this process, or let as many processes as there are `workers` call `again` with who learns for them."""
+    from mahala.serve.http.server import bind, run_processes
 
-    import uvicorn
-
-    from mahala.serve.http.app import create_app
-    from mahala.serve.http.protocol import TimedProtocol
-    from mahala.serve.page.pages import pages
-
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        bound = socket.create_server((settings.host, port), family=family)
-    except OSError as error:
-        reason = error.strerror or error
-        raise OSError(f"{settings.host}:{port} cannot be bound: {reason}; give another --port") from None
-    # asyncio does not do so for sockets that it has not made, and then every answer waits 40 ms for its second part.
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
-    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    config = uvicorn.Config(create_app(service, settings, pages()), http=TimedProtocol, timeout_keep_alive=60, **quiet)
-    host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
-    say(f"http://{host}:{bound.getsockname()[1]}")  # from now on, requests wait until the server runs
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    bound = bind(settings.host, port)
+    say(f"http://{host}:{bound.getsockname()[1]}")
     if learn:
         service.start_learning(apart=True)
-    # What is here stays, and would be gone through by each collection of garbage, for 100 ms with 100,000 items.
-    gc.freeze()
-    # A thread that has just sent an answer waits this long for one that computes; the default of 5 ms adds up.
-    sys.setswitchinterval(5e-4)
-    with bound:
-        uvicorn.Server(config).run([bound])
+    if workers == 1:
+        _serve(service, settings, bound)
+    else:
+        service.close(learning=False)
+        run_processes(workers, functools.partial(again, service.checkpoints.holder), bound)
+
+
+def _serve(service: Service, settings: ServerSettings, bound: socket.socket) -> None:
+    from mahala.serve.http.app import create_app
+    from mahala.serve.http.server import run
+    from mahala.serve.page.pages import pages
+
+    run(create_app(service, settings, pages()), bound)
+
+
+def _serve_again(
+    options: dict[str, Any], setup: Setup, settings: ServerSettings, holder: str, bound: socket.socket
+) -> None:
+    """Serve, in another process, what `start` has put into the database."""
+    from mahala.serve.service import Service
+
+    with Service(learn=False, holder=holder, **options) as service:
+        setup.apply(service)
+        _serve(service, settings, bound)
 
 
 @keys.command("create", cls=Command)

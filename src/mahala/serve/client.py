@@ -117,25 +117,54 @@ class Client:
         version: int | None = None,
         key: str | None = None,
         **query: Any,
-    ) -> int:
+    ) -> int | None:
         """Send what was shown for a query, from the top, and what was clicked; return its place in the log.
 
-        `reactions` are numbers instead of clicks, one for each item shown. `key` is the idempotency key.
+        `reactions` are numbers instead of clicks, one for each item shown. `key` is the idempotency key. Items that
+        are unknown or were deleted are left out; the place is None if nothing to learn from is left.
         """
         body = {"query": query, "shown": list(shown), "clicked": clicked, "reactions": reactions}
         return self._append("/impressions", body | {"user": user, "version": version}, key)[0]
 
-    def impressions(self, impressions: Sequence[Mapping[str, Any]], *, key: str | None = None) -> list[int]:
+    def impressions(self, impressions: Sequence[Mapping[str, Any]], *, key: str | None = None) -> list[int | None]:
         """Send many impressions, in the form of the API, in one request; return their places in the log."""
         return self._append("/impressions", list(impressions), key)
 
+    def event(
+        self,
+        search_id: str,
+        item: str,
+        type: str = "click",
+        *,
+        user: str | None = None,
+        timestamp: float | str | None = None,
+        **more: Any,
+    ) -> int | None:
+        """Send what a user did with an item that `search` found; return its place in the log, None if it is ignored.
+
+        `type` is click, dwell (with `seconds`), like, watch, add_to_cart or purchase; `value` says how much any other
+        one counts. The same event is counted once, however often it is sent.
+        """
+        event = {"search_id": search_id, "item": item, "type": type, "user": user, "timestamp": timestamp} | more
+        return self.events([event])["places"][0]  # type: ignore[no-any-return]
+
+    def events(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Send many events, also those of UBI or Metarank, in one request.
+
+        Return {"places": [...], "problems": [...]}: for each event its place in the log or None, and why some of them
+        were ignored or refused.
+        """
+        return self._call("POST", "/events", list(events))  # type: ignore[no-any-return]
+
     def comparison(
         self, *, better: str, worse: str, user: str | None = None, key: str | None = None, **query: Any
-    ) -> int:
+    ) -> int | None:
         """Send which of two items is more like a query; return its place in the log."""
         return self._append("/comparisons", {"query": query, "better": better, "worse": worse, "user": user}, key)[0]
 
-    def pair(self, *, other: str, similar: bool, user: str | None = None, key: str | None = None, **query: Any) -> int:
+    def pair(
+        self, *, other: str, similar: bool, user: str | None = None, key: str | None = None, **query: Any
+    ) -> int | None:
         """Send whether an item is like a query or not; return its place in the log.
 
         It is compared with the same user's verdicts on other items for this query.
@@ -144,7 +173,7 @@ class Client:
 
     def judgment(
         self, *, grades: Mapping[str, float], user: str | None = None, key: str | None = None, **query: Any
-    ) -> int:
+    ) -> int | None:
         """Send the grades of items for a query; return its place in the log."""
         return self._append("/comparisons", {"query": query, "grades": dict(grades), "user": user}, key)[0]
 
@@ -209,7 +238,7 @@ class Client:
             time.sleep(0.05)
         return model
 
-    def _append(self, path: str, body: Any, key: str | None) -> list[int]:
+    def _append(self, path: str, body: Any, key: str | None) -> list[int | None]:
         answer = self._call("POST", path, body, {"Idempotency-Key": key or uuid.uuid4().hex})
         return list(answer["places"])
 

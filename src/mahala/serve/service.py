@@ -11,6 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mahala.data.events import Shown
+from mahala.serve.experiment.arms import Control, started
+from mahala.serve.experiment.report import Reports
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
 from mahala.serve.index.served_collection import PLAIN, Query, ServedCollection, ServedModel
@@ -42,6 +45,7 @@ class Service:
     address : the file of an SQLite database, or postgresql://...
     encoders : for collections by name, a function from a text to a vector
     learn : whether this process learns, if no other one does
+    lease_seconds, holder : for how long the right to learn holds unless it is renewed, and the name of who has it
     graph_beyond : items of a collection beyond which searches use a graph, if FAISS or pgvector is installed
 
     >>> import tempfile
@@ -60,15 +64,17 @@ class Service:
         encoders: Mapping[str, Encoder] | None = None,
         learn: bool = True,
         lease_seconds: float = 3.0,
+        holder: str | None = None,
         graph_beyond: int | None = None,
     ) -> None:
         self._address = os.fspath(address)
         self.store = Store(address)
-        self.checkpoints = Checkpoints(self.store.database, lease_seconds)
+        self.checkpoints = Checkpoints(self.store.database, lease_seconds, holder)
         self.encoders = dict(encoders or {})
         self.images: dict[str, Path] = {}  # folders of collections by name
         self.examples: dict[str, list[str]] = {}  # queries in words that the page offers, of collections by name
         self.writer = GroupCommit(self.store)
+        self.reports = Reports(self.store.database)
         self._problem: str | None = None  # why the database cannot be read at the moment
         self._served: dict[str, ServedCollection] = {}
         self._refreshing = threading.Lock()
@@ -87,14 +93,14 @@ class Service:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Write what is in the queue, stop learning and close the database."""
+    def close(self, *, learning: bool = True) -> None:
+        """Write what is in the queue, stop `learning` and close the database."""
         self._stop.set()
         if self._graphs is not None:
             self._graphs.close()
         self._poller.join()
         self.writer.close()
-        if self._learning is not None:
+        if self._learning is not None and learning:
             self._learning.close()
         self.store.close()
 
@@ -141,9 +147,9 @@ class Service:
 
     @property
     def learns(self) -> bool:
-        """Whether this process, or the one that it started, has the lease; False while the database cannot be used."""
+        """Whether this process, or another one with its `holder`, learns; False while the database cannot be used."""
         try:
-            return self._learning is not None and self.checkpoints.has_lease()
+            return self.checkpoints.has_lease()
         except Unavailable:
             return False
 
@@ -158,15 +164,19 @@ class Service:
         return self._served[name]
 
     def create(self, name: str, *, width: int, settings: dict[str, Any] | None = None) -> None:
-        """Make an empty collection of vectors with `width` numbers; its settings may name "learners" and "served"."""
+        """Make an empty collection of vectors with `width` numbers.
+
+        Its settings may name "learners", the one that is "served", and "control", the share that is not (`Control`).
+        """
         _check_settings(settings or {})
-        self.store.create(name, width=width, settings=settings or {})
+        self.store.create(name, width=width, settings=started(settings or {}, {}))
         self.refresh()
 
     def configure(self, name: str, settings: dict[str, Any]) -> None:
         """Change the settings of a collection; other learners than before learn from the whole log."""
         before = self.served(name).collection.settings
         _check_settings(settings)
+        settings = started(settings, before)
         self.store.configure(name, settings, relearn=settings.get("learners") != before.get("learners"))
         self.refresh()
 
@@ -211,12 +221,17 @@ class Service:
 
     def row(self, name: str, id: str) -> int:
         """Return the row of an item; raise Unknown if there is none with this id."""
-        index = self.served(name).index
-        if index.row(id) is None:  # another process may have just added it
-            index.refresh(self.store)
-        if (row := index.row(id)) is None:
+        (row,) = self.rows(name, [id])
+        if row is None:
             raise Unknown(f"there is no item {id[:64]!r} in {name!r}")
         return row
+
+    def rows(self, name: str, ids: Sequence[str]) -> list[int | None]:
+        """Return the row of each item; None if there is none with its id."""
+        index = self.served(name).index
+        if not index.holds(ids):  # another process may have just added it
+            index.refresh(self.store)
+        return [index.row(id) for id in ids]
 
     def search(
         self, name: str, query: Mapping[str, Any] | Query, k: int = 10, filter: Any = None, plain: bool = False
@@ -228,25 +243,36 @@ class Service:
         return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None)
 
     def record(
-        self, name: str, query: Query, shown: Sequence[str], version: int, *, user: str | None = None,
-        arm: str | None = None,
-    ) -> str:  # fmt: skip
-        """Return a new id of a search, which is written in the background: events that come later can name it."""
+        self, name: str, query: Query, shown: Sequence[str], version: int, *, id: str | None = None, **more: Any
+    ) -> str:
+        """Return the id of a search, which is written in the background: events that come later can name it."""
         vector = None if query.row is not None else query.vector
-        search = Search(uuid.uuid4().hex, shown[:RECORDED], query.row, vector, query.id, user, version, arm)
+        id = uuid.uuid4().hex if id is None else id
+        search = Search(id, shown[:RECORDED], query.row, vector, query.id, version=version, **more)
         self.writer.record(name, search)
         return search.id
+
+    def made_elsewhere(self, name: str, event: Shown) -> Search:
+        """Return a search that another system made, to be written with the events that name it."""
+        query = self.resolve(name, event.query)
+        vector = None if query.row is not None else query.vector
+        return Search(event.search, event.items, query.row, vector, query.id, event.user, at=event.at)
 
     def entry(
         self, name: str, kind: str, query: Query, shown: Sequence[str], clicked: Sequence[float], **more: Any
     ) -> LogEntry:
         """Return the entry of the log for a query, the ids shown for it, and a reaction to each.
 
+        Items that are unknown or were deleted are left out; Unknown is raised if nothing to learn from is left.
         A judged pair is one item and a verdict, 1 or 0. It does not say above or below which others the item belongs,
         so items with the other verdict are written with it: nothing is learned until a query has both verdicts.
         """
         self._check_version(name, more.get("version"))
-        rows, values = [self.row(name, id) for id in shown], [float(value) for value in clicked]
+        found = self.rows(name, shown)
+        kept = [(row, float(value)) for row, value in zip(found, clicked, strict=True) if row is not None]
+        if None in found and len({value for _, value in kept}) < 2:
+            raise Unknown(f"there is no item {shown[found.index(None)][:64]!r} in {name!r}; nothing is left to compare")
+        rows, values = [row for row, _ in kept], [value for _, value in kept]
         vector = None if query.row is not None else query.vector
         entry = LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
         if kind != "pair":
@@ -290,6 +316,7 @@ class Service:
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
+    Control.of(settings)
     if settings:
         from mahala.serve.learning.learners import check_settings  # here: it loads all that learns
 

@@ -12,10 +12,12 @@ from pydantic import Field, FiniteFloat, Tag, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
+from mahala.serve.http.events import Problem, report
 from mahala.serve.http.guard import Guard, Visit, user_of
-from mahala.serve.http.responses import CONFLICT, Logged, Question
+from mahala.serve.http.responses import CONFLICT, LOGGED, Logged, Question
 from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, Version
 from mahala.serve.service import Service
+from mahala.serve.store.database import Unknown
 from mahala.serve.store.keys import ApiKey
 from mahala.serve.store.rows import LogEntry
 
@@ -104,7 +106,8 @@ Comparisons = Annotated[
 def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes of feedback to an app."""
     teacher = Depends(guard.needs("feedback"))
-    logged: dict[str, Any] = {"tags": ["feedback"], "status_code": 201, "response_model": Logged, "responses": CONFLICT}
+    logged: dict[str, Any] = {"tags": ["feedback"], "status_code": 201, "response_model": Logged}
+    logged["responses"] = CONFLICT | LOGGED
 
     @app.post(f"{COLLECTION}/impressions", **logged)
     async def impressions(
@@ -141,13 +144,22 @@ async def _append(
     """Write feedback to the log; the user is that of a key of one user, the named one, or the visit of the page."""
     bodies = [given] if isinstance(given, FeedbackBody) else given
 
-    def entry(at: int, body: FeedbackBody) -> LogEntry:
+    problems: list[Problem] = []
+
+    def entry(at: int, body: FeedbackBody) -> LogEntry | None:
         more = {"user": user_of(key, body.user, visit), "version": body.version}
         more["key"] = None if retry is None else f"{key.id}:{retry}:{at}"
         kind, ids, values = body.parts()
-        return service.entry(name, kind, service.resolve(name, dict(body.query)), ids, values, **more)
+        try:
+            entry = service.entry(name, kind, service.resolve(name, dict(body.query)), ids, values, **more)
+        except Unknown as error:
+            problems.append(Problem(at, "ignored", str(error)))
+            return None
+        if (n := len(ids) - len(entry.shown)) > 0:
+            problems.append(Problem(at, "accepted", f"{n} items were left out: they are unknown, or were deleted"))
+        return entry
 
-    def entries() -> list[LogEntry]:
+    def entries() -> list[LogEntry | None]:
         return [entry(at, body) for at, body in enumerate(bodies)]
 
     def is_quick(body: FeedbackBody) -> bool:
@@ -159,5 +171,7 @@ async def _append(
     served = service.served(name)
     newest = served.collection.version
     at_once = len(bodies) <= _AT_ONCE and all(map(is_quick, bodies))
-    places = await service.append(name, entries() if at_once else await run_in_threadpool(entries))
-    return JSONResponse({"places": places}, 201)
+    read = entries() if at_once else await run_in_threadpool(entries)
+    written = [one for one in read if one is not None]
+    places = iter(await service.append(name, written)) if written else iter(())
+    return report([None if one is None else next(places) for one in read], problems, accepted=bool(written))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
@@ -13,11 +14,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
+from mahala.serve.http.control import control_gauges
 from mahala.serve.http.schemas import TAGS
 from mahala.serve.service import Service
 from mahala.serve.store.database import Conflict, Unavailable, Unknown
@@ -128,7 +131,12 @@ class Metrics(Collector):
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        registry = self._registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # what all processes have counted is in files
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            registry.register(self)
+        return generate_latest(registry)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges of the collections."""
@@ -139,6 +147,7 @@ class Metrics(Collector):
                 family.add_metric([name], status[key])
             yield family
         yield GaugeMetricFamily("mahala_learns", "Whether this process learns.", value=self._service.learns)
+        yield from control_gauges(self._service)
 
 
 class Refused(Exception):

@@ -13,6 +13,11 @@ IMAGE: dict[int | str, Any] = {200: {"content": {"image/*": {"schema": {"type": 
 LINES: dict[int | str, Any] = {200: {"content": {"application/jsonl": {"schema": {"type": "string"}}}}}
 
 
+_LOGGED = {"application/json": {"schema": {"$ref": "#/components/schemas/Logged"}}}
+# Of feedback: nothing of it was written.
+LOGGED: dict[int | str, Any] = {200: {"description": "Nothing was written.", "content": _LOGGED}}
+
+
 class Response(BaseModel, extra="allow"):
     """The body of a response."""
 
@@ -41,11 +46,13 @@ class Found(Response):
 class Searched(Response):
     """The items that were found, best first, and the version that ranked them; `plain` is the plain ranking.
 
-    Events that come later name the `search_id`.
+    Events that come later name the `search_id`. With a control share, `arm` says which ranking it is: "learned",
+    "plain", or "mixed" from both.
     """
 
     version: int
     search_id: str
+    arm: str | None
     results: list[Found]
     plain: list[Found] | None = None
 
@@ -57,8 +64,30 @@ class Contribution(Response):
     contribution: float
 
 
+class Item(Response):
+    """An item, as it is shown."""
+
+    id: str
+    payload: dict[str, Any]
+
+
+class Cause(Response):
+    """A choice that moved an item: what was searched for, in words or by an item, what was chosen, and how often.
+
+    `text` is null if too few users searched for these words, and `yours` is whether you did.
+    """
+
+    text: str | None
+    item: Item | None
+    chosen: Item
+    n: int
+    users: int
+    yours: bool
+    raises: bool
+
+
 class Explanation(Response):
-    """The plain and the learned part of a score, and the largest contributions to the learned part."""
+    """The plain and the learned part of a score, the largest contributions to the learned part, and their causes."""
 
     version: int
     item: str
@@ -67,6 +96,7 @@ class Explanation(Response):
     learned: float
     features: list[Contribution]
     directions: list[Contribution]
+    causes: list[Cause]
 
 
 class CollectionSummary(Response):
@@ -77,6 +107,7 @@ class CollectionSummary(Response):
     items: int
     text: bool
     images: bool
+    examples: list[str]
 
 
 class Dropped(Response):
@@ -89,13 +120,6 @@ class Count(Response):
     """How many there were."""
 
     n: int
-
-
-class Item(Response):
-    """An item, as it is shown."""
-
-    id: str
-    payload: dict[str, Any]
 
 
 class ItemWithVector(Item):
@@ -145,10 +169,19 @@ class Spectrum(Response):
     known: list[float]
 
 
-class Logged(Response):
-    """The places of the entries in the log."""
+class EntryProblem(Response):
+    """Why an entry of a request, by its number, was ignored or refused, or what of it was left out."""
 
-    places: list[int]
+    entry: int
+    status: str
+    reason: str
+
+
+class Logged(Response):
+    """The place of each entry in the log, null if it was not written, and the problems of entries."""
+
+    places: list[int | None]
+    problems: list[EntryProblem]
 
 
 class Question(Response):
@@ -158,6 +191,22 @@ class Question(Response):
     query: Item
     left: Item
     right: Item
+
+
+class ControlReport(Response):
+    """What people did with each ranking: `arms`, the difference of learned and plain, and what they preferred.
+
+    Intervals hold with 95 % for one look (`low`, `high`), and for all looks together (`always_low`, `always_high`).
+    """
+
+    share: float
+    mode: str
+    since: float
+    verdict: str | None
+    sentence: str
+    arms: dict[str, dict[str, Any]]
+    differences: dict[str, dict[str, dict[str, float]]]
+    preference: dict[str, dict[str, float]]
 
 
 class Problem(Response):

@@ -13,6 +13,7 @@ from pydantic import Field, Tag
 from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 
 from mahala.serve.http import responses
+from mahala.serve.http.control import search_in_arm
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.schemas import (
     COLLECTION,
@@ -29,6 +30,8 @@ from mahala.serve.http.schemas import (
     Vector,
     Version,
 )
+from mahala.serve.index.causes import RECENT, causes
+from mahala.serve.index.item_index import Found
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines
@@ -92,20 +95,25 @@ Searches = Annotated[
 ]
 
 
+def _listed(found: list[Found]) -> list[dict[str, Any]]:
+    return [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
+
+
 def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes that search to an app."""
-    reader, key_of = guard.route("search", "read"), Depends(guard.needs("read"))
+    key_of = Depends(guard.needs("read"))
     # As many at once as there are cores: more would only slow each other down.
     searchers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="mahala-search")
     n_waiting = 0
 
     def answer(name: str, given: SearchBody, user: str | None) -> dict[str, Any]:
-        query, shown = service.resolve(name, given.query.model_dump()), {}
-        for kind in ("plain", "results") if given.plain else ("results",):
-            version, found = service.search(name, query, given.k, given.filter, plain=kind == "plain")
-            shown[kind] = [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
-        search_id = service.record(name, query, [one.id for one in found], version, user=user)
-        return {"version": version, "search_id": search_id, **shown}
+        query = service.resolve(name, given.query.model_dump())
+        # Who sees both rankings is in no arm.
+        shown = search_in_arm(service, name, user, query, given.k, given.filter, compared=not given.plain)
+        result = {"version": shown.version, "search_id": shown.id, "arm": shown.arm, "results": _listed(shown.found)}
+        if given.plain:
+            result["plain"] = _listed(service.search(name, query, given.k, given.filter, plain=True)[1])
+        return result
 
     @app.post(f"{COLLECTION}/search", tags=["search"], response_model=responses.Searched | list[responses.Searched])
     async def search(
@@ -125,12 +133,14 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
             n_waiting -= len(searches)
         return JSONResponse(answers if isinstance(given, list) else answers[0])
 
-    @app.post(f"{COLLECTION}/explain", **reader, response_model=responses.Explanation)
-    def explain(name: Name, given: ExplainBody) -> Any:
-        """Say how the score of an item comes about: how much is plain, how much is learned, and by what."""
+    @app.post(f"{COLLECTION}/explain", tags=["search"], response_model=responses.Explanation)
+    def explain(name: Name, given: ExplainBody, key: ApiKey = key_of, visit: Visit = None) -> Any:
+        """Say how the score of an item comes about: how much is plain, how much is learned, by what and by whom."""
         query, served = service.resolve(name, given.query.model_dump()), service.served(name)
-        row = service.row(name, given.item)
-        return {"version": served.model.version, "item": given.item, **served.explain(query, row, given.n)}
+        row, model, index = service.row(name, given.item), served.model, served.index
+        entries = service.store.read_log(name, max(0, model.place - RECENT), RECENT) if model.version else []
+        people = {"causes": causes(entries, index, query, row, given.n, user_of(key, None, visit))}
+        return {"version": model.version, "item": given.item, **served.explain(query, row, given.n), **people}
 
 
 def add_items(app: FastAPI, service: Service, guard: Guard) -> None:

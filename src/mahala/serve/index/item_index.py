@@ -128,6 +128,10 @@ class Index:
         """Return whether all of these items are here."""
         return all(id in self._row_of for id in ids)
 
+    def is_live(self, rows: Sequence[int]) -> bool:
+        """Return whether all of these rows are here, and those of items that are found."""
+        return max(rows) < len(self._ids) and bool(self._rows.live[list(rows)].all())
+
     def vectors(self, rows: Sequence[int]) -> FloatArray:
         """Return the vectors of rows in double precision; raise KeyError if one is not here."""
         if not 0 <= min(rows) <= max(rows) < len(self._ids):

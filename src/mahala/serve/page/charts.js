@@ -69,6 +69,13 @@ export function lines(width, label, series, format, key) {
   return figure(label, svg, ["entry", ...series.map(({ name }) => name)], rows, key);
 }
 
+/** Return round values from -most to most: 0, and one or two on each side. */
+function ticks(most) {
+  const power = 10 ** Math.floor(Math.log10(most));
+  const step = power * [0.5, 1, 2, 5].findLast((times) => times * power <= (2 / 3) * most);
+  return [-2, -1, 0, 1, 2].map((times) => times * step).filter((value) => Math.abs(value) <= 0.95 * most);
+}
+
 /** Values with intervals around 0; `rows` are {name, mean, low, high, n}. */
 export function intervals(width, label, rows, format, key) {
   const step = 46,
@@ -78,10 +85,12 @@ export function intervals(width, label, rows, format, key) {
   const most = 1.08 * Math.max(0.01, ...rows.flatMap(({ low, high }) => [Math.abs(low), Math.abs(high)]));
   const x = (value) => left + ((value + most) / (2 * most)) * (right - left);
   const svg = canvas(width, height);
-  svg.append(
-    el("line", { x1: x(0), x2: x(0), y1: 4, y2: height - 18, class: "zero" }),
-    text(x(0), height - 4, "0", "middle"),
-  );
+  svg.append(el("line", { x1: left, x2: right, y1: height - 18, y2: height - 18, class: "rule" }));
+  for (const value of ticks(most))
+    svg.append(
+      el("line", { x1: x(value), x2: x(value), y1: value ? height - 22 : 4, y2: height - 18, class: "zero" }),
+      text(x(value), height - 4, value ? format(value) : "0", "middle"),
+    );
   rows.forEach(({ name, mean, low, high }, at) => {
     const y = at * step + 14,
       kind = low > 0 ? "accent" : high < 0 ? "wrong" : "grey";
@@ -108,7 +117,7 @@ export function bars(width, label, series, format, key) {
     thick = Math.max(1, (slot * 0.8) / series.length);
   const y = (value) => bottom - (value / most) * (bottom - top);
   const svg = canvas(width, height);
-  for (const value of [0, most])
+  for (const value of [0, most / 2, most])
     svg.append(
       el("line", { x1: left, x2: width - 4, y1: y(value), y2: y(value), class: "rule" }),
       text(left - 6, y(value) + 4, value ? format(value) : "0", "end"),

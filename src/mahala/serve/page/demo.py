@@ -30,11 +30,11 @@ def demo_items() -> tuple[Encoder, list[dict[str, Any]]]:
     lines = Path(__file__).with_name("demo.tsv").read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
     # Names and diets count twice: people ask for them.
-    texts = [" ".join([title, title, *about, diet, diet, text]) for title, *about, diet, text in rows]
+    texts = [" ".join([row[0], row[3], *row]) for row in rows]
     encoder, vectors = word_encoder(texts, WIDTH)
     items = []
     for (title, *fields, text), vector in zip(rows, vectors, strict=True):
-        about = dict(zip(("country", "cuisine", "kind", "diet"), fields, strict=True))
+        about = dict(zip(("cuisine", "kind", "diet", "country"), fields, strict=True))
         payload = {"title": title, "text": text} | {name: value for name, value in about.items() if value}
         items.append({"id": title, "vector": vector, "payload": payload})
     return encoder, items

@@ -70,19 +70,16 @@ export const safely =
 
 export const titleOf = (item) => String(item.payload.title ?? item.payload.name ?? item.id);
 
-/** Return what is shown of an item: its image, its title, and a line of its payload. */
+/** Return what is shown of an item: its image, its title with a few short facts or its id, and a line of text. */
 export function shown(item) {
   const { title, name, text, image, ...rest } = item.payload;
-  const line =
-    text ??
-    Object.entries(rest)
-      .filter(([, value]) => typeof value !== "object")
-      .slice(0, 3)
-      .map(([field, value]) => `${field} ${value}`)
-      .join(" · ");
+  const facts = Object.entries(rest).filter(([, value]) => typeof value !== "object" && String(value).length < 25);
+  const small = text ? facts.map(([, value]) => value).slice(0, 3) : titleOf(item) === item.id ? [] : [item.id];
+  const named = facts.slice(0, 3).map(([field, value]) => `${field} ${value}`);
+  const line = text ?? named.join(" · ");
   return [
     typeof image === "string" && collection.images ? picture(image) : null,
-    el("span", { class: "title" }, titleOf(item), titleOf(item) === item.id ? null : el("small", {}, ` ${item.id}`)),
+    el("span", { class: "title" }, titleOf(item), small.length ? el("small", {}, ` ${small.join(" · ")}`) : null),
     line ? el("span", { class: "line" }, String(line).slice(0, 300)) : null,
   ];
 }

@@ -1,199 +1,238 @@
-// Search: two rankings side by side, clicks that teach, and why a result is where it is.
-import { $, call, collection, el, number, pause, safely, shown, signed, start, tell, titleOf, unseen } from "./page.js";
+// Search: two rankings, results that open and teach, and addresses that can be shared.
+import { $, call, collection, el, pause, safely, shown, start, tell, titleOf, unseen } from "./page.js";
+import { causes, matches } from "./why.js";
 
 const SHOWN = 10;
 let query = null; // as the API takes it
-let found = null; // the last answer
-let suggested = [];
+let answer = null; // to the last search
+let suggestions = [];
+let opened = null; // the item whose details are shown
 
-const kind = () => (collection.text ? $("form").elements.kind.value : "item");
-
-function describe() {
-  $("kinds").hidden = !collection.text;
-  $("query-label").textContent = kind() === "text" ? "Words" : "Item";
-  $("query").placeholder = kind() === "text" ? "what it is or does" : "id or title";
-  $("suggestions").replaceChildren();
-}
+const quoted = (text) => `“${text}”`;
+const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
 
 const suggest = safely(async () => {
   const like = $("query").value;
-  if (kind() === "text" || !like) return;
-  const answer = await call("GET", `/items?${new URLSearchParams({ like, n: 12 })}`);
+  if (collection.text || !like) return;
+  const { items } = await call("GET", `/items?${new URLSearchParams({ like, n: 12 })}`);
   if (like !== $("query").value) return;
-  suggested = answer.items;
-  $("suggestions").replaceChildren(...suggested.map((item) => el("option", { value: item.id }, titleOf(item))));
+  suggestions = items;
+  $("suggestions").replaceChildren(...items.map((item) => el("option", { value: item.id }, titleOf(item))));
 });
 
-async function submit() {
-  const value = $("query").value;
-  if (kind() === "text") return search({ text: value });
-  const own = suggested.find((item) => item.id === value || titleOf(item) === value) ?? suggested[0];
-  return search({ item: own?.id ?? value });
+/** Go to the address of a search: `q` is what is in the box, `item` an item that results should be like. */
+function visit(q, item) {
+  const address = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries({ q, item }))
+    if (value) address.set(name, value);
+    else address.delete(name);
+  const search = `?${address}`;
+  if (search !== location.search) history.pushState(null, "", search);
+  return follow();
 }
 
+function submit() {
+  const value = $("query").value;
+  if (collection.text) return visit(value);
+  const item = suggestions.find(({ id, ...rest }) => id === value || titleOf({ id, ...rest }) === value);
+  return visit(value, (item ?? suggestions[0])?.id ?? value);
+}
+
+/** Show what the address says. */
+async function follow() {
+  const address = new URLSearchParams(location.search);
+  const q = address.get("q") ?? "",
+    item = address.get("item");
+  $("detail").close();
+  $("query").value = q || (collection.text ? "" : (item ?? ""));
+  document.title = `${item ?? (q || "Search")} · mahala`;
+  if (item === null && (q === "" || !collection.text)) return begin();
+  await search(item === null ? { text: q } : { item });
+}
+
+/** Show where one can start. */
+async function begin() {
+  clear();
+  $("status").textContent = "";
+  if ($("starts").childElementCount === 0) {
+    const items = await sample(8);
+    const tile = (item) =>
+      el("button", { class: "tile", onclick: safely(() => visit("", item.id)) }, shown(item).slice(0, 2));
+    $("starts").replaceChildren(...items.map((item) => el("li", {}, tile(item))));
+  }
+  $("examples").hidden = collection.examples.length === 0;
+  $("start").hidden = $("starts").childElementCount === 0;
+}
+
+/** Return random items, all different. */
+async function sample(n) {
+  const step = Math.max(1, Math.floor(collection.items / n));
+  const starts = Array.from({ length: n }, (_, at) => at * step + Math.floor(Math.random() * step));
+  const answers = await Promise.all(starts.map((first) => call("GET", `/items?start=${first}&n=1`)));
+  return answers.flatMap(({ items }) => items);
+}
+
+function clear() {
+  query = answer = null;
+  $("rankings").hidden = $("start").hidden = $("examples").hidden = true;
+}
+
+/** Search, and show the results; nothing of an earlier search stays if this one fails. */
 async function search(wanted) {
   query = wanted;
-  const before = found;
-  found = await call("POST", "/search", { query, k: SHOWN, plain: true });
-  found.query = JSON.stringify(query);
+  const mine = wanted;
+  let next;
+  try {
+    next = await call("POST", "/search", { query, k: SHOWN, plain: true });
+  } catch (error) {
+    if (query === mine) clear();
+    $("status").textContent = "";
+    throw error;
+  }
+  if (query !== mine) return; // another search began meanwhile
+  answer = next;
+  const name = query.text === undefined ? null : quoted(query.text);
+  if (answer.results.length === 0 && answer.plain.length === 0) {
+    clear();
+    $("examples").hidden = collection.examples.length === 0;
+    $("status").textContent = name === null ? "There are no others." : `Nothing here fits ${name}. Try other words.`;
+    return;
+  }
   draw();
-  const version = found.version === 0 ? "nothing was learned yet" : `version ${found.version}`;
-  $("status").textContent = `${found.results.length} results for ${Object.values(query)[0]}; ${version}.`;
-  return before;
+  const n = answer.results.filter(({ id }, at) => answer.plain[at]?.id !== id).length;
+  const learned = n === 0 ? "Both rankings are the same so far." : `${n} of them are elsewhere in the plain ranking.`;
+  $("status").textContent =
+    `${count(answer.results.length, "result")} ${name === null ? `like ${query.item}` : `for ${name}`}. ${learned}`;
 }
 
 function draw() {
-  const places = new Map(found.plain.map(({ id }, at) => [id, at]));
-  const kept = new Set(found.results.map(({ id }) => id));
-  $("learned").replaceChildren(...found.results.map((item, at) => result(item, moved(places.get(item.id), at))));
+  const before = new Map(answer.plain.map(({ id }, at) => [id, at])),
+    now = new Set(answer.results.map(({ id }) => id));
+  $("learned").replaceChildren(...answer.results.map((item, at) => result(item, at, before.get(item.id))));
   $("plain").replaceChildren(
-    ...found.plain.map((item) =>
+    ...answer.plain.map((item) =>
       el(
         "li",
         { class: "result" },
         el(
-          "div",
-          { class: "body" },
+          "button",
+          { class: "body", "data-plain": item.id, onclick: () => open(item, "plain") },
           shown(item).slice(0, 2),
-          kept.has(item.id)
-            ? null
-            : el(
-                "span",
-                { class: "move down" },
-                el("span", { "aria-hidden": true }, "↓ left"),
-                unseen(", not among the learned results"),
-              ),
+          now.has(item.id) ? null : el("span", { class: "gone" }, "no longer in the top ten"),
         ),
       ),
     ),
   );
   $("rankings").hidden = false;
-  $("start").hidden = true;
+  $("start").hidden = $("examples").hidden = true;
 }
 
-function moved(before, now) {
+function mark(now, before) {
   if (before === now) return null;
-  if (before === undefined)
-    return el(
-      "span",
-      { class: "move up" },
-      el("span", { "aria-hidden": true }, "new"),
-      unseen(", not among the plain results"),
-    );
-  const up = before > now,
-    by = Math.abs(before - now);
-  return el(
-    "span",
-    { class: `move ${up ? "up" : "down"}` },
-    el("span", { "aria-hidden": true }, `${up ? "↑" : "↓"}${by}`),
-    unseen(`, ${by} ${by === 1 ? "place" : "places"} ${up ? "higher" : "lower"} than in the plain ranking`),
-  );
+  const badge = (kind, sign, text) =>
+    el("span", { class: `move ${kind}` }, el("span", { "aria-hidden": true }, sign), unseen(`, ${text}`));
+  if (before === undefined) return badge("up", "new", "not in the top ten of the plain ranking");
+  const by = Math.abs(before - now);
+  return before > now
+    ? badge("up", `↑${by}`, `${count(by, "place")} higher than in the plain ranking`)
+    : badge("down", `↓${by}`, `${count(by, "place")} lower than in the plain ranking`);
 }
 
-function result(item, mark) {
+function result(item, now, before) {
   const panel = el("div", { class: "why", hidden: true });
-  const why = el(
-    "button",
-    {
-      class: "link",
-      "aria-expanded": "false",
-      onclick: safely(async () => {
-        const open = panel.hidden;
-        if (open) panel.replaceChildren(...explained(await call("POST", "/explain", { query, item: item.id, n: 3 })));
-        panel.hidden = !open;
-        why.setAttribute("aria-expanded", String(open));
-      }),
-    },
-    "Why is this here?",
-  );
+  const explain = safely(async () => {
+    const isOpen = panel.hidden;
+    if (isOpen) panel.replaceChildren(...(await reasons(item, now, before)));
+    panel.hidden = !isOpen;
+    why.setAttribute("aria-expanded", String(isOpen));
+  });
+  const why = el("button", { class: "link", "aria-expanded": "false", onclick: explain }, "Why is this here?");
+  const name = unseen(`: ${titleOf(item)}`);
+  const like = el("button", { class: "link", onclick: () => alike(item) }, "More like this", name);
   return el(
     "li",
     { class: "result" },
-    el("button", { class: "body", "data-id": item.id, onclick: safely(() => click(item)) }, shown(item), mark),
     el(
-      "p",
-      { class: "links" },
-      why,
-      el(
-        "button",
-        {
-          class: "link",
-          onclick: safely(() => {
-            $("query").value = "";
-            return search({ item: item.id });
-          }),
-        },
-        "More like this",
-        unseen(`: ${titleOf(item)}`),
-      ),
+      "button",
+      { class: "body", "data-id": item.id, onclick: () => open(item, "results") },
+      shown(item),
+      mark(now, before),
     ),
+    el("p", { class: "links" }, why, like),
     panel,
   );
 }
 
-function explained(answer) {
-  const total = Math.abs(answer.plain) + Math.abs(answer.learned) || 1;
-  const share = Math.round((100 * Math.abs(answer.learned)) / total);
-  const rows = (name, ones) =>
-    ones
-      .filter((one) => Math.abs(one.contribution) >= 0.0005)
-      .map((one) =>
-        el("tr", {}, el("td", {}, `${name} ${one.number}`), el("td", { class: "n" }, signed(one.contribution))),
-      );
+const alike = safely((item) => visit($("query").value, item.id));
+
+/** Return why an item is where it is, in words. */
+async function reasons(item, now, before) {
+  const moved = before !== now;
+  const { causes: all } = moved ? await call("POST", "/explain", { query, item: item.id, n: 3 }) : { causes: [] };
+  const origin = query.item === undefined ? null : await call("GET", `/items/${encodeURIComponent(query.item)}`);
+  const place =
+    before === undefined ? "outside the top ten" : before === now ? `at ${now + 1} as well` : `at ${before + 1}`;
   return [
-    el(
-      "p",
-      {},
-      `Score ${number(answer.score, 3)} = ${number(answer.plain, 3)} plain ${signed(answer.learned)} learned: ` +
-        `${share}\u00a0% of it is learned.`,
-    ),
-    share === 0
-      ? null
-      : el(
-          "svg",
-          { viewBox: "0 0 100 4", preserveAspectRatio: "none", class: "share", "aria-hidden": true },
-          el("rect", { class: "grey", width: 100 - share, height: 4 }),
-          el("rect", { class: "accent", x: 100 - share, width: share, height: 4 }),
-        ),
-    answer.directions.length === 0
-      ? null
-      : el(
-          "table",
-          {},
-          el("caption", {}, "What the learned part is made of"),
-          el("tbody", {}, rows("direction", answer.directions), rows("feature", answer.features)),
-        ),
+    el("p", {}, matches(query, origin, item)),
+    el("p", {}, `The plain ranking has it ${place}.${moved ? "" : " Nothing that was learned moves it."}`),
+    moved ? causes(all, item, before === undefined || before > now) : null,
   ].filter(Boolean);
 }
 
-async function click(item) {
-  const ids = found.results.map(({ id }) => id);
-  const before = ids.indexOf(item.id);
-  $("status").textContent = `Learning that you wanted ${titleOf(item)} …`;
-  const own = query;
-  const place = await tell("/impressions", { query, shown: ids, clicked: [item.id], version: found.version });
+/** Show the details of a result. That it was opened is what is learned from. */
+function open(item, ranking) {
+  opened = item;
+  const { title, name, text, image, ...rest } = item.payload;
+  const fields = Object.entries(rest).filter(([, value]) => typeof value !== "object");
+  $("detail-body").replaceChildren(
+    el("h2", { id: "detail-title" }, titleOf(item)),
+    shown(item)[0] ?? "",
+    el("p", {}, typeof text === "string" ? text : ""),
+    el("dl", { class: "fields" }, ...fields.map(([field, value]) => [el("dt", {}, field), el("dd", {}, link(value))])),
+  );
+  $("detail-status").textContent = "";
+  $("detail").showModal();
+  teach(item, ranking).catch((error) => ($("detail-status").textContent = `This does not count: ${error.message}`));
+}
+
+/** Return a value as a link, if it is an address in the web. */
+function link(value) {
+  const address = typeof value === "string" && URL.canParse(value) ? new URL(value) : null;
+  if (!["http:", "https:"].includes(address?.protocol)) return String(value);
+  return el("a", { href: address.href, target: "_blank", rel: "noopener noreferrer" }, value);
+}
+
+/** Send what was shown and opened, and show the ranking that has learned from it. */
+async function teach(item, ranking) {
+  const ids = answer[ranking].map(({ id }) => id),
+    before = answer.results.findIndex(({ id }) => id === item.id),
+    order = answer.results.map(({ id }) => id),
+    mine = query;
+  const version = ranking === "plain" ? 0 : answer.version;
+  const say = (text) => {
+    if (query === mine) $("status").textContent = text;
+    if (opened === item) $("detail-status").textContent = text;
+  };
+  const place = await tell("/impressions", { query, shown: ids, clicked: [item.id], version });
+  say("Noted. The ranking is learning from it.");
   const model = await learned(place);
-  if (own !== query) return; // another search began meanwhile
-  if (model === null) {
-    $("status").textContent = "Your click is in the log. It is not learned from yet.";
-    return;
-  }
+  if (query !== mine) return; // another search began meanwhile
+  if (model === null) return say("Noted. The ranking will learn from it later.");
+  if (model.pinned) return say(`Noted. Version ${model.version} stays in use, so that the ranking does not change.`);
   await search(query);
-  const button = document.querySelector(`[data-id="${CSS.escape(item.id)}"]`);
-  button?.focus();
-  const now = found.results.findIndex(({ id }) => id === item.id);
-  const others = found.results.filter(
-    ({ id }, at) => id !== item.id && ids.includes(id) && ids.indexOf(id) !== at,
-  ).length;
-  const change =
-    now < 0 || now === before
-      ? `${titleOf(item)} stays at ${before + 1}`
-      : `${titleOf(item)} ${now < before ? "rose" : "fell"} from ${before + 1} to ${now + 1}`;
-  const trust = Math.round(100 * (model.learners[model.served]?.trust.known ?? 0));
-  $("status").textContent = model.pinned
-    ? `Your click is in the log, but version ${model.version} is pinned: what is learned is not shown.`
-    : `Learned: ${change}, ${others} other ${others === 1 ? "result" : "results"} moved. ` +
-      `Version ${model.version} trusts what it learned about known queries by ${trust} %.`;
+  if (query !== mine) return;
+  const now = answer.results.findIndex(({ id }) => id === item.id),
+    moved = answer.results.filter(({ id }, at) => id !== item.id && order[at] !== id).length;
+  const others = moved === 0 ? "nothing else" : count(moved, "other result");
+  say(`Learned: ${titleOf(item)} ${change(before, now)}, and ${others} moved.`);
+}
+
+/** Say how an item moved between two places, of which -1 is below the top ten. */
+function change(before, now) {
+  if (now < 0) return before < 0 ? "stays below the top ten" : "is no longer in the top ten";
+  if (before < 0) return `rose to ${now + 1}`;
+  if (before === now) return `stays at ${now + 1}`;
+  return `${now < before ? "rose" : "fell"} from ${before + 1} to ${now + 1}`;
 }
 
 /** Wait until a place of the log is learned from; return the model, or null if that takes too long. */
@@ -207,23 +246,23 @@ async function learned(place) {
 }
 
 await start(async () => {
-  describe();
-  $("kinds").addEventListener("change", describe);
+  $("query-label").textContent = collection.text ? "Words" : "Item";
+  $("query").placeholder = collection.text ? "what you are looking for" : "id or title";
+  if (!collection.text) $("query").setAttribute("list", "suggestions");
+  const examples = collection.examples.map((text) => el("button", { onclick: safely(() => visit(text)) }, text));
+  $("examples").replaceChildren("For example: ", ...examples);
   $("query").addEventListener("input", suggest);
   $("form").addEventListener("submit", (event) => {
     event.preventDefault();
     safely(submit)();
   });
-  const first = Math.floor(Math.random() * Math.max(1, collection.items - 8));
-  const answer = await call("GET", `/items?start=${first}&n=8`);
-  $("starts").replaceChildren(
-    ...answer.items.map((item) =>
-      el(
-        "li",
-        {},
-        el("button", { class: "tile", onclick: safely(() => search({ item: item.id })) }, shown(item).slice(0, 2)),
-      ),
-    ),
-  );
-  $("start").hidden = answer.items.length === 0;
+  $("rankings").addEventListener("change", (event) => ($("rankings").dataset.shown = event.target.value));
+  $("detail").addEventListener("close", () => {
+    const id = opened?.id;
+    opened = null;
+    if (id !== undefined) document.querySelector(`[data-id="${CSS.escape(id)}"]`)?.focus();
+  });
+  $("detail-like").addEventListener("click", () => alike(opened));
+  addEventListener("popstate", safely(follow));
+  await follow();
 });

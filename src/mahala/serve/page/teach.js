@@ -23,7 +23,8 @@ async function next() {
   question = own;
   const model = await call("GET", "/model");
   const { answers = 0, used = true } = model.taught ?? {};
-  $("learned").textContent = used ? answers : `${answers}, not used: the plain ranking foresees more of them`;
+  $("learned").textContent = answers;
+  $("unused").hidden = used || answers === 0;
 }
 
 const answer = safely(async (better, worse) => {

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from mahala.serve.store.collection_store import raised
+from mahala.serve.store.appends import raised
 from mahala.serve.store.database import Database, Unknown, checkpoints, collections, lease, models
 
 # The state and the map of each learner.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import sqlalchemy as sa
 
+from mahala.serve.store.appends import append_groups, blocks, raised
 from mahala.serve.store.database import (
     Conflict,
     Database,
@@ -22,6 +22,7 @@ from mahala.serve.store.database import (
     models,
     searches,
 )
+from mahala.serve.store.events import Events, append_events
 from mahala.serve.store.rows import NAME, Collection, Item, Items, LogEntry, NewItem, from_blob, to_blob
 from mahala.serve.store.searches import Search, add_searches
 from mahala.support.arrays import FloatArray
@@ -37,10 +38,6 @@ _ITEM = (
     items.c.live,
     items.c.change,
 )
-
-
-class KeyReused(Conflict):
-    """An idempotency key was sent before, with something else."""
 
 
 class Store:
@@ -105,7 +102,7 @@ class Store:
             raise ValueError("items must have different ids, got one twice")
         with self.database.writing() as connection:
             row, change = raised(connection, name, n_rows=len(new), change=len(new) + 1).values()
-            for part in _blocks(new):
+            for part in blocks(new):
                 self._retire(connection, name, [item.id for item in part], change + 1)
             values = [
                 {
@@ -121,7 +118,7 @@ class Store:
         """Delete items; return how many there were."""
         with self.database.writing() as connection:
             change = raised(connection, name, change=1)["change"] + 1
-            return sum(self._retire(connection, name, part, change) for part in _blocks(ids))
+            return sum(self._retire(connection, name, part, change) for part in blocks(ids))
 
     @staticmethod
     def _retire(connection: Any, name: str, ids: Sequence[str], change: int) -> int:
@@ -153,7 +150,7 @@ class Store:
         """Return the vectors of rows in double precision, one or more; raise KeyError if one is not there."""
         blobs: dict[int, bytes] = {}
         with self.database.reading() as connection:
-            for part in _blocks(sorted(set(rows))):
+            for part in blocks(sorted(set(rows))):
                 query = sa.select(items.c.row, items.c.vector)
                 query = query.where(items.c.collection == name, items.c.row.in_(part))
                 blobs.update((row, vector) for row, vector in connection.execute(query))
@@ -169,22 +166,27 @@ class Store:
         (result,) = self.append_all([(name, entries)])
         if isinstance(result, Exception):
             raise result
-        return result
+        return list(result)
 
     def append_all(
-        self, groups: Sequence[tuple[str, Sequence[LogEntry]]], new_searches: Sequence[tuple[str, Search]] = ()
-    ) -> list[list[int] | Exception]:
-        """Write searches and groups of entries, each whole or not at all, in one transaction.
+        self, groups: Sequence[tuple[str, Sequence[LogEntry] | Events]], new_searches: Sequence[tuple[str, Search]] = ()
+    ) -> list[Any]:
+        """Write searches, and groups of entries or of events, in one transaction.
 
-        Return the places of each group, or why it was not written.
+        Return, for each group, the places of its entries in the log, or why it was not written; for each group of
+        events, the place of each reaction, or why it is ignored. A group of entries is written whole or not at all.
         """
-        results: dict[int, list[int] | Exception] = {}
+        results: dict[int, Any] = {}
         with self.database.writing() as connection:
             for name in {name for name, _ in new_searches} & set(connection.scalars(sa.select(collections.c.name))):
                 add_searches(connection, name, [search for of, search in new_searches if of == name])
             for name in sorted({name for name, _ in groups}):  # in the same order in all processes: no deadlocks
-                mine = [at for at, group in enumerate(groups) if group[0] == name]
-                results |= zip(mine, _append(connection, name, [groups[at][1] for at in mine]), strict=True)
+                mine = {at: group for at, (of, group) in enumerate(groups) if of == name}
+                events = {at: group for at, group in mine.items() if isinstance(group, Events)}
+                entries = {at: group for at, group in mine.items() if not isinstance(group, Events)}
+                results |= zip(entries, append_groups(connection, name, list(entries.values())), strict=True)
+                if events:
+                    results |= zip(events, append_events(connection, name, list(events.values())), strict=True)
         return [results[at] for at in range(len(groups))]
 
     def read_log(
@@ -218,56 +220,3 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self.database.close()
-
-
-def _append(connection: Any, name: str, groups: Sequence[Sequence[LogEntry]]) -> list[list[int] | Exception]:
-    """Write groups of entries to the log of one collection, in few statements however many groups there are."""
-    try:
-        # The row of the collection stays locked until the commit: places are in the order in which they are seen.
-        start = raised(connection, name, n_logged=0)["n_logged"]
-    except KeyError as error:
-        return [error] * len(groups)
-    keys = [entry.key for entries in groups for entry in entries if entry.key is not None]
-    logged: dict[str | None, LogEntry] = {}  # entries by their keys
-    for part in _blocks(keys):
-        query = sa.select(log).where(log.c.collection == name, log.c.key.in_(part))
-        logged |= {row.key: LogEntry.of(row) for row in connection.execute(query)}
-    new: list[dict[str, Any]] = []
-    results: list[list[int] | Exception] = []
-    for entries in groups:
-        places: list[int] = []
-        rows: list[dict[str, Any]] = []
-        added: dict[str | None, LogEntry] = {}
-        for entry in entries:
-            before = None if entry.key is None else added.get(entry.key) or logged.get(entry.key)
-            if before is None:
-                before = added[entry.key] = replace(entry, place=start + len(new) + len(rows) + 1)
-                rows.append(before.row(name, before.place))
-            elif not entry.same(before):
-                results.append(KeyReused(f"the idempotency key {entry.key!r} was used before, with something else"))
-                break
-            places.append(before.place)
-        else:
-            new += rows
-            logged |= added
-            results.append(places)
-    if new:
-        raised(connection, name, n_logged=len(new))
-        connection.execute(log.insert(), new)
-    return results
-
-
-def raised(connection: Any, name: str, **by: int) -> dict[str, int]:
-    """Raise counters of a collection, whose row stays locked until the commit; return what they were before."""
-    changes: Any = {column: collections.c[column] + n for column, n in by.items()}
-    statement = collections.update().where(collections.c.name == name).values(changes)
-    now = connection.execute(statement.returning(*(collections.c[column] for column in by))).one_or_none()
-    if now is None:
-        raise KeyError(f"there is no collection {name!r}")
-    return {column: int(value) - n for (column, n), value in zip(by.items(), now, strict=True)}
-
-
-def _blocks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield parts that fit into one statement."""
-    for start in range(0, len(values), 500):
-        yield values[start : start + 500]

@@ -10,9 +10,11 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
+from mahala.serve.store.events import Events
 from mahala.serve.store.rows import LogEntry
 from mahala.serve.store.searches import Search, delete_old_searches
 
@@ -28,11 +30,10 @@ _PAUSE = 3.0
 # Seconds after which a search is written, unless a transaction comes before; and between two deletions of old ones.
 _RECORDING, _DELETING = 0.1, 10.0
 
-_Result = list[int] | Exception
-_Group = tuple[str, Sequence[LogEntry], asyncio.Future[list[int]]]
+# The places of entries in the log; of events, places or why there is none; or why nothing was written.
+_Result = list[int] | list[int | str] | Exception
+_Group = tuple[str, Sequence[LogEntry] | Events, asyncio.Future[Any]]
 _Recorded = tuple[str, Search]
-
-log = logging.getLogger("mahala.serve")
 
 
 class GroupCommit:
@@ -56,12 +57,19 @@ class GroupCommit:
 
     async def append(self, name: str, entries: Sequence[LogEntry]) -> list[int]:
         """Return the places of the entries in the log of a collection, once they are durable."""
+        return list(await self._put(name, entries))
+
+    async def append_events(self, name: str, events: Events) -> list[int | str]:
+        """Return the place of each reaction in the log, or why it is ignored, once all are durable."""
+        return list(await self._put(name, events))
+
+    async def _put(self, name: str, group: Sequence[LogEntry] | Events) -> Any:
         if self._stopping.is_set():
             raise Unavailable("the service is stopping: nothing was written")
-        if not self._admit(len(entries)):
+        if not self._admit(len(group)):
             raise Unavailable(f"{self._n_waiting:,} entries wait to be written already: try again later")
-        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self._queue.put((name, entries, future))
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._queue.put((name, group, future))
         return await future
 
     def record(self, name: str, search: Search) -> None:
@@ -110,7 +118,7 @@ class GroupCommit:
     def _write(self, groups: Sequence[_Group], searches: Sequence[_Recorded]) -> None:
         results: Sequence[_Result]
         try:
-            results = self._store.append_all([(name, entries) for name, entries, _ in groups], searches)
+            results = self._store.append_all([(name, group) for name, group, _ in groups], searches)
             self.problem = None
         except Exception as error:  # whatever it is, the futures get it, and the thread continues
             results = [error] * len(groups)
@@ -121,9 +129,9 @@ class GroupCommit:
             elif searches:
                 log.warning("%d searches were not recorded: %s", len(searches), error)
         with self._counting:
-            self._n_waiting -= len(searches) + sum(len(entries) for _, entries, _ in groups)
+            self._n_waiting -= len(searches) + sum(len(group) for _, group, _ in groups)
         # A loop is woken once for all that were written together.
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[list[int]], _Result]]] = {}
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Result]]] = {}
         for (*_, future), result in zip(groups, results, strict=True):
             by_loop.setdefault(future.get_loop(), []).append((future, result))
         for loop, settled in by_loop.items():
@@ -135,7 +143,7 @@ class GroupCommit:
                 delete_old_searches(self._store.database)
 
 
-def _settle(settled: list[tuple[asyncio.Future[list[int]], _Result]]) -> None:
+def _settle(settled: list[tuple[asyncio.Future[Any], _Result]]) -> None:
     for future, result in settled:
         if future.done():  # cancelled
             continue

@@ -1,0 +1,102 @@
+"""A server process on a socket, and several of them on the same one, which are started again if they end."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import wait
+from typing import Any
+
+import uvicorn
+
+from mahala.serve.http.protocol import TimedProtocol
+
+log = logging.getLogger("mahala.serve")
+
+# Seconds before a process that has ended is started again.
+_PAUSE = 1.0
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens: from now on, requests wait until a server runs."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        bound = socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OSError(f"{host}:{port} cannot be bound: {reason}; give another --port") from None
+    # asyncio does not do so for sockets that it has not made, and then every answer waits 40 ms for its second part.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
+
+
+def run(app: Any, bound: socket.socket) -> None:
+    """Answer requests until SIGINT or SIGTERM; the latter raises SystemExit, so that the caller closes what is open."""
+    _exit_on_sigterm()
+    # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    config = uvicorn.Config(app, http=TimedProtocol, timeout_keep_alive=60, **quiet)
+    # What is here stays, and would be gone through by each collection of garbage, for 100 ms with 100,000 items.
+    gc.freeze()
+    # A thread that has just sent an answer waits this long for one that computes; the default of 5 ms adds up.
+    sys.setswitchinterval(5e-4)
+    with bound:
+        uvicorn.Server(config).run([bound])
+
+
+def run_processes(n: int, serve: Callable[[socket.socket], None], bound: socket.socket) -> None:
+    """Call a function in n processes with a socket that they share, until SIGINT or SIGTERM.
+
+    A process that ends is started again. `serve` can be pickled, and calls `run` at the end. The processes count
+    requests together, in files by prometheus_client.
+    """
+    _exit_on_sigterm()
+    context = multiprocessing.get_context("spawn")
+
+    def started() -> Any:
+        process = context.Process(target=_serve, args=(serve, bound), name="mahala-server", daemon=True)
+        process.start()
+        return process
+
+    with tempfile.TemporaryDirectory(prefix="mahala-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        processes = [started() for _ in range(n)]
+        try:
+            while True:
+                ended = wait([process.sentinel for process in processes])
+                time.sleep(_PAUSE)
+                for at, process in enumerate(processes):
+                    if process.sentinel in ended:
+                        log.warning("a server process ended with the code %s, and is started again", process.exitcode)
+                        processes[at] = started()
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.join()
+
+
+def _serve(serve: Callable[[socket.socket], None], bound: socket.socket) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent, which ends this process
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    serve(bound)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _exit_on_sigterm() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

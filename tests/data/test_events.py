@@ -1,0 +1,162 @@
+"""Events: formats of other systems, and the join of reactions with what was shown."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mahala.data.event_formats import Ignored, read_event, read_event_lines
+from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Reaction, Shown, join
+
+SHOWN = {"s": ["a", "b", "c"], "t": ["d", "a"]}
+ITEM = st.sampled_from("abcd")
+BATCHES = st.lists(st.lists(st.tuples(st.sampled_from("st"), ITEM, st.integers(1, 3)), max_size=5), max_size=5)
+
+
+def reference(batches):
+    """Return the pages of batches of (search, item, value), as lists of (item, value)."""
+    counted, pages = {search: {} for search in SHOWN}, []
+    for batch in batches:
+        new = {}
+        for search, item, value in batch:
+            if value > max(counted[search].get(item, 0), new.get((search, item), 0)):
+                new[search, item] = value
+        for search in dict.fromkeys(search for search, _ in new):
+            mine = {item: value for (of, item), value in new.items() if of == search}
+            left_out = counted[search].keys() - mine.keys()
+            pages.append([(item, mine.get(item, 0)) for item in SHOWN[search] if item not in left_out])
+            counted[search] |= mine
+    return pages
+
+
+@given(BATCHES)
+def test_the_join_is_that_of_a_simple_loop(batches):
+    counted, pages = {}, []
+    batches = [[event for event in batch if event[1] in SHOWN[event[0]]] for batch in batches]
+    for batch in batches:
+        new, outcomes = join(SHOWN, counted, [Reaction(search, item, value, "u", 0.0) for search, item, value in batch])
+        read = [dict(zip(page.items, page.values, strict=True)) for page in new]
+        for (search, item, value), outcome in zip(batch, outcomes, strict=True):
+            assert (counted[search] if outcome is None else read[outcome])[item] >= value
+        for page, values in zip(new, read, strict=True):
+            counted.setdefault(page.search, {}).update({item: value for item, value in values.items() if value})
+        pages += [list(values.items()) for values in read]
+    assert pages == reference(batches)
+
+
+@given(st.lists(st.tuples(ITEM, st.sampled_from("uv")), min_size=1, max_size=8), st.randoms())
+def test_the_order_within_a_batch_does_not_matter(clicks, random):
+    reactions = [Reaction("s", item, 1.0, user, float(at)) for at, (item, user) in enumerate(clicks)]
+    shuffled = random.sample(reactions, len(reactions))
+    pages, others = (sorted(join({"s": list("abcd")}, {}, events)[0]) for events in (reactions, shuffled))
+    assert pages == others
+    for page in pages:
+        clicked = {item for item, value in zip(page.items, page.values, strict=True) if value}
+        assert clicked
+        assert not (set(page.items) - clicked) & {item for item, _ in clicks}  # others' clicks are left out
+
+
+def test_unknown_searches_and_items_are_named():
+    reactions = [Reaction("s", "d", 1.0, None, 0.0), Reaction("x", "a", 1.0, None, 0.0)]
+    assert join(SHOWN, {}, reactions) == ([], [NOT_SHOWN, UNKNOWN_SEARCH])
+
+
+AT = "2026-11-01T12:00:00Z"
+CLICK = {"search_id": "s", "item": "a"}
+UBI = {"query_id": "s", "client_id": "u", "timestamp": AT}
+RANKING = {"event": "ranking", "id": "s", "timestamp": "1793534400000", "user": "u", "items": [{"id": "a"}, {"id": 7}]}
+INTERACTION = {"event": "interaction", "id": "e", "timestamp": 1793534400, "type": "purchase", "item": "a"}
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: 1793600000.0)
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (CLICK | {"timestamp": AT}, Reaction("s", "a", 1.0, None, 1793534400.0)),
+        (CLICK, Reaction("s", "a", 1.0, None, 1793600000.0)),
+        (CLICK | {"type": "dwell", "seconds": 5, "user": "u"}, Reaction("s", "a", 1.0, "u", 1793600000.0)),
+        (CLICK | {"type": "anything", "value": 0.5}, Reaction("s", "a", 0.5, None, 1793600000.0)),
+        (
+            {"search_id": "s", "shown": ["a", "b", "a"], "query": {"item": "c", "id": "q"}, "timestamp": AT},
+            Shown("s", ["a", "b"], {"item": "c", "id": "q"}, None, 1793534400.0),
+        ),
+        (
+            UBI | {"user_query": "word", "query_response_hit_ids": ["a", 7]},
+            Shown("s", ["a", "7"], {"text": "word", "id": None}, "u", 1793534400.0),
+        ),
+        (
+            {"_source": UBI | {"query_response_hit_ids": ["a"], "query_attributes": {"vector": [1.0]}}},
+            Shown("s", ["a"], {"vector": [1.0], "id": None}, "u", 1793534400.0),
+        ),
+        (
+            UBI | {"action_name": "add-to-cart", "event_attributes": {"object": {"object_id": "a"}}},
+            Reaction("s", "a", 2.0, "u", 1793534400.0),
+        ),
+        (UBI | {"action_name": "product_click", "object_id": "a"}, Reaction("s", "a", 1.0, "u", 1793534400.0)),
+        (
+            RANKING | {"fields": [{"name": "query", "value": "word"}, {"name": "vector", "value": [2.0]}]},
+            Shown("s", ["a", "7"], {"vector": [2.0], "id": "word"}, "u", 1793534400.0),
+        ),
+        (INTERACTION | {"ranking": "s", "session": "v"}, Reaction("s", "a", 3.0, "v", 1793534400.0)),
+    ],
+)
+def test_events_are_read(event, expected):
+    assert read_event(event) == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (CLICK | {"type": "dwell", "seconds": 4.9}, "less than 5 seconds"),
+        (CLICK | {"type": "hover"}, "says nothing about the item"),
+        (CLICK | {"value": 0}, "value is 0"),
+        (UBI | {"query_response_hit_ids": None}, "nothing was shown"),
+        (UBI | {"action_name": "click"}, "no object_id"),
+        (UBI | {"action_name": "brand_filter"}, "says nothing"),
+        (INTERACTION, "no ranking"),
+        ({"event": "item", "item": "a"}, "neither a ranking nor an interaction"),
+    ],
+)
+def test_events_with_nothing_to_learn_are_ignored(event, reason):
+    with pytest.raises(Ignored, match=reason):
+        read_event(event)
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ([], "must be an object"),
+        ({"item": "a"}, "search_id must be an id"),
+        (CLICK | {"search_id": "x" * 201}, "1 to 200 characters"),
+        (CLICK | {"item": "\ud800"}, "item must be an id"),
+        (CLICK | {"typo": 1}, "no field 'typo'"),
+        (CLICK | {"value": True}, "value must be a number"),
+        (CLICK | {"timestamp": "yesterday"}, "seconds or milliseconds"),
+        (CLICK | {"timestamp": -1}, "seconds or milliseconds"),
+        (CLICK | {"timestamp": 10**400}, "seconds or milliseconds"),
+        (CLICK | {"timestamp": "2026-11-03T12:00:00Z"}, "not be in the future"),
+        ({"search_id": "s", "shown": "a", "query": {}}, "list of ids"),
+        ({"search_id": "s", "shown": ["a"]}, "query must be"),
+        (UBI | {"user_query": 7, "query_response_hit_ids": ["a"]}, "text of a query"),
+        (RANKING | {"items": ["a"]}, "items must be a list"),
+    ],
+)
+def test_malformed_events_are_refused_in_words(event, reason):
+    with pytest.raises(ValueError, match=reason) as error:
+        read_event(event)
+    assert not isinstance(error.value, Ignored)
+
+
+def test_malformed_lines_are_counted_by_number():
+    lines = ['{"search_id": "s", "item": "a"}', "{", "", '{"search_id": "s", "item": "a", "type": "hover"}', "[" * 9999]
+    file = read_event_lines(lines)
+    assert (len(file.shown), len(file.reactions), sum(file.ignored.values())) == (0, 1, 1)
+    assert [number for number, _ in file.malformed] == [2, 5]
+    assert read_event_lines(lines, "ubi").malformed[0] == (1, "query_id must be an id of 1 to 200 characters, got None")
