@@ -304,7 +304,7 @@ def _scales(triplets: Triplets) -> FloatArray:
     sizes = np.sqrt(row_dots(x, x)) * np.sqrt(row_dots(positive, positive))
     same = x.shape[1] == positive.shape[1]
     gaps = abs(_dots(x, positive) - _dots(x, negative)) if same else np.zeros(len(sizes))
-    return np.nan_to_num(np.column_stack([sizes, gaps]), nan=_LARGEST_SIZE)
+    return np.asarray(np.nan_to_num(np.column_stack([sizes, gaps]), nan=_LARGEST_SIZE))
 
 
 def _dots(rows: Any, others: Any) -> Any:
