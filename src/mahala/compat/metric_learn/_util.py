@@ -234,7 +234,7 @@ def _initialize_components(
         init = _auto_select_init(has_classes, n_features, n_samples, n_components, n_classes)
     random = check_random_state(random_state)
     if init == "random":
-        return random.randn(n_components, n_features)
+        return np.asarray(random.randn(n_components, n_features))
     if init == "pca":
         return np.asarray(PCA(n_components=n_components, random_state=random).fit(X).components_)
     if init == "lda":
@@ -287,7 +287,7 @@ def _initialize_metric_mahalanobis(
             "(n_features, n_features)."
         )
     elif init == "covariance":
-        points = np.unique(np.vstack(input), axis=0) if input.ndim == 3 else input
+        points = np.unique(input.reshape(-1, d), axis=0) if input.ndim == 3 else input
         inverse = np.atleast_2d(np.cov(points, rowvar=False))
         w, V = scipy.linalg.eigh(inverse, check_finite=False)
         is_definite = _check_sdp_from_eigen(w)

@@ -58,7 +58,7 @@ class LFDA(_PointsLearner):
         self,
         n_components: int | None = None,
         k: int | None = None,
-        embedding_type: str = "weighted",
+        embedding_type: Any = "weighted",
         preprocessor: Any = None,
     ) -> None:
         super().__init__(preprocessor)
