@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mahala.data.events import Shown
+from mahala.serve.experiment.arms import Control, started
+from mahala.serve.experiment.report import Reports
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
 from mahala.serve.index.served_collection import PLAIN, Query, ServedCollection, ServedModel
@@ -72,6 +74,7 @@ class Service:
         self.images: dict[str, Path] = {}  # folders of collections by name
         self.examples: dict[str, list[str]] = {}  # queries in words that the page offers, of collections by name
         self.writer = GroupCommit(self.store)
+        self.reports = Reports(self.store.database)
         self._problem: str | None = None  # why the database cannot be read at the moment
         self._served: dict[str, ServedCollection] = {}
         self._refreshing = threading.Lock()
@@ -161,15 +164,19 @@ class Service:
         return self._served[name]
 
     def create(self, name: str, *, width: int, settings: dict[str, Any] | None = None) -> None:
-        """Make an empty collection of vectors with `width` numbers; its settings may name "learners" and "served"."""
+        """Make an empty collection of vectors with `width` numbers.
+
+        Its settings may name "learners", the one that is "served", and "control", the share that is not (`Control`).
+        """
         _check_settings(settings or {})
-        self.store.create(name, width=width, settings=settings or {})
+        self.store.create(name, width=width, settings=started(settings or {}, {}))
         self.refresh()
 
     def configure(self, name: str, settings: dict[str, Any]) -> None:
         """Change the settings of a collection; other learners than before learn from the whole log."""
         before = self.served(name).collection.settings
         _check_settings(settings)
+        settings = started(settings, before)
         self.store.configure(name, settings, relearn=settings.get("learners") != before.get("learners"))
         self.refresh()
 
@@ -236,12 +243,12 @@ class Service:
         return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None)
 
     def record(
-        self, name: str, query: Query, shown: Sequence[str], version: int, *, user: str | None = None,
-        arm: str | None = None,
-    ) -> str:  # fmt: skip
-        """Return a new id of a search, which is written in the background: events that come later can name it."""
+        self, name: str, query: Query, shown: Sequence[str], version: int, *, id: str | None = None, **more: Any
+    ) -> str:
+        """Return the id of a search, which is written in the background: events that come later can name it."""
         vector = None if query.row is not None else query.vector
-        search = Search(uuid.uuid4().hex, shown[:RECORDED], query.row, vector, query.id, user, version, arm)
+        id = uuid.uuid4().hex if id is None else id
+        search = Search(id, shown[:RECORDED], query.row, vector, query.id, version=version, **more)
         self.writer.record(name, search)
         return search.id
 
@@ -309,6 +316,7 @@ class Service:
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
+    Control.of(settings)
     if settings:
         from mahala.serve.learning.learners import check_settings  # here: it loads all that learns
 

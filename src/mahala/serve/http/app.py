@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute
 
 import mahala
+from mahala.serve.http.control import add_control
 from mahala.serve.http.events import add_events
 from mahala.serve.http.feedback import add_feedback
 from mahala.serve.http.guard import Guard, ServerSettings
@@ -51,7 +52,7 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         """Return counters and times for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    for add in (add_search, add_events, add_feedback, add_items, add_models):
+    for add in (add_search, add_events, add_feedback, add_items, add_models, add_control):
         add(app, service, guard)
     app.router.routes.extend(pages)
     document(app, needs_keys=settings.needs_keys)

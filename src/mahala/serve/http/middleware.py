@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
+from mahala.serve.http.control import control_gauges
 from mahala.serve.http.schemas import TAGS
 from mahala.serve.service import Service
 from mahala.serve.store.database import Conflict, Unavailable, Unknown
@@ -146,6 +147,7 @@ class Metrics(Collector):
                 family.add_metric([name], status[key])
             yield family
         yield GaugeMetricFamily("mahala_learns", "Whether this process learns.", value=self._service.learns)
+        yield from control_gauges(self._service)
 
 
 class Refused(Exception):

@@ -46,11 +46,13 @@ class Found(Response):
 class Searched(Response):
     """The items that were found, best first, and the version that ranked them; `plain` is the plain ranking.
 
-    Events that come later name the `search_id`.
+    Events that come later name the `search_id`. With a control share, `arm` says which ranking it is: "learned",
+    "plain", or "mixed" from both.
     """
 
     version: int
     search_id: str
+    arm: str | None
     results: list[Found]
     plain: list[Found] | None = None
 
@@ -189,6 +191,22 @@ class Question(Response):
     query: Item
     left: Item
     right: Item
+
+
+class ControlReport(Response):
+    """What people did with each ranking: `arms`, the difference of learned and plain, and what they preferred.
+
+    Intervals hold with 95 % for one look (`low`, `high`), and for all looks together (`always_low`, `always_high`).
+    """
+
+    share: float
+    mode: str
+    since: float
+    verdict: str | None
+    sentence: str
+    arms: dict[str, dict[str, Any]]
+    differences: dict[str, dict[str, dict[str, float]]]
+    preference: dict[str, dict[str, float]]
 
 
 class Problem(Response):

@@ -13,6 +13,7 @@ from pydantic import Field, Tag
 from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 
 from mahala.serve.http import responses
+from mahala.serve.http.control import search_in_arm
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.schemas import (
     COLLECTION,
@@ -30,6 +31,7 @@ from mahala.serve.http.schemas import (
     Version,
 )
 from mahala.serve.index.causes import RECENT, causes
+from mahala.serve.index.item_index import Found
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.files import image_file, log_lines
@@ -93,6 +95,10 @@ Searches = Annotated[
 ]
 
 
+def _listed(found: list[Found]) -> list[dict[str, Any]]:
+    return [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
+
+
 def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the routes that search to an app."""
     key_of = Depends(guard.needs("read"))
@@ -101,12 +107,13 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
     n_waiting = 0
 
     def answer(name: str, given: SearchBody, user: str | None) -> dict[str, Any]:
-        query, shown = service.resolve(name, given.query.model_dump()), {}
-        for kind in ("plain", "results") if given.plain else ("results",):
-            version, found = service.search(name, query, given.k, given.filter, plain=kind == "plain")
-            shown[kind] = [{"id": one.id, "score": one.score, "payload": one.payload} for one in found]
-        search_id = service.record(name, query, [one.id for one in found], version, user=user)
-        return {"version": version, "search_id": search_id, **shown}
+        query = service.resolve(name, given.query.model_dump())
+        # Who sees both rankings is in no arm.
+        shown = search_in_arm(service, name, user, query, given.k, given.filter, compared=not given.plain)
+        result = {"version": shown.version, "search_id": shown.id, "arm": shown.arm, "results": _listed(shown.found)}
+        if given.plain:
+            result["plain"] = _listed(service.search(name, query, given.k, given.filter, plain=True)[1])
+        return result
 
     @app.post(f"{COLLECTION}/search", tags=["search"], response_model=responses.Searched | list[responses.Searched])
     async def search(

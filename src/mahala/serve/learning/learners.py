@@ -51,8 +51,8 @@ def new_learner(params: dict[str, Any]) -> QueryAdapter:
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise ValueError unless the settings of a collection are known, and its learners can be made."""
-    if settings.keys() - {"learners", "served", "title"}:
-        raise ValueError(f"settings must be learners, served and title, got {sorted(settings)}")
+    if settings.keys() - {"learners", "served", "title", "control"}:
+        raise ValueError(f"settings must be learners, served, title and control, got {sorted(settings)}")
     learners = settings.get("learners")
     if learners is None:
         return

@@ -65,9 +65,9 @@ log = _table(
 searches = _table(
     "searches", _IN_COLLECTION | {"id": sa.String(256)},
     sa.Index("mahala_searches_at", "collection", "at"), sa.Index("mahala_searches_user", "collection", "user"),
-    nullable=["query", "vector", "query_id", "user", "version", "arm"], at=sa.Float, query=sa.BigInteger,
+    nullable=["query", "vector", "query_id", "user", "version", "arm", "teams"], at=sa.Float, query=sa.BigInteger,
     vector=sa.LargeBinary, query_id=sa.String(1000), shown=sa.JSON, clicked=sa.JSON, user=sa.String(256),
-    version=sa.BigInteger, arm=sa.String(16),
+    version=sa.BigInteger, arm=sa.String(16), teams=sa.String(200),
 )  # fmt: skip
 
 checkpoints = _table(

@@ -16,7 +16,7 @@ from mahala.support.arrays import FloatArray
 # Seconds for which a search is kept, how many are kept of a collection at most, and how many are deleted at a time.
 KEPT, MOST, DELETED = 7 * 86400.0, 500_000, 2_000
 # Columns that hold a field as it is.
-_PLAIN = ("id", "at", "query", "query_id", "user", "version", "arm")
+_PLAIN = ("id", "at", "query", "query_id", "user", "version", "arm", "teams")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Search:
     """A query, the ids of the items that were shown for it from the top, and the version that ranked them.
 
     The query is a row number, or a vector. `clicked` has, by item, the largest reaction so far and its place in the
-    log. `arm` is that of a comparison of rankings.
+    log. `arm` is that of a comparison of rankings; `teams` has a letter for each item of two mixed rankings.
     """
 
     id: str
@@ -35,6 +35,7 @@ class Search:
     user: str | None = None
     version: int | None = None
     arm: str | None = None
+    teams: str | None = None
     at: float = field(default_factory=time.time)
     clicked: dict[str, tuple[float, int]] = field(default_factory=dict)
 

@@ -1,0 +1,1 @@
+"""Learned and plain rankings compared on the people who search."""
