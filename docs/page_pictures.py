@@ -18,7 +18,7 @@ from playwright.sync_api import Page, sync_playwright
 import mahala
 
 FOLDER = Path(__file__).parent / "images"
-QUERIES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "something with beer"]
+QUERIES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "street snack"]
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def search(page: Page, address: str) -> None:
         page.locator(f'#learned [data-id="{wanted}"]').click()
         page.locator("#detail-status", has_text="Learned").wait_for(timeout=120_000)
         page.keyboard.press("Escape")
-    result = page.locator("#learned li", has=page.locator(f'[data-id="{wanted}"]'))
+    result = page.locator("#learned > li", has=page.locator(f'[data-id="{wanted}"]'))
     result.get_by_role("button", name="Why is this here?").click()
     result.locator(".why p").first.wait_for()
     save(page, "serve-search", 900)

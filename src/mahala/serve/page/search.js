@@ -168,7 +168,7 @@ const alike = safely((item) => visit($("query").value, item.id));
 /** Return why an item is where it is, in words. */
 async function reasons(item, now, before) {
   const moved = before !== now;
-  const { causes: all } = moved ? await call("POST", "/explain", { query, item: item.id, n: 3 }) : { causes: [] };
+  const { causes: all } = moved ? await call("POST", "/explain", { query, item: item.id, n: 10 }) : { causes: [] };
   const origin = query.item === undefined ? null : await call("GET", `/items/${encodeURIComponent(query.item)}`);
   const place =
     before === undefined ? "outside the top ten" : before === now ? `at ${now + 1} as well` : `at ${before + 1}`;
