@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from papers.results import Line, summarise
+from papers.results import Line, summarise, wrapped
 from papers.study import PAPERS, read_cells, studies
 
 if TYPE_CHECKING:
@@ -90,11 +90,13 @@ def front_page(found: Mapping[str, Sequence[Agreement]], pictures: Mapping[str, 
     text = [
         "# Results",
         "",
-        "Our numbers against the papers', in the cells of their tables of errors, or of mean average precision, in per "
-        "cent: means over as many runs as the papers', unless the last column says otherwise. A cell is near if the "
-        "two means differ by at most two standard deviations, the larger of ours and theirs. POLA (2004) prints no "
-        "errors; [its page](pola2004/README.md) has what it says beside what we find. `python -m papers --show all` "
-        "makes this page from the cells.",
+        wrapped(
+            "Our results beside the papers', in per cent: errors, or mean average precision. A mean is over as many "
+            "runs as in the paper, unless the last column says otherwise. A cell is near if the two means differ by at "
+            "most two standard deviations, the larger of ours and theirs. POLA (2004) prints no errors; "
+            "[its page](pola2004/README.md) compares what it says with our results. `python -m papers --show all` "
+            "writes this page from the cells."
+        ),
         "",
         "| paper | what | cells | near | median difference | |",
         "|---|---|---|---|---|---|",

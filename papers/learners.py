@@ -53,7 +53,7 @@ from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.contexts import time_limit
 from papers.pa2013.protocol import DATASETS as TABLES_OF_2013
 from papers.pa2013.protocol import SETTINGS
-from papers.results import summarise
+from papers.results import summarise, wrapped
 from papers.study import SECONDS, Cell, Folder, Numbers, Quantity, Study, timed_fit
 
 if TYPE_CHECKING:
@@ -200,8 +200,10 @@ def placings(cells: Sequence[Cell]) -> str:
     }
     return "\n".join(
         [
-            f"Friedman's test over {len(found.tables)} tables: p = {ranks.p_value:.2g}. Rank 1 has the lowest error; "
-            "p-values are adjusted by Holm's method for all comparisons with the same learner.",
+            wrapped(
+                f"Friedman's test over {len(found.tables)} tables: p = {ranks.p_value:.2g}. Rank 1 has the lowest "
+                "error; p-values are adjusted by Holm's method for all comparisons with the same learner."
+            ),
             "",
             f"| learner | {' | '.join(columns)} |",
             "|---" * (1 + len(columns)) + "|",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -187,7 +188,7 @@ def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, picture
     """Return the study as a page of Markdown."""
     text = [f"# {study.title}", ""]
     if origin is not None:
-        text += [origin.in_words(), ""]
+        text += [wrapped(origin.in_words()), ""]
     if study.summary is not None:
         text += [study.summary(cells), ""]
     for quantity in study.quantities:
@@ -203,9 +204,14 @@ def markdown(study: Study, cells: Sequence[Cell], origin: Origin | None, picture
         text += [_line(header), "|---" * len(header) + "|", *map(_line, rows), ""]
         comparison = ranks(study, quantity, lines)
         if comparison is not None:
-            text += [ranks_in_words(comparison), ""]
+            text += [wrapped(ranks_in_words(comparison)), ""]
     text += [f"![{study.title}]({picture})\n" for picture in pictures]
     return "\n".join(text)
+
+
+def wrapped(paragraph: str) -> str:
+    """Return a paragraph of Markdown in lines of at most 120 characters."""
+    return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from mahala.cli.event_files import EventFormat, import_event_file
 from mahala.cli.group import Command
-from mahala.cli.output import say
+from mahala.cli.output import Json, say
+from mahala.cli.serve_report import print_report, set_control
 
 if TYPE_CHECKING:
     import socket
@@ -81,6 +83,10 @@ def start(
     rate: Annotated[float, typer.Option(help="Requests per second of one key or address.", min=0.1)] = 500.0,
     workers: Annotated[int, typer.Option(help="Server processes that share the port.", min=1)] = 1,
     learn: Annotated[bool, typer.Option(help="Learn, if no other process does.")] = True,
+    control: Annotated[
+        float | None, typer.Option(help="Share of people with the plain ranking, to measure the gain.", min=0, max=0.5)
+    ] = None,
+    interleave: Annotated[bool, typer.Option("--interleave", help="Mix both rankings for that share instead.")] = False,
     graph_beyond: Annotated[int, typer.Option(help="Items beyond which searches use a graph.", min=0)] = 100_000,
 ) -> None:
     """Serve search that learns from clicks, with a page and an HTTP API.
@@ -89,7 +95,8 @@ def start(
     what the database has is served. Any number of processes may serve the same database; one of them learns.
 
     More commands: `mahala serve key create --role read|feedback|admin`, `mahala serve key list`, `mahala serve key
-    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER`.
+    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER|EVENTS`,
+    `mahala serve report [COLLECTION]`.
 
     Examples:
 
@@ -100,6 +107,8 @@ def start(
         mahala serve vectors.npy films.jsonl --database postgresql://localhost/films
 
         mahala serve photos/ --vectors vectors.npy
+
+        mahala serve films.parquet --vectors embedding --control 0.1
     """
     _check_extra()
     from mahala.serve.http.guard import ServerSettings
@@ -124,6 +133,8 @@ def start(
             raise ValueError(f"{database} has no collections: give ITEMS, or --demo")
         if demo or workers == 1:
             setup.apply(service)
+        if control is not None:
+            set_control(service, collection, control, interleave)
         _run(service, functools.partial(_serve_again, options, setup, settings), settings, port, learn, workers)
 
 
@@ -255,6 +266,20 @@ def _keys(database: str) -> Any:
     return Keys(Opened(database))
 
 
+@app.command("report", cls=Command)
+def report(
+    collection: Annotated[str | None, typer.Argument(metavar="[COLLECTION]")] = None,
+    database: Database = _DATABASE,
+    as_json: Json = False,
+) -> None:
+    """Print what learning is worth: what people did with the learned ranking, and with the plain one.
+
+    It needs a control share: `mahala serve --control 0.1`.
+    """
+    _check_extra()
+    print_report(collection, database, as_json)
+
+
 @app.command("export", cls=Command)
 def export(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
@@ -267,11 +292,30 @@ def export(collection: Collection, folder: Folder, database: Database = _DATABAS
 
 
 @app.command("import", cls=Command)
-def restore(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
-    """Make a collection from a folder that `export` wrote; a service learns its models again."""
+def restore(
+    collection: Collection,
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A folder of `export`, or a file of events.")],
+    event_format: EventFormat = None,
+    queries: Annotated[Path | None, typer.Option(help="Of events: vectors of queries, with texts or ids.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Of events: a sentence-transformers model for texts.")] = None,
+    database: Database = _DATABASE,
+) -> None:
+    """Make a collection from a folder that `export` wrote, or add a history of events to one.
+
+    A folder makes a new collection; a service learns its models again. Events are searches and what people did, in JSON
+    Lines, also .gz, of this service, of OpenSearch UBI or of Metarank, in any order. They are joined and written to the
+    log with their own times. The same events are counted once. Malformed lines are reported; the exit code is then 3.
+    """
     _check_extra()
+    if not source.is_dir():
+        encode = None if encoder is None else _sentence_encoder(encoder)
+        import_event_file(database, collection, source, event_format, queries, encode)
+        return
+    for option, value in {"--format": event_format, "--queries": queries, "--encoder": encoder}.items():
+        if value is not None:
+            raise ValueError(f"{option} goes with a file of events, but {source} is a folder: leave it out")
     from mahala.serve.store.collection_store import Store
     from mahala.serve.store.files import restore as read
 
     with closing(Store(database)) as store:
-        say(f"Read {read(store, collection, folder):,} entries of the log from {folder}")
+        say(f"Read {read(store, collection, source):,} entries of the log from {source}")

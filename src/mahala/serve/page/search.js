@@ -168,7 +168,7 @@ const alike = safely((item) => visit($("query").value, item.id));
 /** Return why an item is where it is, in words. */
 async function reasons(item, now, before) {
   const moved = before !== now;
-  const { causes: all } = moved ? await call("POST", "/explain", { query, item: item.id, n: 3 }) : { causes: [] };
+  const { causes: all } = moved ? await call("POST", "/explain", { query, item: item.id, n: 10 }) : { causes: [] };
   const origin = query.item === undefined ? null : await call("GET", `/items/${encodeURIComponent(query.item)}`);
   const place =
     before === undefined ? "outside the top ten" : before === now ? `at ${now + 1} as well` : `at ${before + 1}`;
@@ -204,16 +204,17 @@ function link(value) {
 
 /** Send what was shown and opened, and show the ranking that has learned from it. */
 async function teach(item, ranking) {
-  const ids = answer[ranking].map(({ id }) => id),
-    before = answer.results.findIndex(({ id }) => id === item.id),
+  const before = answer.results.findIndex(({ id }) => id === item.id),
     order = answer.results.map(({ id }) => id),
     mine = query;
-  const version = ranking === "plain" ? 0 : answer.version;
   const say = (text) => {
     if (query === mine) $("status").textContent = text;
     if (opened === item) $("detail-status").textContent = text;
   };
-  const place = await tell("/impressions", { query, shown: ids, clicked: [item.id], version });
+  const place =
+    ranking === "results"
+      ? await tell("/events", { search_id: answer.search_id, item: item.id, type: "click" })
+      : await tell("/impressions", { query, shown: answer.plain.map(({ id }) => id), clicked: [item.id], version: 0 });
   say("Noted. The ranking is learning from it.");
   const model = await learned(place);
   if (query !== mine) return; // another search began meanwhile
