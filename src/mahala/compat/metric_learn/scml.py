@@ -11,7 +11,6 @@ import mahala.batch as native
 from mahala.comparisons import Triplets
 from mahala.compat.metric_learn._util import components_from_metric, warn_of_unused
 from mahala.compat.metric_learn.base_metric import MahalanobisMixin, _TripletsClassifierMixin
-from mahala.compat.metric_learn.constraints import Constraints
 
 
 class _BaseSCML(MahalanobisMixin):
@@ -64,11 +63,11 @@ class _BaseSCML(MahalanobisMixin):
         self._check_counts("n_basis")
         return self.basis, self.n_basis
 
-    def _learn(self, given: Any, y: Any, bases: Any, n_bases: int) -> Self:
+    def _learn(self, given: Any, y: Any, bases: Any, n_bases: int, **more: Any) -> Self:
         warn_of_unused(self, "the minimum is found without draws", gamma=5e-3, batch_size=10, output_iter=500)
         learner = native.SCML(
-            beta=self.beta, bases=bases, n_bases=n_bases, max_iter=self.max_iter, verbose=self.verbose,
-            random_state=self.random_state,
+            self.beta, bases=bases, n_bases=n_bases, max_iter=self.max_iter, verbose=self.verbose,
+            random_state=self.random_state, **more,
         )  # fmt: skip
         self.learner_, self.n_iter_ = learner.fit(given, y), max(learner.n_iter_, 1)
         self.components_ = components_from_metric(learner.get_mahalanobis_matrix())
@@ -128,16 +127,13 @@ class SCML_Supervised(TransformerMixin, _BaseSCML):
         if isinstance(bases, str) and n_bases < n_classes:
             message = "The number of basis is less than the number of classes, which may lead to poor discriminative"
             warnings.warn(f"{message} performance.", stacklevel=2)
-        if isinstance(bases, str) and bases == "lda":
-            if n_bases >= most:
-                raise ValueError(
-                    f"Not enough samples to generate {n_bases} LDA bases, n_basisshould be smaller than {most}"
-                )
-            bases = lda_bases(X, y, n_bases, self.random_state)
-        rows = Constraints(np.unique(y, return_inverse=True)[1]).generate_knntriplets(
-            X, self.k_genuine, self.k_impostor
-        )
-        return self._learn(Triplets(X, *rows.T), None, bases, n_bases)
+        if isinstance(bases, str) and bases == "lda" and n_bases >= most:
+            raise ValueError(
+                f"Not enough samples to generate {n_bases} LDA bases, n_basisshould be smaller than {most}"
+            )
+        labelled = np.flatnonzero(np.asarray(y) >= 0)  # points without a label have a negative one
+        neighbors = {"n_neighbors": self.k_genuine, "n_impostors": self.k_impostor}
+        return self._learn(X[labelled], y[labelled], bases, n_bases, **neighbors)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
