@@ -62,7 +62,8 @@ def test_learners_from_pairs_judge_and_calibrate(name, tuples):
         learner.set_params(balance_param=1e-5)
     learner.fit(rows, labels, calibration_params={"strategy": "max_tpr", "min_rate": 0.9})
     predicted = learner.predict(rows)
-    assert set(predicted) == {-1, 1} and (predicted[labels == -1] == -1).mean() >= 0.9
+    assert set(predicted) == {-1, 1}
+    assert (predicted[labels == -1] == -1).mean() >= 0.9
     assert learner.score(rows, labels) > 0.9
     assert (learner.set_threshold(0.0).predict(rows) == -1).all()
     best = max(
@@ -76,7 +77,8 @@ def test_learners_from_pairs_judge_and_calibrate(name, tuples):
 def test_learners_of_order_judge_quadruplets_and_triplets(tuples):
     quadruplets = X[np.column_stack(tuples)]
     lsml = metric_learn.LSML().fit(quadruplets)
-    assert lsml.score(quadruplets) > 0.9 and (lsml.predict(quadruplets[:, [2, 3, 0, 1]]) == -1).mean() > 0.9
+    assert lsml.score(quadruplets) > 0.9
+    assert (lsml.predict(quadruplets[:, [2, 3, 0, 1]]) == -1).mean() > 0.9
     triplets = X[metric_learn.Constraints(y).generate_knntriplets(X, 3, 4)]
     scml = metric_learn.SCML(n_basis=80, random_state=0).fit(triplets)
     assert scml.score(triplets) > 0.9
@@ -137,15 +139,20 @@ def test_constraints_are_distinct_pairs_of_labelled_points(n):
         else:
             a, b, c, d = metric_learn.Constraints(labels).positive_negative_pairs(n, random_state=seed)
             assert len(a) == len(c) == n
-        assert (labels[a] == labels[b]).all() and (labels[c] != labels[d]).all() and (a != b).all()
+        assert (labels[a] == labels[b]).all()
+        assert (labels[c] != labels[d]).all()
+        assert (a != b).all()
         assert labels[np.r_[a, b, c, d]].min() >= 0
-        assert len(set(zip(a, b, strict=True))) == len(a) and len(set(zip(c, d, strict=True))) == len(c)
+        assert len(set(zip(a, b, strict=True))) == len(a)
+        assert len(set(zip(c, d, strict=True))) == len(c)
 
 
 def test_chunks_are_of_one_class_and_of_the_size_asked_for():
     labels = np.array([0] * 5 + [1] * 4 + [-1] * 3)
     chunks = metric_learn.Constraints(labels).chunks(4, 2, random_state=0)
-    assert (np.bincount(chunks[chunks >= 0]) == 2).all() and chunks.max() == 3 and (chunks[labels < 0] == -1).all()
+    assert (np.bincount(chunks[chunks >= 0]) == 2).all()
+    assert chunks.max() == 3
+    assert (chunks[labels < 0] == -1).all()
     assert all(len(set(labels[chunks == number])) == 1 for number in range(4))
     with pytest.raises(ValueError, match="form expected 5 chunks - maximum number of chunks is 4"):
         metric_learn.Constraints(labels).chunks(5, 2)
