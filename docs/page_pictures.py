@@ -18,7 +18,7 @@ from playwright.sync_api import Page, sync_playwright
 import mahala
 
 FOLDER = Path(__file__).parent / "images"
-QUERIES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "something with beer"]
+QUERIES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "street snack"]
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import mahala
 from mahala.former_names import OF_LEARNERS, OF_PACKAGE
 
 
-@pytest.mark.parametrize("name", [*OF_PACKAGE, "SCML_Supervised", "SDML_Supervised"])
+@pytest.mark.parametrize("name", [*OF_PACKAGE, "SCML_Supervised"])
 def test_names_of_the_package(name):
     with pytest.raises(AttributeError, match=f"no attribute '{name}'; ") as error:
         getattr(mahala, name)

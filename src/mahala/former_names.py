@@ -25,7 +25,7 @@ OF_PACKAGE = {
     "RCA_Supervised": "RCA learns from labels, too",
     "load_learner": "load(path) reads metrics, learners and adapters",
     "SCML": "BoostMetric learns a sum of rank-one matrices, see docs/guides/from-metric-learn.md",
-    "SDML": "ITML minimises the same divergence, see docs/guides/from-metric-learn.md",
+    "SDML_Supervised": "mahala.batch.SDML learns from labels, too",
 }
 
 

@@ -222,7 +222,7 @@ def test_the_report_says_what_learning_is_worth(tmp_path):
         service.create("books", width=2)
         set_control(service, "films", 0.2, interleave=False)
     output = mahala_serve("report", "--database", database)
-    assert "books: What learning is worth is not measured" in output
+    assert "books: The gain is not measured on the people who search." in output
     assert "films: Too early to say: 0 searches with learning and 0 searches without so far." in output
     assert "-1.000 to +1.000" in output
     facts = json.loads(mahala_serve("report", "films", "--database", database, "--json"))["films"]

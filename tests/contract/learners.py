@@ -64,6 +64,7 @@ _SETTINGS = {
     "LogisticMetric": [{"lam": 0.01}, {"prior": "covariance", "n_components": 2, "noise": 0.1}],
     "ITML": [{"prior": "covariance", "gamma": 0.1}],
     "LSML": [{"gamma": 10.0}],
+    "SDML": [{"sparsity": 0.1}],
     "RCA": [{"n_components": 2}],
     "Covariance": [{}],
     "LFDA": [{"n_components": 2}],

@@ -213,7 +213,8 @@ def test_questions_are_answered_by_keys(page, address, service):
     assert len({entry.user for entry in entries}) == 1
 
 
-def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address):
+def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address, service):
+    service.configure("films", {"control": {"share": 0.1}})
     for (tab, path), width in itertools.product(TABS.items(), (390, 1400)):
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(f"{address}{path}?collection=films")
@@ -227,6 +228,8 @@ def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address):
             {"search": "#learned > li", "teach": "#left .title", "watch": "#spectrum figure"}[tab]
         ).first.wait_for()
         if tab == "watch":
+            sync_api.expect(page.locator("#verdict")).to_contain_text("Too early to say: 0 searches with learning")
+            assert page.locator("#control figure").count() == 2
             page.locator("#spectrum summary").click()
         wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert wide <= seen == width, (tab, width)

@@ -19,7 +19,8 @@ from mahala.serve.store.rows import Collection
 # Seconds for which a report is kept, and how many times as long as it took to make.
 _FRESH, _TIMES = 2.0, 50.0
 _OFF = (
-    "What learning is worth is not measured: mahala serve --control 0.1 shows a tenth of the people the plain ranking."
+    "The gain is not measured on the people who search. mahala serve --control 0.1 would show a tenth of them the plain "
+    "ranking."
 )
 
 
