@@ -385,3 +385,18 @@ def test_metrics_and_openapi(http):
     search = schema["paths"][f"{COLLECTION}/search"]["post"]["responses"]
     assert set(search) == {"200", "400", "403", "404", "413", "415", "422", "429", "503"}
     assert http.get("/docs").status_code == 404  # it would load scripts from elsewhere
+
+
+@pytest.mark.parametrize("headers", [{}, {"Cookie": "a=b"}], ids=["quick", "by FastAPI"])
+def test_both_ways_of_a_request_answer_the_same(http, headers):
+    """Cookies make a request take FastAPI's way, others take that of `QuickRoute`."""
+    bodies = [IMPRESSION, [IMPRESSION] * 2, IMPRESSION | {"shown": []}, IMPRESSION | {"version": True}, []]
+    answers = [http.post(f"{BASE}/impressions", json=body, headers=headers) for body in bodies]
+    assert [answer.status_code for answer in answers] == [201, 201, 422, 422, 422]
+    assert [answer.json().get("places") for answer in answers] == [[1], [2, 3], None, None, None]
+    for key, status in (("k", 201), ("", 422), ("é".encode("latin-1"), 422), ("x" * 201, 422)):
+        answer = http.post(f"{BASE}/impressions", json=IMPRESSION, headers=headers | {"Idempotency-Key": key})
+        assert answer.status_code == status
+    for body, status in ((SEARCH | {"k": "5"}, 422), (SEARCH | {"k": 3, "filter": {"even": True}}, 200)):
+        assert http.post(f"{BASE}/search", json=body, headers=headers).status_code == status
+    assert http.post(f"/v1/collections/{'x' * 65}/search", json=SEARCH, headers=headers).status_code == 422
