@@ -105,7 +105,7 @@ def _of_preference(n: int, units: int, share: Interval) -> tuple[Kind, str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.{0 if share >= 0.0995 else 1}f} %"
+    return f"{100.0 * share:.{int(0.0 < share < 0.0995)}f} %"
 
 
 def _count(arm: dict[str, Any]) -> str:
