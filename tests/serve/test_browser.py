@@ -169,12 +169,14 @@ def test_addresses_of_searches(page, address):
     sync_api.expect(page.locator("#rankings")).to_be_hidden()
     assert page.locator("#status").inner_text() == ""
     page.goto(f"{address}/?collection=words&q=title 3")
-    page.locator('#plain [data-plain="i3"]').click()
+    page.locator('#plain [data-id="i3"]').click()
     fields = page.locator(".fields dd")
     sync_api.expect(fields).to_have_text(["https://example.org/3", "javascript:alert(1)"])
     assert fields.locator("a").evaluate_all("all => all.map(one => one.rel + one.href)") == [
         "noopener noreferrerhttps://example.org/3"
     ]
+    page.get_by_role("button", name="Close").click()
+    assert page.locator('#plain [data-id="i3"]').evaluate("own => own === document.activeElement")
 
 
 def test_moves_are_marked_and_a_phone_shows_one_ranking(page, address):
@@ -213,7 +215,8 @@ def test_questions_are_answered_by_keys(page, address, service):
     assert len({entry.user for entry in entries}) == 1
 
 
-def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address):
+def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address, service):
+    service.configure("films", {"control": {"share": 0.1}})
     for (tab, path), width in itertools.product(TABS.items(), (390, 1400)):
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(f"{address}{path}?collection=films")
@@ -227,6 +230,8 @@ def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address):
             {"search": "#learned > li", "teach": "#left .title", "watch": "#spectrum figure"}[tab]
         ).first.wait_for()
         if tab == "watch":
+            sync_api.expect(page.locator("#verdict")).to_contain_text("Too early to say: 0 searches with learning")
+            assert page.locator("#control figure").count() == 2
             page.locator("#spectrum summary").click()
         wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert wide <= seen == width, (tab, width)

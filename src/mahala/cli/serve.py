@@ -117,6 +117,8 @@ def start(
 
     if demo and items:
         raise ValueError("give either ITEMS or --demo")
+    if interleave and control is None:
+        raise ValueError("--interleave needs --control: the share of people with both rankings mixed")
     if demo and database == _DATABASE:
         database = "mahala-demo/mahala.db"
     settings = ServerSettings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
