@@ -169,12 +169,14 @@ def test_addresses_of_searches(page, address):
     sync_api.expect(page.locator("#rankings")).to_be_hidden()
     assert page.locator("#status").inner_text() == ""
     page.goto(f"{address}/?collection=words&q=title 3")
-    page.locator('#plain [data-plain="i3"]').click()
+    page.locator('#plain [data-id="i3"]').click()
     fields = page.locator(".fields dd")
     sync_api.expect(fields).to_have_text(["https://example.org/3", "javascript:alert(1)"])
     assert fields.locator("a").evaluate_all("all => all.map(one => one.rel + one.href)") == [
         "noopener noreferrerhttps://example.org/3"
     ]
+    page.get_by_role("button", name="Close").click()
+    assert page.locator('#plain [data-id="i3"]').evaluate("own => own === document.activeElement")
 
 
 def test_moves_are_marked_and_a_phone_shows_one_ranking(page, address):
