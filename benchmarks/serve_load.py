@@ -200,7 +200,7 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> tuple[
         p50, p99, most = 1e3 * np.quantile(seconds, [0.5, 0.99, 1.0])
         print(f"{name}: {len(seconds) / took:.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms, at most {most:.0f} ms")
     for reason, n in failures.items():
-        print(f"failed: {n} ({100.0 * n / sum(map(len, [*times.values(), failures.elements()])):.2f} %), {reason}")
+        print(f"failed: {n} ({100.0 * n / (failures.total() + sum(map(len, times.values()))):.2f} %), {reason}")
     print(f"learner: up to {max(lags):.1f} s behind, {np.median(lags):.1f} s in the median, {waited:.1f} s at the end")
     n_requests = sum(map(len, times.values()))
     for name, own in pids.items():

@@ -298,8 +298,10 @@ def test_roles(service, monkeypatch):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return http.request(method, BASE + path, json=body, headers=headers).status_code
 
+    hover = {"search_id": "s", "item": "i1", "type": "hover"}  # which is ignored
     rows = [("/search", SEARCH, "POST"), ("/impressions", IMPRESSION, "POST"), ("/items", ITEMS[:1], "PUT")]
-    expected = {"read": [200, 403, 403], "feedback": [200, 201, 403], "admin": [200, 201, 200]}
+    rows.append(("/events", hover, "POST"))
+    expected = {"read": [200, 403, 403, 403], "feedback": [200, 201, 403, 200], "admin": [200, 201, 200, 200]}
     for role, token in tokens.items():
         assert [status(path, body, token, method) for path, body, method in rows] == expected[role]
     for wrong in (None, "x", "mahala_00000000_x", tokens["admin"] + "x", "mahala_%_%"):
@@ -316,8 +318,11 @@ def test_roles(service, monkeypatch):
 def test_a_key_of_one_user_cannot_invent_others(service):
     http, keys = http_of(service, keys=True), Keys(service.store.database)
     token = keys.create("feedback", one_user=True)
-    http.post(f"{BASE}/impressions", json=IMPRESSION | {"user": "x"}, headers={"Authorization": f"Bearer {token}"})
-    assert [entry.user for entry in service.store.read_log("c")] == [f"key:{token.split('_')[1]}"]
+    headers = {"Authorization": f"Bearer {token}"}
+    http.post(f"{BASE}/impressions", json=IMPRESSION | {"user": "x"}, headers=headers)
+    search = {"search_id": "s", "query": {"item": "i0"}, "shown": ["i1", "i2"], "user": "x"}
+    http.post(f"{BASE}/events", json=[search, {"search_id": "s", "item": "i2", "user": "y"}], headers=headers)
+    assert [entry.user for entry in service.store.read_log("c")] == [f"key:{token.split('_')[1]}"] * 2
 
 
 def test_rate_limits(service, monkeypatch):
