@@ -275,9 +275,9 @@ def fit_gram(triplets: Triplets, start: float, rules: Sequence[SimilarityRule], 
     P = np.zeros_like(K)
     for at, rule in enumerate(rules):
         part = slice(at, at + 1 if at + 1 < len(rules) else T)
-        numbers = a[part], b[part], c[part]
+        triple = a[part], b[part], c[part]
         taken = steps[0][part], steps[1][part], steps[2][part]
-        gram.stream(K, L, P, *numbers, firsts[part], q_norms[part], rule.step(np.float64), *taken)
+        gram.stream(K, L, P, *triple, firsts[part], q_norms[part], rule.step(np.float64), *taken)
     tau = steps[1]
     weights = (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,)
     matrices = [_outer(X, a, b, c, weight, sparse) for weight in weights]
