@@ -9,6 +9,8 @@ import io
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +23,27 @@ FOLDER = Path(__file__).parent / "images"
 QUERIES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "street snack"]
 
 
-def main() -> None:
-    """Serve the demo, let people use it, and take a picture of each tab."""
+@contextmanager
+def served(*options: str) -> Iterator[str]:
+    """Serve the demo, and yield the address."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "mahala", "serve", "--demo", "--port", "0", "--database", f"{folder}/demo.db"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
-            try:
-                assert server.stdout is not None
-                address = server.stdout.readline().strip()
-                browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-                page = browser.new_page(viewport={"width": 1400, "height": 900})
-                search(page, address)
-                teach(page, address)
-                watch(page, address)
-            finally:
-                server.terminate()
+        with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            yield server.stdout.readline().strip()
+            server.terminate()
+
+
+def main() -> None:
+    """Take a picture of each tab."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        with served() as address:
+            search(page, address)
+            teach(page, address)
+        with served("--control", "0.3") as address:
+            watch(page, address)
 
 
 def search(page: Page, address: str) -> None:
@@ -60,27 +68,31 @@ def teach(page: Page, address: str) -> None:
 
 
 def watch(page: Page, address: str) -> None:
-    """Two hundred people prefer dishes without meat and fish, with some noise."""
+    """Six hundred people look at four results for a dish without meat and fish; three in ten see the plain ranking."""
     rng = np.random.default_rng(0)
     with mahala.serve.Client(address) as client:
-        place = 0
-        for number in range(200):
-            query = QUERIES[number % len(QUERIES)]
-            found = client.search(text=query, k=10)
-            green = [one.id for one in found.results if one.payload.get("diet") in ("vegan", "vegetarian")]
-            choice = green[0] if green and rng.random() < 0.8 else str(rng.choice(found.ids))
-            place = client.event(found.search_id, choice, user=f"person {number}") or place
+        found = client.search(text=QUERIES[0])
+        place = client.event(found.search_id, found.ids[0], user="the first") or 0
+        client.wait(place, 120.0)  # searches count from the first version that has learned
+        for number in range(600):
+            user = f"person {number}"
+            found = client.search(text=QUERIES[number % len(QUERIES)], k=10, user=user)
+            green = [one.id for one in found.results[:4] if one.payload.get("diet") in ("vegan", "vegetarian")]
+            if rng.random() < 0.2:
+                green = [str(rng.choice(found.ids))]
+            if green:
+                place = client.event(found.search_id, green[0], user=user) or place
         client.wait(place, 120.0)
     page.goto(f"{address}/watch")
     page.locator("#versions tr").nth(2).wait_for()
-    page.wait_for_timeout(4000)  # until the rates of requests are there
-    save(page, "serve-watch", None)
+    page.wait_for_timeout(10_000)  # until the rates of requests and the report are there
+    save(page, "serve-watch", 1200)
 
 
-def save(page: Page, name: str, height: int | None) -> None:
-    """Write what the page shows, with 64 colours; all of it without a height."""
-    page.set_viewport_size({"width": 1400, "height": height or 900})
-    image = Image.open(io.BytesIO(page.screenshot(full_page=height is None)))
+def save(page: Page, name: str, height: int) -> None:
+    """Write what the page shows in a window of this height, with 64 colours."""
+    page.set_viewport_size({"width": 1400, "height": height})
+    image = Image.open(io.BytesIO(page.screenshot()))
     image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
 
 

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.cli.serve_report import set_control
 from processes import COMMAND, Program
 
 pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'mahala[serve]'")
@@ -214,16 +213,21 @@ def test_a_history_of_events_is_imported_once_with_its_own_times(tmp_path, monke
     assert "--format goes with a file of events" in mahala_serve("import", "c", ".", "--format", "ubi", code=2)
 
 
-def test_the_report_says_what_learning_is_worth(tmp_path):
+def test_the_report_says_what_learning_is_worth(tmp_path, monkeypatch):
     database = tmp_path / "mahala.db"
     assert "has no collections" in mahala_serve("report", "--database", database, code=2)
     with Service(database, learn=False) as service:
         service.create("films", width=2)
         service.create("books", width=2)
-        set_control(service, "films", 0.2, interleave=False)
+    monkeypatch.setattr("mahala.cli.serve._run", lambda *_: None)
+    mahala_serve("--control", "0.2", "--collection", "films", "--database", database)
     output = mahala_serve("report", "--database", database)
     assert "books: The gain is not measured on the people who search." in output
     assert "films: Too early to say: 0 searches with learning and 0 searches without so far." in output
     assert "-1.000 to +1.000" in output
     facts = json.loads(mahala_serve("report", "films", "--database", database, "--json"))["films"]
     assert (facts["share"], facts["mode"], facts["arms"]["plain"]["searches"]) == (0.2, "plain", 0)
+    mahala_serve("--control", "0.1", "--interleave", "--database", database)
+    facts = json.loads(mahala_serve("report", "--database", database, "--json"))
+    assert [(one["share"], one["mode"]) for one in facts.values()] == [(0.1, "interleave")] * 2
+    assert "--interleave needs --control" in mahala_serve("--interleave", "--database", database, code=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from mahala.data.event_files import read_events
 from mahala.data.event_formats import Ignored, read_event
 from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Page, Reaction, Shown, join
+from strategies import examples
 
 SHOWN = {"s": ["a", "b", "c"], "t": ["d", "a"]}
 ITEM = st.sampled_from("abcd")
@@ -156,6 +158,26 @@ def test_malformed_events_are_refused_in_words(event, reason):
     with pytest.raises(ValueError, match=reason) as error:
         read_event(event)
     assert not isinstance(error.value, Ignored)
+
+
+FIELDS = ["search_id", "item", "type", "value", "seconds", "timestamp", "shown", "query", "vector", "text", "query_id"]
+FIELDS += ["action_name", "event_attributes", "object", "object_id", "query_response_hit_ids", "user_query", "_source"]
+FIELDS += ["event", "ranking", "items", "fields", "name", "id", "user", "session", "client_id", "query_attributes"]
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+LEAVES |= st.sampled_from(["click", "ranking", "interaction", "dwell", "a", 10**400, "2026-11-01", "1e999"])
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5)
+)
+
+
+@examples(60)
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=2, max_size=8))
+def test_anything_is_read_or_refused_by_a_value_error(event):
+    with contextlib.suppress(ValueError):
+        read = read_event(event)
+        assert 0.0 <= read.at <= 1793600300.0
+        assert len(read.search) <= 200
+        assert isinstance(read, Shown) or 0.0 < read.value <= 1e6
 
 
 def test_malformed_lines_are_counted_by_number():

@@ -114,7 +114,7 @@ def test_clicks_lead_to_a_better_ranking_which_is_rolled_back(page, address, ser
     status(page, f"rose from {before + 1} to {place + 1}")
     page.keyboard.press("Escape")
     sync_api.expect(dialog).to_be_hidden()
-    assert page.locator(f'#learned [data-id="{wanted}"]').evaluate("own => own === document.activeElement")
+    sync_api.expect(page.locator(f'#learned [data-id="{wanted}"]')).to_be_focused()
     result = page.locator("#learned > li").nth(place)
     sync_api.expect(result.locator(".move")).to_contain_text(f"↑{before - place}")
     sync_api.expect(result.locator(".move")).to_contain_text("higher than in the plain ranking")
@@ -169,12 +169,16 @@ def test_addresses_of_searches(page, address):
     sync_api.expect(page.locator("#rankings")).to_be_hidden()
     assert page.locator("#status").inner_text() == ""
     page.goto(f"{address}/?collection=words&q=title 3")
-    page.locator('#plain [data-plain="i3"]').click()
+    page.locator('#plain [data-id="i3"]').click()
     fields = page.locator(".fields dd")
     sync_api.expect(fields).to_have_text(["https://example.org/3", "javascript:alert(1)"])
     assert fields.locator("a").evaluate_all("all => all.map(one => one.rel + one.href)") == [
         "noopener noreferrerhttps://example.org/3"
     ]
+    page.get_by_role("button", name="Close").click()
+    sync_api.expect(page.locator('#plain [data-id="i3"]')).to_be_focused()
+    status(page, "Learned:")
+    sync_api.expect(page.locator('#plain [data-id="i3"]')).to_be_focused()
 
 
 def test_moves_are_marked_and_a_phone_shows_one_ranking(page, address):

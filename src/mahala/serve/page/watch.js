@@ -172,7 +172,7 @@ function requests(text) {
     const all = counts.at(-1)[1],
       name = route.replace("/v1/collections/{name}/", "");
     const rate = seen === null ? 0 : ((all - (seen.counts.get(route) ?? 0)) / (at - seen.at)) * 1000;
-    if (["search", "impressions", "comparisons", "question", "explain"].includes(name))
+    if (["search", "events", "impressions", "comparisons", "question", "explain"].includes(name))
       rows.push([name, number(rate, 1), number(all), within(counts, 0.5), within(counts, 0.99)]);
   }
   seen = { at, counts: new Map([...buckets].map(([route, counts]) => [route, counts.at(-1)[1]])) };

@@ -35,10 +35,11 @@ export function matches(query, origin, item) {
 export function causes(all, item, up) {
   const which = all.filter((cause) => cause.raises === up).slice(0, 3);
   if (which.length === 0) return el("p", {}, "It moved because others did.");
+  const reason = which.length > 1 ? "choices like these" : "this choice";
   return el(
     "div",
     {},
-    el("p", {}, `It moved ${up ? "up" : "down"} because of ${which.length > 1 ? "choices like these" : "this choice"}:`),
+    el("p", {}, `It moved ${up ? "up" : "down"} because of ${reason}:`),
     el("ul", {}, ...which.map((cause) => el("li", {}, sentence(cause, item, up)))),
   );
 }

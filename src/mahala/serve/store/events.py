@@ -78,9 +78,10 @@ def _write(
         if isinstance(at, int):
             values = {item: (value, at) for item, value in zip(page.items, page.values, strict=True) if value > 0.0}
             changed[search.id] = changed.get(search.id, search.clicked) | values
-    for id, clicked in changed.items():
-        mine = (searches.c.collection == name) & (searches.c.id == id)
-        connection.execute(searches.update().where(mine).values(clicked=clicked))
+    if changed:
+        mine = (searches.c.collection == name) & (searches.c.id == sa.bindparam("search"))
+        statement = searches.update().where(mine).values(clicked=sa.bindparam("values"))
+        connection.execute(statement, [{"search": id, "values": clicked} for id, clicked in changed.items()])
     return places
 
 
