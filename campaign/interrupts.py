@@ -1,7 +1,7 @@
 """Ctrl-C at a random moment of a fit of each learner, with and without other threads and forks, under faulthandler.
 
-After it, the next fit must give what it gives without, also in another thread and in a forked process. Every fiftieth
-case has a cold cache: Numba compiles while the interrupts come.
+After it, the next fit must give what it gives without, also in another thread and in a forked process. One in two
+hundred cases has a cold cache: Numba compiles while the interrupts come.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .runner import Failed
 
 AMOUNT, SHORT = 1_000, 8  # interrupts
 CPU_SECONDS = 120.0
-COLD_EVERY = 50  # cases
+COLD_EVERY = 200  # cases
 N_COLD = 4  # interrupts of one process with a cold cache
 _Y = np.arange(40) % 3
 _X = np.random.default_rng(0).normal(size=(40, 4)) + np.eye(3, 4)[_Y]
