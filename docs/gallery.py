@@ -121,7 +121,7 @@ def draw(page: str, names: dict[str, Any]) -> bytes:
     return written.getvalue()
 
 
-def on_wines(name: str) -> bytes:
+def wines_by(name: str) -> bytes:
     """Fit a learner to half of the wines, and draw the others as SVG."""
     X, y = load_wine(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(scale(X), y, test_size=0.5, stratify=y, random_state=0)
@@ -142,7 +142,7 @@ def on_files(files: Any, config: Any) -> Any:
         content = empty if DRAFT else picture(page, folder)
         files.append(File.generated(config, _address("index.md", page), content=content))
     for entry in ENTRY.finditer((folder / "gallery.md").read_text(encoding="utf-8")):
-        content = empty if DRAFT else on_wines(Path(entry["page"]).stem)
+        content = empty if DRAFT else wines_by(Path(entry["page"]).stem)
         files.append(File.generated(config, _address("gallery.md", entry["page"]), content=content))
     return files
 

@@ -250,7 +250,7 @@ def test_gallery_draws_a_learner(name, monkeypatch):
     monkeypatch.syspath_prepend(DOCS)
     import gallery
 
-    assert len(gallery.on_wines(name)) > 5000
+    assert len(gallery.wines_by(name)) > 5000
 
 
 def test_every_page_is_in_the_navigation():
