@@ -55,7 +55,7 @@ def shims():
 
 if os.environ["SUITE_OF"] == "mahala":
     import mahala.compat.metric_learn as compat
-    from mahala.compat.metric_learn import _util, base_metric, constraints, exceptions, tuples
+    from mahala.compat.metric_learn import _initial, _util, base_metric, constraints, exceptions, tuples
 
     def missing(name):
         def function(*args, **kwargs):
@@ -64,7 +64,7 @@ if os.environ["SUITE_OF"] == "mahala":
 
     for name in os.environ["SUITE_PRIVATE"].split():
         if not hasattr(_util, name):
-            setattr(_util, name, missing(name))
+            setattr(_util, name, getattr(_initial, name, missing(name)))
     modules = {"_util": _util, "base_metric": base_metric, "constraints": constraints, "exceptions": exceptions,
                "sdml": tuples, "sklearn_shims": shims()}
     sys.modules["metric_learn"] = compat

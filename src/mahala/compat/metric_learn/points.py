@@ -6,13 +6,8 @@ import numpy as np
 from sklearn.base import TransformerMixin
 
 import mahala.batch as native
-from mahala.compat.metric_learn._util import (
-    _check_n_components,
-    _initialize_components,
-    components_from_metric,
-    renamed,
-    warn_of_unused,
-)
+from mahala.compat.metric_learn._initial import _check_n_components, _initialize_components, components_from_metric
+from mahala.compat.metric_learn._util import renamed, warn_of_unused
 from mahala.compat.metric_learn.base_metric import MahalanobisMixin
 from mahala.compat.metric_learn.constraints import Constraints
 from mahala.metric import MahalanobisMetric

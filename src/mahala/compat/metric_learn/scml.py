@@ -9,7 +9,8 @@ from sklearn.utils import check_array
 
 import mahala.batch as native
 from mahala.comparisons import Triplets
-from mahala.compat.metric_learn._util import components_from_metric, warn_of_unused
+from mahala.compat.metric_learn._initial import components_from_metric
+from mahala.compat.metric_learn._util import warn_of_unused
 from mahala.compat.metric_learn.base_metric import MahalanobisMixin, _TripletsClassifierMixin
 
 

@@ -1,4 +1,4 @@
-"""metric-learn's learners from pairs, triplets and quadruplets: ITML, LSML, MMC, SCML, SDML, and twins from labels."""
+"""metric-learn's learners from pairs: ITML, MMC, SDML, and twins from labels."""
 
 from typing import Any, Self
 
@@ -8,14 +8,10 @@ from sklearn.metrics import pairwise_distances
 from sklearn.utils import check_array
 
 import mahala.batch as native
-from mahala.comparisons import Pairs, Quadruplets
-from mahala.compat.metric_learn._util import (
-    _initialize_metric_mahalanobis,
-    components_from_metric,
-    renamed,
-    warn_of_unused,
-)
-from mahala.compat.metric_learn.base_metric import MahalanobisMixin, _PairsClassifierMixin, _QuadrupletsClassifierMixin
+from mahala.comparisons import Pairs
+from mahala.compat.metric_learn._initial import _initialize_metric_mahalanobis, components_from_metric
+from mahala.compat.metric_learn._util import renamed, warn_of_unused
+from mahala.compat.metric_learn.base_metric import MahalanobisMixin, _PairsClassifierMixin
 from mahala.compat.metric_learn.constraints import Constraints
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
@@ -263,60 +259,3 @@ class SDML_Supervised(_Supervised, _BaseSDML):
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
         return self._fit(*self._pairs(X, y))
-
-
-class _BaseLSML(_TuplesLearner):
-    def __init__(
-        self,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        prior: Any = "identity",
-        verbose: bool = False,
-        preprocessor: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(preprocessor)
-        self.tol, self.max_iter, self.prior = tol, max_iter, prior
-        self.verbose, self.random_state = verbose, random_state
-
-    def _fit(self, quadruplets: Any, weights: Any = None) -> Self:
-        quadruplets = self._prepare_inputs(quadruplets, type_of_inputs="tuples")
-        weights = np.ones(len(quadruplets)) if weights is None else np.asarray(weights, dtype=float)
-        self.w_ = weights / weights.sum()
-        learner = native.LSML(
-            prior=self._prior(quadruplets), max_iter=self.max_iter, tol=min(self.tol, 1e-6), verbose=self.verbose
-        )
-        return self._store(learner.fit(Quadruplets.from_array(quadruplets), weights=self.w_))
-
-
-class LSML(_BaseLSML, _QuadrupletsClassifierMixin):
-    """Least squared-residual metric learning, see :class:`mahala.batch.LSML`."""
-
-    def fit(self, quadruplets: Any, weights: Any = None) -> Self:
-        """Learn from quadruplets whose first pair is to be nearer than the second."""
-        return self._fit(quadruplets, weights)
-
-
-class LSML_Supervised(_Supervised, _BaseLSML):
-    """LSML from quadruplets that are drawn from labels."""
-
-    def __init__(
-        self,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        prior: Any = "identity",
-        n_constraints: int | None = None,
-        weights: Any = None,
-        verbose: bool = False,
-        preprocessor: Any = None,
-        random_state: Any = None,
-        num_constraints: Any = "deprecated",
-    ) -> None:
-        _BaseLSML.__init__(self, tol, max_iter, prior, verbose, preprocessor, random_state)
-        self.n_constraints = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
-        self.weights, self.num_constraints = weights, "deprecated"
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from points with class labels."""
-        X, rows = self._drawn(X, y, same_length=True)
-        return self._fit(X[np.column_stack(rows)], self.weights)
