@@ -114,7 +114,7 @@ def test_clicks_lead_to_a_better_ranking_which_is_rolled_back(page, address, ser
     status(page, f"rose from {before + 1} to {place + 1}")
     page.keyboard.press("Escape")
     sync_api.expect(dialog).to_be_hidden()
-    assert page.locator(f'#learned [data-id="{wanted}"]').evaluate("own => own === document.activeElement")
+    sync_api.expect(page.locator(f'#learned [data-id="{wanted}"]')).to_be_focused()
     result = page.locator("#learned > li").nth(place)
     sync_api.expect(result.locator(".move")).to_contain_text(f"↑{before - place}")
     sync_api.expect(result.locator(".move")).to_contain_text("higher than in the plain ranking")
@@ -176,7 +176,9 @@ def test_addresses_of_searches(page, address):
         "noopener noreferrerhttps://example.org/3"
     ]
     page.get_by_role("button", name="Close").click()
-    assert page.locator('#plain [data-id="i3"]').evaluate("own => own === document.activeElement")
+    sync_api.expect(page.locator('#plain [data-id="i3"]')).to_be_focused()
+    status(page, "Learned:")
+    sync_api.expect(page.locator('#plain [data-id="i3"]')).to_be_focused()
 
 
 def test_moves_are_marked_and_a_phone_shows_one_ranking(page, address):
@@ -213,6 +215,15 @@ def test_questions_are_answered_by_keys(page, address, service):
     entries = list(service.store.read_log("films", before, 10))
     assert [(entry.kind, entry.clicked) for entry in entries] == [("comparison", [1.0, 0.0])] * 3
     assert len({entry.user for entry in entries}) == 1
+
+
+def test_a_problem_of_the_database_is_shown_while_it_lasts(page, address, service, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(service.writer, "problem", "the disk is full")
+        patched.setattr(service.writer, "_failed", np.inf)
+        page.goto(f"{address}/watch?collection=films")
+        sync_api.expect(page.locator("#problem")).to_have_text("the disk is full")
+    sync_api.expect(page.locator("#problem")).to_be_hidden()
 
 
 def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address, service):

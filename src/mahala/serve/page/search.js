@@ -105,7 +105,19 @@ async function search(wanted) {
     `${count(answer.results.length, "result")} ${name === null ? `like ${query.item}` : `for ${name}`}. ${learned}`;
 }
 
+/** Return a function that focuses the button again that has the focus now, after its list is drawn anew. */
+function focusKept() {
+  const result = document.activeElement?.closest(".result");
+  if (!result) return () => {};
+  const place = [...result.querySelectorAll("button")].indexOf(document.activeElement),
+    button = buttonOf(result.parentElement.id, result.querySelector(".body").dataset.id);
+  return () => document.querySelector(button)?.closest(".result").querySelectorAll("button")[place]?.focus();
+}
+
+const buttonOf = (list, id) => `#${list} [data-id="${CSS.escape(id)}"]`;
+
 function draw() {
+  const focus = focusKept();
   const before = new Map(answer.plain.map(({ id }, at) => [id, at])),
     now = new Set(answer.results.map(({ id }) => id));
   $("learned").replaceChildren(...answer.results.map((item, at) => result(item, at, before.get(item.id))));
@@ -125,6 +137,7 @@ function draw() {
   );
   $("rankings").hidden = false;
   $("start").hidden = $("examples").hidden = true;
+  focus();
 }
 
 function mark(now, before) {
@@ -181,7 +194,7 @@ async function reasons(item, now, before) {
 
 /** Show the details of a result. That it was opened is what is learned from. */
 function open(item, ranking) {
-  opened = { item, button: `#${ranking === "plain" ? "plain" : "learned"} [data-id="${CSS.escape(item.id)}"]` };
+  opened = { item, button: buttonOf(ranking === "plain" ? "plain" : "learned", item.id) };
   const { title, name, text, image, ...rest } = item.payload;
   const fields = Object.entries(rest).filter(([, value]) => typeof value !== "object");
   $("detail-body").replaceChildren(
@@ -259,7 +272,7 @@ await start(async () => {
   });
   $("rankings").addEventListener("change", (event) => ($("rankings").dataset.shown = event.target.value));
   $("detail").addEventListener("close", () => {
-    if (opened !== null) document.querySelector(opened.button)?.focus(); // another one, if the ranking has changed
+    if (opened !== null) document.querySelector(opened.button)?.focus(); // drawn anew, perhaps
     opened = null;
   });
   $("detail-like").addEventListener("click", () => alike(opened.item));
