@@ -2,8 +2,8 @@
 
     python benchmarks/metric_learn.py --peer /path/to/other/python     # an interpreter that has metric-learn 0.7.0
 
-metric-learn needs a scikit-learn before 1.6, so it runs in an interpreter of its own. Objectives are computed here for
-both, from the matrices that were learned.
+metric-learn needs an older scikit-learn (1.4 for SDML), so it runs in an interpreter of its own. Objectives
+are computed here for both, from the matrices that were learned.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ FENCE = re.compile(r"^```(?P<language>\w+)(?P<title>[^\n]*)\n(?P<body>.*?)^```$"
 LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<target>[^)#\s]*)(?:#[^)\s]*)?\)")
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e-?\d+)?")
 OUTPUT = 'title="Output"'
+WRITTEN_BY_PROGRAMS = re.compile(r'^```text title="Output"\n.*?^```$', re.DOTALL | re.MULTILINE)
 REQUIRES = re.compile(r'title="Requires ([^"]*)"')  # packages, and environment variables in capitals
 COLUMNS = "100"  # width of the terminal in which commands run
 SECONDS = re.compile(r"\d+\.\d+ s *$", re.MULTILINE)
@@ -257,6 +258,18 @@ def test_every_page_is_in_the_navigation():
     named = set(re.findall(r"[\w./-]+\.md", text_of(ROOT / "mkdocs.yml")))
     assert {name_of(page) for page in PAGES} <= named
     assert all((DOCS / name).exists() for name in named)
+
+
+def test_lines_of_markdown_have_at_most_120_characters():
+    """Rows of tables, links and what a program prints cannot be wrapped."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md"), *DOCS.rglob("*.md")]
+    long = [
+        f"{page.relative_to(ROOT)}: {line}"
+        for page in pages
+        for line in WRITTEN_BY_PROGRAMS.sub("", text_of(page)).splitlines()
+        if len(line) > 120 and not line.lstrip().startswith(("|", "![")) and " " in line.strip()
+    ]
+    assert not long, "\n".join(long)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
