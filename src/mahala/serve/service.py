@@ -234,13 +234,19 @@ class Service:
         return [index.row(id) for id in ids]
 
     def search(
-        self, name: str, query: Mapping[str, Any] | Query, k: int = 10, filter: Any = None, plain: bool = False
+        self,
+        name: str,
+        query: Mapping[str, Any] | Query,
+        k: int = 10,
+        filter: Any = None,
+        plain: bool = False,
+        user: str | None = None,
     ) -> tuple[int, list[Found]]:
-        """Return the version that ranked, and the k best items for a query, resolved or not; `plain`: by version 0."""
+        """Return the version that ranked, and the k best items for a query of a user; `plain`: by version 0."""
         served = self.served(name)
         model = PLAIN if plain else served.model
         resolved = query if isinstance(query, Query) else self.resolve(name, query)
-        return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None)
+        return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None, user)
 
     def record(
         self, name: str, query: Query, shown: Sequence[str], version: int, *, id: str | None = None, **more: Any
