@@ -4,7 +4,8 @@
     python benchmarks/serve_load.py --total 1000000 --batch 50 --items 10000 --width 64 --check
 
 It starts a service of its own in a folder for temporary files, sends for a bounded time, and prints latencies, the lag
-of the learner, memory, shares of the cores, and whether what was acknowledged is in the log exactly once. With
+of the learner, memory, shares of the cores, and whether what was acknowledged is in the log exactly once. Requests that
+are refused or get no answer are counted. `--busy 2` runs two processes beside it that take all the time they get. With
 `--total`, it sends so many impressions as fast as they are answered, and prints memory on the way. With `--check`, the
 log is learned from again, and the models are compared.
 """
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,10 @@ from mahala.serve.store.checkpoints import Checkpoints
 
 # Different bodies, which are sent again and again.
 N_BODIES = 5000
+# Seconds after which a request has failed, and after which the learner is not waited for any more.
+TIMEOUT, PATIENCE = 10.0, 120.0
+# A process that takes all the time it gets, until the one that started it ends.
+BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(10**5))"
 
 
 def main() -> None:
@@ -45,6 +51,8 @@ def main() -> None:
     parser.add_argument("--total", type=int, help="impressions, as fast as they are answered, instead of the rates")
     parser.add_argument("--batch", type=int, default=1, help="impressions in one request, with --total")
     parser.add_argument("--check", action="store_true", help="learn from the log again, and compare the models")
+    parser.add_argument("--workers", type=int, default=1, help="server processes")
+    parser.add_argument("--busy", type=int, default=0, help="other processes that take all the time they get")
     parser.add_argument("--folder", type=Path, help="keep the database here, or use the one that is there")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="serve-load-") as folder:
@@ -52,7 +60,10 @@ def main() -> None:
         fill(path, given.items, given.width)
         started = time.perf_counter()
         command = [sys.executable, "-m", "mahala", "serve", "--database", str(path), "--port", "0", "--rate", "100000"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        command += ["--workers", str(given.workers)]
+        with contextlib.ExitStack() as others, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for _ in range(given.busy):
+                others.callback(subprocess.Popen([sys.executable, "-c", BUSY]).kill)
             try:
                 assert process.stdout is not None
                 host, _, port = process.stdout.readline().strip().removeprefix("http://").rpartition(":")
@@ -80,6 +91,10 @@ def fill(path: Path, n: int, width: int) -> None:
             service.put_items("c", items)
 
 
+class Failed(Exception):
+    """A request that was refused, or got no answer."""
+
+
 class Connections:
     """Connections that are kept, and a client that does as little as possible: it runs on the same cores."""
 
@@ -88,10 +103,17 @@ class Connections:
         self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def send(self, method: str, path: str, body: bytes = b"", key: str | None = None) -> Any:
-        """Return the answer to a request.
+        """Return the answer to a request; raise Failed if it is refused or does not come in time."""
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                return await self._send(method, path, body, key)
+        except TimeoutError:
+            raise Failed("no answer in time") from None
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise Failed(type(error).__name__) from None
 
-        It is sent again if the service closed the connection just then, as it does to those that are idle for a minute.
-        """
+    async def _send(self, method: str, path: str, body: bytes, key: str | None) -> Any:
+        """Send a request; again if the service closed the connection just then, as it does to those idle for long."""
         while self._free:
             reader, writer = self._free.pop()
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -115,11 +137,11 @@ class Connections:
         writer.write(head.encode() + body)
         answer = await reader.readuntil(b"\r\n\r\n")
         length = int(answer.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        told = json.loads(await reader.readexactly(length))
-        if answer.split()[1] not in (b"200", b"201"):
-            raise RuntimeError(f"{path}: {told}")
+        content = json.loads(await reader.readexactly(length))
         self._free.append((reader, writer))
-        return told
+        if answer.split()[1] not in (b"200", b"201"):
+            raise Failed(f"{answer.split()[1].decode()}: {content['detail']}")
+        return content
 
 
 def bodies(given: argparse.Namespace) -> tuple[list[bytes], list[bytes]]:
@@ -143,6 +165,7 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> tuple[
     times: dict[str, list[float]] = {"search": [], "impressions": []}
     places: list[int] = []
     lags: list[float] = []
+    failures: Counter[str] = Counter()
     first = await begun(http, impressions[0])
 
     async def search(number: int) -> None:
@@ -160,22 +183,24 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> tuple[
 
     async def watch(number: int) -> None:
         """Note for how long what is learned by now has been in the log."""
-        known, now = (await http.send("GET", "model"))["learned"], time.perf_counter()
+        place_learned, now = (await http.send("GET", "model"))["learned"], time.perf_counter()
         acknowledged.append((now, max(places, default=first)))
-        lags.append(now - next((at for at, place in acknowledged if place > known), now))
+        lags.append(now - next((at for at, place in acknowledged if place > place_learned), now))
 
-    pids = {"load": os.getpid(), "server": pid} | {f"learner {own}": own for own in children(pid)}
+    pids = {"load": os.getpid()} | processes(pid)
     used = {name: cpu_seconds(own) for name, own in pids.items()}
     memory = {name: resident(own) for name, own in pids.items()}
     started = time.perf_counter()
     plans = [(given.searches, search), (given.impressions, impression), (4.0, watch)]
-    await asyncio.gather(*(at_rate(rate, given.seconds, send) for rate, send in plans))
+    await asyncio.gather(*(at_rate(rate, given.seconds, send, failures) for rate, send in plans))
     took = time.perf_counter() - started
-    await learned(http, max(places))
+    await learned(http, max(places, default=first))
     waited = time.perf_counter() - started - took
     for name, seconds in ((name, own) for name, own in times.items() if own):
         p50, p99, most = 1e3 * np.quantile(seconds, [0.5, 0.99, 1.0])
         print(f"{name}: {len(seconds) / took:.0f}/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms, at most {most:.0f} ms")
+    for reason, n in failures.items():
+        print(f"failed: {n} ({100.0 * n / (failures.total() + sum(map(len, times.values()))):.2f} %), {reason}")
     print(f"learner: up to {max(lags):.1f} s behind, {np.median(lags):.1f} s in the median, {waited:.1f} s at the end")
     n_requests = sum(map(len, times.values()))
     for name, own in pids.items():
@@ -191,15 +216,29 @@ async def load(http: Connections, given: argparse.Namespace, pid: int) -> tuple[
 
 async def begun(http: Connections, impression: bytes) -> int:
     """Return the place of a first impression once it is learned from: the learner is loaded and compiled then."""
-    (first,) = (await http.send("POST", "impressions", impression))["places"]
+    (first,) = (await surely(http, "POST", "impressions", impression, key=f"first-{time.time()}"))["places"]
     await learned(http, first)
     return int(first)
 
 
 async def learned(http: Connections, place: int) -> None:
-    """Wait until a place of the log is learned from."""
-    while (await http.send("GET", "model"))["learned"] < place:
+    """Wait until a place of the log is learned from, or say that it was not for a long time."""
+    until = time.perf_counter() + PATIENCE
+    while time.perf_counter() < until:
+        if (await surely(http, "GET", "model"))["learned"] >= place:
+            return
         await asyncio.sleep(0.1)
+    print(f"place {place:,} of the log was not learned from within {PATIENCE:g} s")
+
+
+async def surely(http: Connections, *request: Any, **options: Any) -> Any:
+    """Return the answer to a request, which is sent again until there is one."""
+    while True:
+        try:
+            return await http.send(*request, **options)
+        except Failed as error:
+            print(f"again: {error}")
+            await asyncio.sleep(1.0)
 
 
 async def flood(http: Connections, given: argparse.Namespace, pid: int) -> tuple[list[int], int]:
@@ -217,42 +256,48 @@ async def flood(http: Connections, given: argparse.Namespace, pid: int) -> tuple
         for start in parts:
             own = [impressions[number % N_BODIES] for number in range(start, min(start + given.batch, given.total))]
             body = b"[" + b",".join(own) + b"]"
-            new = (await http.send("POST", "impressions", body, key=f"{first}-{start}"))["places"]
+            new = (await surely(http, "POST", "impressions", body, key=f"{first}-{start}"))["places"]
             places.extend(new)
             if len(places) // step > (len(places) - len(new)) // step:
                 await tell()
 
     async def tell() -> None:
-        known = (await http.send("GET", "model"))["learned"]
+        n_learned = (await surely(http, "GET", "model"))["learned"]
         sizes = ", ".join(f"{name} {resident(own):.0f} MiB" for name, own in pids.items())
         seconds = time.perf_counter() - started
-        print(f"{len(places):,} sent, {known:,} learned after {seconds:.0f} s: {sizes}", flush=True)
+        print(f"{len(places):,} sent, {n_learned:,} learned after {seconds:.0f} s: {sizes}", flush=True)
 
-    pids = {"server": pid} | {f"learner {own}": own for own in children(pid)}
+    pids = processes(pid)
     await asyncio.gather(*(worker() for _ in range(4)))
     await learned(http, max(places))
     await tell()
     return places, first
 
 
-async def at_rate(rate: float, seconds: float, send: Callable[[int], Awaitable[None]]) -> None:
-    """Call a function so many times per second, and wait for all of them."""
-    started, tasks = time.perf_counter(), set()
-    for number in range(int(rate * seconds)):
-        await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
-        tasks.add(asyncio.ensure_future(send(number)))
-        for done in [task for task in tasks if task.done()]:
-            done.result()
-            tasks.remove(done)
-    await asyncio.gather(*tasks)
+async def at_rate(rate: float, seconds: float, send: Callable[[int], Awaitable[None]], failures: Counter[str]) -> None:
+    """Call a function so many times per second, wait for all of them, and count those that failed by reason."""
+
+    async def sent(number: int) -> None:
+        try:
+            await send(number)
+        except Failed as error:
+            failures[str(error)] += 1
+
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(int(rate * seconds)):
+            await asyncio.sleep(max(0.0, started + number / rate - time.perf_counter()))
+            tasks.create_task(sent(number))
 
 
 def check(path: Path, places: list[int], before: int, again: bool) -> None:
     """Compare what was acknowledged with the log, and the models with those that learn from it without a stop."""
     with Service(path, learn=False) as service:
         logged = [entry.place for entry in service.store.read_log("c", before)]
-        exact = sorted(places) == logged == list(range(before + 1, before + len(places) + 1))
+        exact = len(set(places)) == len(places) and set(places) <= set(logged) and len(set(logged)) == len(logged)
         print(f"{len(places):,} acknowledged impressions are in the log exactly once: {exact}")
+        if len(logged) > len(places):
+            print(f"{len(logged) - len(places):,} more are in the log, whose answers did not come")
         if again:
             known = Checkpoints(service.store.database).newest("c", 0)
             assert known is not None
@@ -274,9 +319,13 @@ def cpu_seconds(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def children(pid: int) -> list[int]:
-    """Return the processes that a process has started."""
-    return [int(own) for task in Path(f"/proc/{pid}/task").iterdir() for own in (task / "children").read_text().split()]
+def processes(pid: int) -> dict[str, int]:
+    """Return the numbers of the processes of a service by name: its own, and those that it has started."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    children = [int(number) for task in tasks for number in (task / "children").read_text().split()]
+    commands = {number: Path(f"/proc/{number}/cmdline").read_text() for number in children}
+    names = {n: "learner" if "learning" in command else "worker" for n, command in commands.items()}
+    return {"server": pid} | {f"{name} {number}": number for number, name in names.items()}
 
 
 if __name__ == "__main__":

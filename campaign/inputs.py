@@ -20,7 +20,7 @@ import pandas as pd
 import polars as pl
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.exceptions import ConvergenceWarning
 
 import mahala
 from contract.learners import ALL
@@ -40,9 +40,9 @@ CPU_SECONDS = 20.0
 # What keeps a call short.
 _FEW = {"max_iter": 3, "n_triplets": 20, "n_pairs": 20, "n_starts": 1, "n_samples": 5, "max_passes": 3}
 _VALUES = (None, 0, -1, 2.5, 1e-300, 1e300, np.nan, np.inf, "x", "auto", True, [], 10**30, np.float32(0.5), np.int64(2))
-# Warnings that are documented: POLA's max_loss was not reached; and scikit-learn's of y that is a column, of feature
-# names in only one of two X, and of sparse columns.
-_WARNINGS = (ConvergenceWarning, DataConversionWarning)
+# Warnings that are documented: POLA's max_loss was not reached; and scikit-learn's of feature names in only one of
+# two X, and of sparse columns.
+_WARNINGS = (ConvergenceWarning,)
 _WARNED = re.compile("feature names|DataFrame with sparse columns")
 # scikit-learn's own words about X, which its checks of estimators ask for, and what they say of features and classes.
 _WORDS = re.compile(

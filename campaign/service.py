@@ -119,8 +119,13 @@ def _client(address: str, number: int, seed: int, acknowledged: dict[str, int], 
                 found = client.search(vector=rng.normal(size=WIDTH).tolist(), k=5)
                 query: dict[str, Any] = {"item": f"i{rng.integers(N_ITEMS)}"}
                 clicked, key = found.ids[int(rng.integers(5)) :][:1], f"{number}-{at}"
-                told = {"shown": found.ids, "clicked": clicked, "user": f"u{at % 4}", "version": found.version}
-                acknowledged[key] = client.impression(**told, key=key, **query)
+                told = {"shown": found.ids, "user": f"u{at % 4}"}
+                if at % 2:  # as a search that was made elsewhere, and a click that names it
+                    events = [{"search_id": key, "query": query, **told}, {"search_id": key, "item": clicked[0]}]
+                    acknowledged[key] = client.events(events)["places"][1]
+                else:
+                    told |= {"clicked": clicked, "version": found.version}
+                    acknowledged[key] = client.impression(**told, key=key, **query)
     except BaseException as error:
         problems.append(error)
 

@@ -8,11 +8,11 @@ import mahala
 from mahala.former_names import OF_LEARNERS, OF_PACKAGE
 
 
-@pytest.mark.parametrize("name", [*OF_PACKAGE, "SCML_Supervised", "SDML_Supervised"])
+@pytest.mark.parametrize("name", OF_PACKAGE)
 def test_names_of_the_package(name):
     with pytest.raises(AttributeError, match=f"no attribute '{name}'; ") as error:
         getattr(mahala, name)
-    assert (OF_PACKAGE.get(name) or OF_PACKAGE[name.removesuffix("_Supervised")]) in str(error.value)
+    assert OF_PACKAGE[name] in str(error.value)
 
 
 @pytest.mark.parametrize("name", OF_LEARNERS)

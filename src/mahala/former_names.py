@@ -24,8 +24,8 @@ OF_PACKAGE = {
     "MMC_Supervised": "MMC learns from labels, too",
     "RCA_Supervised": "RCA learns from labels, too",
     "load_learner": "load(path) reads metrics, learners and adapters",
-    "SCML": "BoostMetric learns a sum of rank-one matrices, see docs/guides/from-metric-learn.md",
-    "SDML": "ITML minimises the same divergence, see docs/guides/from-metric-learn.md",
+    "SCML_Supervised": "mahala.batch.SCML learns from labels, too",
+    "SDML_Supervised": "mahala.batch.SDML learns from labels, too",
 }
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
 from mahala.compiled.search.ranking import retrieval
@@ -205,10 +204,13 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
             problem = "requires y to be passed, but the target y is None"
             raise ValueError(f"{type(self).__name__} {problem}; with rows X it holds class labels")
         X, y = self._rows(X, reset=reset), inputs.computed(y) if is_chunked(y) else to_numpy(y)
-        # A column is taken as scikit-learn takes it; anything else as it comes, since an array of a list loses its NaN.
-        y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
+        # A list stays as it is, since an array of it would lose its NaN.
+        y = column_or_1d(y) if getattr(y, "ndim", 1) == 2 else y
         codes = class_codes(y, X.shape[0])
-        check_classification_targets(np.asarray(y))
+        labels = np.asarray(y)
+        if labels.dtype.kind == "f" and (labels % 1.0).any():
+            example = labels[labels % 1.0 != 0.0][0]
+            raise ValueError(f"y must hold class labels, such as integers or text, got continuous values: {example}")
         return X, codes
 
     def _from_array(self, X: Any) -> Comparisons:

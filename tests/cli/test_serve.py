@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 import mahala
 from mahala.cli.main import app
-from mahala.cli.serve_report import set_control
 from processes import COMMAND, Program
 
 pytest.importorskip("fastapi", reason="FastAPI is not installed: pip install 'mahala[serve]'")
@@ -184,16 +183,51 @@ def test_keys_and_transfer(tmp_path, monkeypatch):
     assert CliRunner().invoke(app, [*streamed, "--items", "folder/items.npy"]).exit_code == 0
 
 
-def test_the_report_says_what_learning_is_worth(tmp_path):
+def test_a_history_of_events_is_imported_once_with_its_own_times(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    from mahala.serve.service import Service
+
+    with Service("mahala-data/mahala.db", learn=False) as service:
+        service.create("c", width=2)
+        service.put_items("c", [{"id": id, "vector": [1, at]} for at, id in enumerate("ab")])
+    ranking = {"event": "ranking", "items": [{"id": "a"}, {"id": "gone"}, {"id": "b"}], "user": "u", "timestamp": 1000}
+    click = {"event": "interaction", "id": "e", "type": "click", "item": "b"}
+    lines = [click | {"ranking": "s", "timestamp": 2000}, click | {"ranking": "t", "timestamp": 1500}]
+    for id in "stx":
+        lines.append(ranking | {"id": id, "fields": [{"name": "query", "value": f"query {id}"}]})
+    text = "\n".join(map(json.dumps, [*lines, click | {"ranking": "x", "timestamp": "then"}]))
+    Path("e.jsonl").write_text(text, encoding="utf-8")
+    np.savez("q.npz", X=[[1, 2], [3, 4]], ids=["query s", "query t"])
+    options = ("import", "c", "e.jsonl", "--format", "metarank", "--queries", "q.npz")
+    told = mahala_serve(*options, code=3)
+    assert "line 6: timestamp must be" in told
+    assert "Wrote 2 impressions to the log of c; 0 were there before" in told
+    assert "Wrote 0 impressions to the log of c; 2 were there before" in mahala_serve(*options, code=3)
+    with Service("mahala-data/mahala.db", learn=False) as service:
+        first, second = service.store.read_log("c")
+    assert (first.query_id, first.vector.tolist(), first.at, first.user) == ("query t", [3.0, 4.0], 1500.0, "u")
+    assert (second.query_id, second.shown, second.clicked, second.at) == ("query s", [0, 1], [0.0, 1.0], 2000.0)
+    told = mahala_serve("import", "c", "e.jsonl", code=2)
+    assert "query.text needs an encoder" in told
+    assert "need --encoder or --queries" in told
+    assert "--format goes with a file of events" in mahala_serve("import", "c", ".", "--format", "ubi", code=2)
+
+
+def test_the_report_says_what_learning_is_worth(tmp_path, monkeypatch):
     database = tmp_path / "mahala.db"
     assert "has no collections" in mahala_serve("report", "--database", database, code=2)
     with Service(database, learn=False) as service:
         service.create("films", width=2)
         service.create("books", width=2)
-        set_control(service, "films", 0.2, interleave=False)
+    monkeypatch.setattr("mahala.cli.serve._run", lambda *_: None)
+    mahala_serve("--control", "0.2", "--collection", "films", "--database", database)
     output = mahala_serve("report", "--database", database)
-    assert "books: What learning is worth is not measured" in output
+    assert "books: The gain is not measured on the people who search." in output
     assert "films: Too early to say: 0 searches with learning and 0 searches without so far." in output
     assert "-1.000 to +1.000" in output
     facts = json.loads(mahala_serve("report", "films", "--database", database, "--json"))["films"]
     assert (facts["share"], facts["mode"], facts["arms"]["plain"]["searches"]) == (0.2, "plain", 0)
+    mahala_serve("--control", "0.1", "--interleave", "--database", database)
+    facts = json.loads(mahala_serve("report", "--database", database, "--json"))
+    assert [(one["share"], one["mode"]) for one in facts.values()] == [(0.1, "interleave")] * 2
+    assert "--interleave needs --control" in mahala_serve("--interleave", "--database", database, code=2)

@@ -64,6 +64,8 @@ _SETTINGS = {
     "LogisticMetric": [{"lam": 0.01}, {"prior": "covariance", "n_components": 2, "noise": 0.1}],
     "ITML": [{"prior": "covariance", "gamma": 0.1}],
     "LSML": [{"gamma": 10.0}],
+    "SDML": [{"sparsity": 0.1}],
+    "SCML": [{"beta": 1e-60, "max_iter": 20}],  # such that rows may have any unit
     "RCA": [{"n_components": 2}],
     "Covariance": [{}],
     "LFDA": [{"n_components": 2}],
@@ -77,9 +79,11 @@ _SETTINGS = {
 
 
 def few(kind):
-    """What keeps a learner quick that by default draws thousands of comparisons."""
+    """What keeps a learner quick that by default draws thousands of comparisons, or hundreds of bases."""
     if issubclass(kind, mahala.LogisticMetric):
         return {"n_pairs": 100}
+    if issubclass(kind, mahala.batch.SCML):
+        return {"n_bases": 12}
     return {"n_triplets": 150} if issubclass(kind, SimilarityLearner) else {}
 
 

@@ -6,19 +6,14 @@ import inspect
 
 import pytest
 
-import mahala
 from contract.learners import LEARNERS, few
 from sklearn_checks import each_with_checks, run
 
 
 def settings(kind):
-    """Few iterations: the checks are about input, attributes and state, and each fits many times.
-
-    On fewer rows than features RCA's floor of 1e-6 leaves a rounding error of 1e-8, and a check wants 1e-9. GML's
-    second iteration makes 1.4e-7 of the rounding, and the check of weights wants 1e-7.
-    """
+    """Few iterations: the checks are about input, attributes and state, and each fits many times."""
     quick = {"max_iter": 5} if "max_iter" in inspect.signature(kind).parameters else {}
-    return few(kind) | quick | {mahala.RCA: {"regularization": 1e-3}, mahala.GML: {"max_iter": 1}}.get(kind, {})
+    return few(kind) | quick
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.data.event_formats import Ignored, read_event, read_event_lines
-from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Reaction, Shown, join
+from mahala.data.event_files import read_events
+from mahala.data.event_formats import Ignored, read_event
+from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Page, Reaction, Shown, join
+from strategies import examples
 
 SHOWN = {"s": ["a", "b", "c"], "t": ["d", "a"]}
 ITEM = st.sampled_from("abcd")
@@ -37,7 +41,9 @@ def test_the_join_is_that_of_a_simple_loop(batches):
     counted, pages = {}, []
     batches = [[event for event in batch if event[1] in SHOWN[event[0]]] for batch in batches]
     for batch in batches:
-        new, outcomes = join(SHOWN, counted, [Reaction(search, item, value, "u", 0.0) for search, item, value in batch])
+        reactions = [Reaction(search, item, value, None, 0.0) for search, item, value in batch]
+        new, outcomes = join(SHOWN, counted, reactions, {"s": "u"})
+        assert all(page.user == ("u" if page.search == "s" else None) for page in new)
         read = [dict(zip(page.items, page.values, strict=True)) for page in new]
         for (search, item, value), outcome in zip(batch, outcomes, strict=True):
             assert (counted[search] if outcome is None else read[outcome])[item] >= value
@@ -51,7 +57,7 @@ def test_the_join_is_that_of_a_simple_loop(batches):
 def test_the_order_within_a_batch_does_not_matter(clicks, random):
     reactions = [Reaction("s", item, 1.0, user, float(at)) for at, (item, user) in enumerate(clicks)]
     shuffled = random.sample(reactions, len(reactions))
-    pages, others = (sorted(join({"s": list("abcd")}, {}, events)[0]) for events in (reactions, shuffled))
+    pages, others = (sorted(join({"s": list("abcd")}, {}, events, {})[0]) for events in (reactions, shuffled))
     assert pages == others
     for page in pages:
         clicked = {item for item, value in zip(page.items, page.values, strict=True) if value}
@@ -61,7 +67,7 @@ def test_the_order_within_a_batch_does_not_matter(clicks, random):
 
 def test_unknown_searches_and_items_are_named():
     reactions = [Reaction("s", "d", 1.0, None, 0.0), Reaction("x", "a", 1.0, None, 0.0)]
-    assert join(SHOWN, {}, reactions) == ([], [NOT_SHOWN, UNKNOWN_SEARCH])
+    assert join(SHOWN, {}, reactions, {}) == ([], [NOT_SHOWN, UNKNOWN_SEARCH])
 
 
 AT = "2026-11-01T12:00:00Z"
@@ -154,9 +160,47 @@ def test_malformed_events_are_refused_in_words(event, reason):
     assert not isinstance(error.value, Ignored)
 
 
+FIELDS = ["search_id", "item", "type", "value", "seconds", "timestamp", "shown", "query", "vector", "text", "query_id"]
+FIELDS += ["action_name", "event_attributes", "object", "object_id", "query_response_hit_ids", "user_query", "_source"]
+FIELDS += ["event", "ranking", "items", "fields", "name", "id", "user", "session", "client_id", "query_attributes"]
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+LEAVES |= st.sampled_from(["click", "ranking", "interaction", "dwell", "a", 10**400, "2026-11-01", "1e999"])
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5)
+)
+
+
+@examples(60)
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=2, max_size=8))
+def test_anything_is_read_or_refused_by_a_value_error(event):
+    with contextlib.suppress(ValueError):
+        read = read_event(event)
+        assert 0.0 <= read.at <= 1793600300.0
+        assert len(read.search) <= 200
+        assert isinstance(read, Shown) or 0.0 < read.value <= 1e6
+
+
 def test_malformed_lines_are_counted_by_number():
     lines = ['{"search_id": "s", "item": "a"}', "{", "", '{"search_id": "s", "item": "a", "type": "hover"}', "[" * 9999]
-    file = read_event_lines(lines)
-    assert (len(file.shown), len(file.reactions), sum(file.ignored.values())) == (0, 1, 1)
+    file = read_events(lines)
+    assert (len(file.shown), len(file.reactions), file.ignored.total()) == (0, 1, 1)
     assert [number for number, _ in file.malformed] == [2, 5]
-    assert read_event_lines(lines, "ubi").malformed[0] == (1, "query_id must be an id of 1 to 200 characters, got None")
+    assert read_events(lines, "ubi").malformed[0] == (1, "query_id must be an id of 1 to 200 characters, got None")
+
+
+def test_a_file_in_any_order_makes_one_impression_of_a_search_and_user():
+    lines = [json.dumps(line) for line in (
+        CLICK | {"item": "b", "timestamp": 50.0},
+        {"search_id": "t", "shown": ["b", "a"], "query": {"text": "x"}, "timestamp": 60},
+        {"search_id": "t", "item": "a", "timestamp": 20.0, "user": "v"},
+        CLICK | {"type": "purchase", "timestamp": 40.0},
+        {"search_id": "s", "shown": ["a", "gone", "b", "c"], "query": {"text": "word"}, "timestamp": 30, "user": "u"},
+        {"search_id": "s", "shown": ["c"], "query": {"text": "later"}, "timestamp": 31},
+        CLICK | {"item": "gone", "timestamp": 50.0},
+    )]  # fmt: skip
+    file = read_events(lines)
+    (first, page), (second, other) = file.impressions({"a", "b", "c"}, {"word": [1.0]})
+    assert (first.query, page) == ({"text": "x", "id": None}, Page("t", "v", 20.0, ["b", "a"], [0.0, 1.0]))
+    assert second.query == {"vector": [1.0], "id": "word"}
+    assert other == Page("s", "u", 50.0, ["a", "b", "c"], [3.0, 1.0, 0.0])
+    assert file.ignored == {NOT_SHOWN: 1}

@@ -298,8 +298,10 @@ def test_roles(service, monkeypatch):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return http.request(method, BASE + path, json=body, headers=headers).status_code
 
+    hover = {"search_id": "s", "item": "i1", "type": "hover"}  # which is ignored
     rows = [("/search", SEARCH, "POST"), ("/impressions", IMPRESSION, "POST"), ("/items", ITEMS[:1], "PUT")]
-    expected = {"read": [200, 403, 403], "feedback": [200, 201, 403], "admin": [200, 201, 200]}
+    rows.append(("/events", hover, "POST"))
+    expected = {"read": [200, 403, 403, 403], "feedback": [200, 201, 403, 200], "admin": [200, 201, 200, 200]}
     for role, token in tokens.items():
         assert [status(path, body, token, method) for path, body, method in rows] == expected[role]
     for wrong in (None, "x", "mahala_00000000_x", tokens["admin"] + "x", "mahala_%_%"):
@@ -316,8 +318,11 @@ def test_roles(service, monkeypatch):
 def test_a_key_of_one_user_cannot_invent_others(service):
     http, keys = http_of(service, keys=True), Keys(service.store.database)
     token = keys.create("feedback", one_user=True)
-    http.post(f"{BASE}/impressions", json=IMPRESSION | {"user": "x"}, headers={"Authorization": f"Bearer {token}"})
-    assert [entry.user for entry in service.store.read_log("c")] == [f"key:{token.split('_')[1]}"]
+    headers = {"Authorization": f"Bearer {token}"}
+    http.post(f"{BASE}/impressions", json=IMPRESSION | {"user": "x"}, headers=headers)
+    search = {"search_id": "s", "query": {"item": "i0"}, "shown": ["i1", "i2"], "user": "x"}
+    http.post(f"{BASE}/events", json=[search, {"search_id": "s", "item": "i2", "user": "y"}], headers=headers)
+    assert [entry.user for entry in service.store.read_log("c")] == [f"key:{token.split('_')[1]}"] * 2
 
 
 def test_rate_limits(service, monkeypatch):
@@ -385,3 +390,18 @@ def test_metrics_and_openapi(http):
     search = schema["paths"][f"{COLLECTION}/search"]["post"]["responses"]
     assert set(search) == {"200", "400", "403", "404", "413", "415", "422", "429", "503"}
     assert http.get("/docs").status_code == 404  # it would load scripts from elsewhere
+
+
+@pytest.mark.parametrize("headers", [{}, {"Cookie": "a=b"}], ids=["quick", "by FastAPI"])
+def test_both_ways_of_a_request_answer_the_same(http, headers):
+    """Cookies make a request take FastAPI's way, others take that of `QuickRoute`."""
+    bodies = [IMPRESSION, [IMPRESSION] * 2, IMPRESSION | {"shown": []}, IMPRESSION | {"version": True}, []]
+    answers = [http.post(f"{BASE}/impressions", json=body, headers=headers) for body in bodies]
+    assert [answer.status_code for answer in answers] == [201, 201, 422, 422, 422]
+    assert [answer.json().get("places") for answer in answers] == [[1], [2, 3], None, None, None]
+    for key, status in (("k", 201), ("", 422), ("é".encode("latin-1"), 422), ("x" * 201, 422)):
+        answer = http.post(f"{BASE}/impressions", json=IMPRESSION, headers=headers | {"Idempotency-Key": key})
+        assert answer.status_code == status
+    for body, status in ((SEARCH | {"k": "5"}, 422), (SEARCH | {"k": 3, "filter": {"even": True}}, 200)):
+        assert http.post(f"{BASE}/search", json=body, headers=headers).status_code == status
+    assert http.post(f"/v1/collections/{'x' * 65}/search", json=SEARCH, headers=headers).status_code == 422

@@ -114,8 +114,8 @@ def test_clicks_lead_to_a_better_ranking_which_is_rolled_back(page, address, ser
     status(page, f"rose from {before + 1} to {place + 1}")
     page.keyboard.press("Escape")
     sync_api.expect(dialog).to_be_hidden()
-    assert page.locator(f'#learned [data-id="{wanted}"]').evaluate("own => own === document.activeElement")
-    result = page.locator("#learned li").nth(place)
+    sync_api.expect(page.locator(f'#learned [data-id="{wanted}"]')).to_be_focused()
+    result = page.locator("#learned > li").nth(place)
     sync_api.expect(result.locator(".move")).to_contain_text(f"↑{before - place}")
     sync_api.expect(result.locator(".move")).to_contain_text("higher than in the plain ranking")
     result.get_by_role("button", name="Why is this here?").click()
@@ -169,12 +169,16 @@ def test_addresses_of_searches(page, address):
     sync_api.expect(page.locator("#rankings")).to_be_hidden()
     assert page.locator("#status").inner_text() == ""
     page.goto(f"{address}/?collection=words&q=title 3")
-    page.locator('#plain [data-plain="i3"]').click()
+    page.locator('#plain [data-id="i3"]').click()
     fields = page.locator(".fields dd")
     sync_api.expect(fields).to_have_text(["https://example.org/3", "javascript:alert(1)"])
     assert fields.locator("a").evaluate_all("all => all.map(one => one.rel + one.href)") == [
         "noopener noreferrerhttps://example.org/3"
     ]
+    page.get_by_role("button", name="Close").click()
+    sync_api.expect(page.locator('#plain [data-id="i3"]')).to_be_focused()
+    status(page, "Learned:")
+    sync_api.expect(page.locator('#plain [data-id="i3"]')).to_be_focused()
 
 
 def test_moves_are_marked_and_a_phone_shows_one_ranking(page, address):
@@ -213,7 +217,8 @@ def test_questions_are_answered_by_keys(page, address, service):
     assert len({entry.user for entry in entries}) == 1
 
 
-def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address):
+def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address, service):
+    service.configure("films", {"control": {"share": 0.1}})
     for (tab, path), width in itertools.product(TABS.items(), (390, 1400)):
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(f"{address}{path}?collection=films")
@@ -224,9 +229,11 @@ def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address):
             page.get_by_role("button", name="Why is this here?").first.click()
             page.locator(".why p").first.wait_for()
         page.locator(
-            {"search": "#learned li", "teach": "#left .title", "watch": "#spectrum figure"}[tab]
+            {"search": "#learned > li", "teach": "#left .title", "watch": "#spectrum figure"}[tab]
         ).first.wait_for()
         if tab == "watch":
+            sync_api.expect(page.locator("#verdict")).to_contain_text("Too early to say: 0 searches with learning")
+            assert page.locator("#control figure").count() == 2
             page.locator("#spectrum summary").click()
         wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert wide <= seen == width, (tab, width)

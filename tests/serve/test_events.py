@@ -60,7 +60,7 @@ def test_a_search_does_not_fail_if_it_cannot_be_recorded(service, client, monkey
         raise OSError("gone")
 
     monkeypatch.setattr(service.store, "append_all", gone)
-    monkeypatch.setattr(group_commit, "WAITING", 1)
+    monkeypatch.setattr(group_commit, "WAITING", 4)
     for _ in range(5):
         assert client.search(item="i3").search_id
 

@@ -18,6 +18,7 @@ from mahala.serve.experiment.statistics import Sample, difference_interval, mean
 from mahala.serve.http.app import create_app
 from mahala.serve.index.served_collection import ServedModel
 from mahala.serve.service import Service
+from mahala.serve.store.database import Unavailable
 from mahala.serve.store.rows import LogEntry
 from mahala.serve.store.searches import Search, add_searches
 
@@ -243,7 +244,7 @@ class Reversed:
         return np.zeros(0, dtype=np.uint64), np.zeros(0)
 
 
-def test_people_see_the_ranking_of_their_arm(service):
+def test_people_see_the_ranking_of_their_arm(service, monkeypatch):
     http = TestClient(create_app(service), base_url="http://127.0.0.1")
 
     def search(user, **more):
@@ -275,3 +276,10 @@ def test_people_see_the_ranking_of_their_arm(service):
     assert "Too early" in http.get(f"{BASE}/control").json()["sentence"]
     assert 'mahala_control_searches{arm="mixed",collection="c"}' in http.get("/metrics").text
     assert http.put(f"{BASE}/model", json={"control": {"share": 2}}).status_code == 422
+
+    def gone(_):
+        raise Unavailable("the database is gone")
+
+    monkeypatch.setattr(service.reports, "of", gone)
+    assert http.get(f"{BASE}/control").status_code == 503
+    assert "mahala_items" in http.get("/metrics").text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -133,6 +134,26 @@ def test_too_many_requests_at_once_are_refused_and_health_is_answered(service, m
         monkeypatch.setattr(routes, "MOST_SEARCHES", 3)
         assert http.post(f"{BASE}/search", json=[SEARCH] * 3).status_code == 200
         assert http.post(f"{BASE}/search", json=[SEARCH] * 4).status_code == 503
+
+
+def test_health_is_answered_before_requests_that_wait(service):
+    n, begun, seen = 50, [], []
+
+    async def app(scope, receive, send):
+        (seen if scope["path"] == "/health" else begun).append(len(begun))
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def main():
+        envelope = middleware.Envelope(app, middleware.Metrics(service), largest=10, at_once=n)
+        scope = {"type": "http", "method": "GET", "headers": []}
+        calls = [envelope(scope | {"path": path}, receive, None) for path in [*["/other"] * n, "/health"]]
+        await asyncio.gather(*calls)
+
+    asyncio.run(main())
+    assert seen == [middleware.TURN]
+    assert begun == list(range(n))
 
 
 def test_a_full_queue_of_the_log_is_refused(service, monkeypatch):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from mahala.data.events import Reaction
+from mahala.serve.experiment.report import control_report
 from mahala.serve.service import Service
 from mahala.serve.store.appends import KeyReused
 from mahala.serve.store.collection_store import Store
@@ -109,6 +110,14 @@ def test_items_and_log(store):
     assert [item.row for item in store.changed_items("c", 41)] == [3, 40, 4]
     token = Keys(store.database).create("read")
     assert Keys(store.database).find(token).role == "read"
+
+
+def test_searches_count_for_the_control_share(store):
+    store.configure("c", {"control": {"share": 0.5}})
+    searches = [Search(f"s{at}", ["i0", "i1"], 0, arm="plain", clicked={"i1": (1.0, 1)} if at else {}) for at in (0, 1)]
+    store.append_all([], [("c", search) for search in searches])
+    arm = control_report(store.database, store.collection("c"))["arms"]["plain"]
+    assert (arm["searches"], arm["click_rate"]["mean"], arm["mrr"]["mean"]) == (2, 0.5, 0.25)
 
 
 def test_events_are_joined_with_searches(store):

@@ -16,6 +16,8 @@ from mahala.batch.psd_boost import PSDBoost as PSDBoost
 from mahala.batch.rca import RCA as RCA
 from mahala.batch.relief import Relief as Relief
 from mahala.batch.run import Iteration as Iteration
+from mahala.batch.scml import SCML as SCML
+from mahala.batch.sdml import SDML as SDML
 from mahala.batch.simba import Simba as Simba
 
 __all__: list[str]

@@ -31,13 +31,15 @@ def descend(
     to_model: Callable[[RealArray], Model | Callable[[], Model]] = lambda L: {"L": L},
     report: Callable[[float], float] = float,
     solved: Callable[[], bool] = lambda: False,
+    bounds: list[tuple[float, None]] | None = None,
 ) -> str:
     """Lower the objective until it has converged; return the stop reason.
 
     The reason is "converged" if an iteration gains less than `tol` relative to the objective, "precision" if rounding
     keeps any step from lowering it, and "solved" if `solved` says so. `report` converts the objective to the one that
     is recorded. These functions and `to_model` are called for the variables at which the objective was computed last.
-    It gets its argument in the dtype and shape of `start`, whereas SciPy's vectors are of float64.
+    It gets its argument in the dtype and shape of `start`, whereas SciPy's vectors are of float64. `bounds` are
+    those of each variable.
     """
     reason, seen = "", start
     unit = 0.0  # the first objective: SciPy measures gains relative to the objective or 1, whichever is larger
@@ -65,7 +67,7 @@ def descend(
     ftol = min(float(tol), _LARGEST_TOL)
     options: Any = {"maxiter": max_iter, "maxfun": 10 * max_iter + 20, "ftol": ftol, "gtol": 0.0}
     first = start.astype(np.float64).ravel()
-    result = minimize(value, first, jac=True, method="L-BFGS-B", callback=record, options=options)
+    result = minimize(value, first, jac=True, method="L-BFGS-B", bounds=bounds, callback=record, options=options)
     if not run.model:  # no step lowers the objective
         with suppress(StopIteration):
             record(result)

@@ -16,6 +16,7 @@ from mahala.engine.inputs import refuse_chunks
 from mahala.learner import LabelledRows
 from mahala.support.arrays import BoolArray, IndexArray, RealArray
 from mahala.support.parameters import Count, Fraction, NonNegative, Seed
+from mahala.support.validation import is_chunked
 
 # The cost (1 - d)² of a dissimilar pair at a distance d < 1, as the coefficients of 1, d and d².
 TOO_CLOSE = (1.0, -2.0, 1.0)
@@ -32,8 +33,8 @@ class GML(IterationParams, WeightedLearner):
     GML minimises E(L) = α Σ_dissimilar (1 - min(d, 1))² + (1 - α) Σ_similar d² over the linear map L, with
     d = ‖Lx - Lx'‖ and sums over *all* unordered pairs of labelled rows, or over the given pairs. E is convex in
     M = LᵀL, so for a square L every local minimum is global. It does not depend on the scale of the features. With
-    `sample_weight`, the weight of a pair is the product of its rows', scaled to a mean of 1; the first map of `init`
-    counts rows once, so that fewer components may end in another of several minima.
+    `sample_weight`, the weight of a pair is the product of its rows'. The solver "lbfgs" sorts rows and counts equal
+    ones, so that neither their order nor their repetition instead of a weight changes a bit of the result.
 
     Parameters
     ----------
@@ -81,6 +82,9 @@ class GML(IterationParams, WeightedLearner):
         if weights is not None and (self.solver, self.n_pairs) != ("lbfgs", "auto"):
             raise ValueError('sample_weight needs solver="lbfgs" and n_pairs="auto", because it weights all pairs')
         data = drawn(data, self.n_pairs, self._rng)
+        if self.solver == "lbfgs" and isinstance(data, LabelledRows) and not is_chunked(data.X):
+            data = _distinct(data)
+            weights = data.weights
         costs = pair_costs(data)
         rows, factors = standardised(data.X, weights)
         floor = float(np.finfo(rows.dtype).eps) ** 0.5
@@ -101,7 +105,10 @@ class GML(IterationParams, WeightedLearner):
             far = costs.mean_dissimilar(coordinates.map(start))
             start *= far**-0.5 if far > 0.0 else 1.0
         if self.solver == "lbfgs":
-            return descend(objective, start, run, max_iter=self.max_iter, tol=self.tol, to_model=coordinates.to_model)
+            # The sums have weights of mean 1.
+            unit = 1.0 if weights is None else float(weights.mean()) ** 2
+            params: Any = {"max_iter": self.max_iter, "tol": self.tol, "to_model": coordinates.to_model}
+            return descend(objective, start, run, report=lambda value: unit * value, **params)
         return self._vsgd(objective, start, coordinates, data, run)
 
     def _vsgd(
@@ -124,6 +131,15 @@ class GML(IterationParams, WeightedLearner):
             if idle >= PATIENCE:
                 return "converged"
         return "max_iter"
+
+
+def _distinct(data: LabelledRows) -> LabelledRows:
+    """Return each row of a class once, in the order of their bytes, and with weights if one was repeated."""
+    keys = np.ascontiguousarray(np.c_[data.X + data.X.dtype.type(0), data.codes])  # -0 becomes 0
+    _, first, rows = np.unique(keys.view(f"V{keys[0].nbytes}").ravel(), return_index=True, return_inverse=True)
+    repeated = data.weights is not None or len(first) < len(rows)
+    weights = np.bincount(rows, data.weights).astype(np.float64) if repeated else None
+    return LabelledRows(data.X[first], data.codes[first], weights)
 
 
 def _random_pairs(

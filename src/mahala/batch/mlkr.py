@@ -75,7 +75,7 @@ class MLKR(IterationParams, BatchLearner):
         if y is None:
             raise ValueError("MLKR requires y to be passed, but the target y is None; it holds a number for each row")
         X, y = self._rows(X, reset=reset), to_numpy(y)
-        targets = as_floats(column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y, "y")
+        targets = as_floats(column_or_1d(y) if getattr(y, "ndim", 1) == 2 else y, "y")
         if targets.shape != (X.shape[0],):
             raise ValueError(f"y must hold a number for each of the {X.shape[0]} rows, got shape {targets.shape}")
         if not (np.abs(targets) < 1e150).all():

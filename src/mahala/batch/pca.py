@@ -25,7 +25,7 @@ class PCA(BatchLearner):
     whiten : bool
         Whether distances are in units of the standard deviation of each direction; those without variance are left out.
     random_state : int, RandomState, Generator or None
-        Seed of the randomised solver, which scikit-learn uses for few of many directions.
+        Seed of the first vector of the iterative solver, which finds few of many directions; it changes rounding only.
 
     Attributes
     ----------

@@ -15,8 +15,9 @@ from mahala.comparisons import Pairs
 from mahala.support.arrays import FloatArray
 from mahala.support.parameters import Count, Share
 
-# Relative difference of variances that is rounding.
-TIED = 1e-7
+# Relative difference of variances below which rounding would choose the directions: it turns them by 1e-16 over the
+# difference. The floor of the eigenvalues moves equal variances apart by about 1e-6.
+TIED = 1e-5
 
 
 @dataclass(eq=False, repr=False)

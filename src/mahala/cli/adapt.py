@@ -1,4 +1,4 @@
-"""`mahala adapt`: learn a map of queries from judgments or clicks."""
+"""`mahala adapt`: learn a map of queries from judgments, clicks or events."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mahala.cli.event_files import EventFormat, learn_events
 from mahala.cli.models import configured, trust_text
 from mahala.cli.options import Force, Settings, check_output
 from mahala.cli.output import Json, escape, fact_grid, provenance, show, table, text_writer, write_files
@@ -31,15 +32,23 @@ def adapt(
     qrels: Annotated[
         Path | None, typer.Option(help="Relevance judgments, BEIR's .tsv or TREC's; without ids, row numbers from 0.")
     ] = None,
-    queries: Annotated[Path | None, typer.Option(help="With --qrels: vectors, .npy, .npz or .parquet.")] = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="Of --qrels or --events: vectors of queries, .npy, .npz or .parquet.")
+    ] = None,
     items: Annotated[
         Path | None, typer.Option(help="Vectors as for --queries; with --clicks, rows that points refer to.")
     ] = None,
     clicks: Annotated[Path | None, typer.Option(help="A file of impressions in JSON Lines, also .gz.")] = None,
+    events: Annotated[
+        Path | None, typer.Option(help="A file of searches and what people did later, in JSON Lines, also .gz.")
+    ] = None,
+    event_format: EventFormat = None,
     features: Annotated[
         int | None, typer.Option(help="With --clicks: number of features, if points are objects.", min=1)
     ] = None,
-    max_errors: Annotated[int | None, typer.Option(help="With --clicks: malformed lines to tolerate.", min=0)] = None,
+    max_errors: Annotated[
+        int | None, typer.Option(help="Of --clicks or --events: malformed lines to tolerate.", min=0)
+    ] = None,
     metric: Annotated[Path | None, typer.Option(help="Write the map alone to this model file.")] = None,
     report: Annotated[Path | None, typer.Option(help="With --qrels: write a report to this .html file.")] = None,
     settings: Settings = None,
@@ -54,6 +63,10 @@ def adapt(
     inner product; a line is an impression as for `mahala stream --learner adapter`,
     `{"query": [1, 2], "shown": [[1, 3], [5, 0]], "clicked": [false, true], "query_id": 7}`.
 
+    Events (--events) are searches and clicks apart, as `mahala serve`, OpenSearch UBI or Metarank log them. They are
+    joined by the ids of searches, and learned from as clicks are. Vectors of queries are in the events, or in --queries
+    with their texts or ids.
+
     The adapter continues to learn with `mahala stream --model FILE`, which after --clicks reads only the lines that the
     log has gained. `search` and `evaluate` take it as a model, as they take the map alone (--metric), which is
     smaller and does not learn. Files are written whole or not at all.
@@ -65,16 +78,27 @@ def adapt(
         mahala adapt --qrels qrels.tsv --queries queries.npy --items items.npy --output adapter.safetensors
 
         mahala adapt --clicks impressions.jsonl --items items.npy --output adapter.safetensors
+
+        mahala adapt --events events.jsonl --format ubi --items items.npy --queries queries.npz --output a.safetensors
     """
     from mahala.feedback.query_adapter import QueryAdapter
 
-    judged, logged = {"queries": queries, "report": report}, {"features": features, "max-errors": max_errors}
-    _check_options(qrels, clicks, items, judged, logged)
+    _check_options(
+        {"qrels": qrels, "clicks": clicks, "events": events},
+        {
+            "queries": (queries, ("qrels", "events"), ("qrels",)),
+            "items": (items, ("qrels", "clicks", "events"), ("qrels", "events")),
+            "report": (report, ("qrels",), ()),
+            "features": (features, ("clicks",), ()),
+            "max-errors": (max_errors, ("clicks", "events"), ()),
+            "format": (event_format, ("events",), ()),
+        },
+    )
     options = {"--output": output, "--metric": metric, "--report": report}
     paths = {option: path for option, path in options.items() if path is not None}
     for option, path in paths.items():
         suffixes = [".html"] if option == "--report" else []
-        check_output(path, *suffixes, option=option, inputs=[queries, items, qrels, clicks], force=force)
+        check_output(path, *suffixes, option=option, inputs=[queries, items, qrels, clicks, events], force=force)
     if len({os.path.realpath(path) for path in paths.values()}) < len(paths):
         raise ValueError(f"{' and '.join(paths)} must name different files")
     adapter = configured(QueryAdapter(), settings or [], seed)
@@ -88,6 +112,9 @@ def adapt(
             adapter.save(place)
         elif clicks is not None:
             _from_clicks(adapter, clicks, items, features, max_errors, place, facts)
+        elif events is not None and items is not None:
+            learn_events(adapter, events, event_format, items, queries, max_errors, facts)
+            adapter.save(place)
         facts.update({"trust": adapter.trust_, "verdict": adapter.verdict_.as_dict()})
 
     writers: dict[Path, Callable[[Path], object]] = {output: learn}
@@ -104,18 +131,25 @@ def adapt(
 
 
 def _check_options(
-    qrels: Path | None, clicks: Path | None, items: Path | None, judged: dict[str, Any], logged: dict[str, Any]
+    sources: dict[str, Path | None], options: dict[str, tuple[Any, Sequence[str], Sequence[str]]]
 ) -> None:
-    """Raise ValueError for options that are missing, or that do not go with --qrels or --clicks."""
-    if (qrels is None) == (clicks is None):
-        raise ValueError("give either --qrels (judgments, with --queries and --items) or --clicks (impressions)")
-    source, other, unused = ("--clicks", "--qrels", judged) if qrels is None else ("--qrels", "--clicks", logged)
-    for name, value in unused.items():
-        if value is not None:
-            raise ValueError(f"--{name} goes with {other}, but {source} is given: leave it out")
-    for name, value in {"queries": judged["queries"], "items": items}.items():
-        if qrels is not None and value is None:
-            raise ValueError(f"--qrels needs --{name} too: the vectors of the {name} that it judges")
+    """Raise ValueError unless there is one source, and the options that go with it, of which it needs some.
+
+    An option is its value, the sources that it goes with, and those that need it.
+    """
+    given = [name for name, path in sources.items() if path is not None]
+    if len(given) != 1:
+        raise ValueError(
+            "give one of --qrels (judgments, with --queries and --items), --clicks (impressions) and --events "
+            "(searches and what people did, with --items)"
+        )
+    source = given[0]
+    for name, (value, goes_with, needed_by) in options.items():
+        if value is not None and source not in goes_with:
+            others = " and ".join(f"--{other}" for other in goes_with)
+            raise ValueError(f"--{name} goes with {others}, but --{source} is given: leave it out")
+        if value is None and source in needed_by:
+            raise ValueError(f"--{source} needs --{name} too: the vectors of the {name} that it names")
 
 
 def _from_judgments(
@@ -212,6 +246,7 @@ def _parts(facts: dict[str, Any]) -> Iterator[Any]:
         lines += [
             ("learned from", f"{facts['learned']:,} of {facts['impressions']:,} impressions, {ignored}"),
             ("malformed", f"{facts['malformed']:,} lines" if facts["malformed"] else None),
+            ("ignored", f"{facts['events_ignored']:,} events" if facts.get("events_ignored") else None),
         ]
     if facts["verdict"]["share"]:  # otherwise the map is the identity
         lines.append(("trust", trust_text(facts["trust"])))

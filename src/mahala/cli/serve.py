@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
+from mahala.cli.event_files import EventFormat, import_event_file
 from mahala.cli.group import Command
 from mahala.cli.output import Json, say
+from mahala.cli.serve_keys import DATABASE, Database, check_extra, keys
 from mahala.cli.serve_report import print_report, set_control
 
 if TYPE_CHECKING:
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
     from mahala.serve.service import Encoder, Service
 
 PORT = 8417
-Database = Annotated[str, typer.Option(help="The file of an SQLite database, or postgresql://...")]
 Collection = Annotated[str, typer.Argument(metavar="COLLECTION")]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER")]
-_DATABASE = "mahala-data/mahala.db"
 
 
 class _Default(TyperGroup):
@@ -37,7 +36,6 @@ class _Default(TyperGroup):
 
 
 app = typer.Typer(cls=_Default, rich_markup_mode="markdown", context_settings={"help_option_names": ["-h", "--help"]})
-keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
 app.add_typer(keys, name="key")
 
 
@@ -67,7 +65,7 @@ def start(
         typer.Argument(metavar="[ITEMS]...", help="A .parquet file, .npy and .jsonl, or a folder of images."),
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve 953 dishes of the world, to try it.")] = False,
-    database: Database = _DATABASE,
+    database: Database = DATABASE,
     vectors: Annotated[str | None, typer.Option(help="Column of the vectors; for images, their .npy file.")] = None,
     text: Annotated[str | None, typer.Option(help="Column or field that is shown as the title.")] = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column or field of the ids; default: id.")] = None,
@@ -94,7 +92,7 @@ def start(
     what the database has is served. Any number of processes may serve the same database; one of them learns.
 
     More commands: `mahala serve key create --role read|feedback|admin`, `mahala serve key list`, `mahala serve key
-    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER`,
+    revoke ID`, `mahala serve export COLLECTION FOLDER`, `mahala serve import COLLECTION FOLDER|EVENTS`,
     `mahala serve report [COLLECTION]`.
 
     Examples:
@@ -107,16 +105,18 @@ def start(
 
         mahala serve photos/ --vectors vectors.npy
 
-        mahala serve --control 0.1
+        mahala serve films.parquet --vectors embedding --control 0.1
     """
-    _check_extra()
+    check_extra()
     from mahala.serve.http.guard import ServerSettings
     from mahala.serve.service import Service
     from mahala.serve.store.keys import Keys
 
     if demo and items:
         raise ValueError("give either ITEMS or --demo")
-    if demo and database == _DATABASE:
+    if interleave and control is None:
+        raise ValueError("--interleave needs --control: the share of people with both rankings mixed")
+    if demo and database == DATABASE:
         database = "mahala-demo/mahala.db"
     settings = ServerSettings(host=host, keys=need_keys, origins=tuple(origin or ()), rate=rate)
     options: dict[str, Any] = {"address": database, "graph_beyond": graph_beyond}
@@ -135,12 +135,6 @@ def start(
         if control is not None:
             set_control(service, collection, control, interleave)
         _run(service, functools.partial(_serve_again, options, setup, settings), settings, port, learn, workers)
-
-
-def _check_extra() -> None:
-    for name in ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn"):
-        if find_spec(name) is None:
-            raise ImportError(f"mahala serve needs {name}: pip install 'mahala[serve]'")
 
 
 def _sentence_encoder(name: str) -> Encoder:
@@ -230,59 +224,24 @@ def _serve_again(
         _serve(service, settings, bound)
 
 
-@keys.command("create", cls=Command)
-def create_key(
-    role: Annotated[str, typer.Option(help="read, feedback or admin; each permits what those before it do.")],
-    one_user: Annotated[bool, typer.Option("--one-user", help="All that it sends counts as done by one user.")] = False,
-    database: Database = _DATABASE,
-) -> None:
-    """Make an API key and print it; it is not shown again."""
-    say(_keys(database).create(role, one_user=one_user))
-
-
-@keys.command("list", cls=Command)
-def list_keys(database: Database = _DATABASE) -> None:
-    """List the ids of the keys, their roles, and when they were made."""
-    import datetime
-
-    for key, created in _keys(database).all():
-        at = datetime.datetime.fromtimestamp(created, datetime.UTC).strftime("%Y-%m-%d %H:%M")
-        say(f"{key.id}  {key.role:8}  {at}{'  one user' if key.one_user else ''}")
-
-
-@keys.command("revoke", cls=Command)
-def revoke_key(id: Annotated[str, typer.Argument(metavar="ID")], database: Database = _DATABASE) -> None:
-    """Revoke a key; the services refuse it after two seconds."""
-    if not _keys(database).revoke(id):
-        raise ValueError(f"there is no key {id}")
-
-
-def _keys(database: str) -> Any:
-    _check_extra()
-    from mahala.serve.store.database import Database as Opened
-    from mahala.serve.store.keys import Keys
-
-    return Keys(Opened(database))
-
-
 @app.command("report", cls=Command)
 def report(
     collection: Annotated[str | None, typer.Argument(metavar="[COLLECTION]")] = None,
-    database: Database = _DATABASE,
+    database: Database = DATABASE,
     as_json: Json = False,
 ) -> None:
     """Print what learning is worth: what people did with the learned ranking, and with the plain one.
 
     It needs a control share: `mahala serve --control 0.1`.
     """
-    _check_extra()
+    check_extra()
     print_report(collection, database, as_json)
 
 
 @app.command("export", cls=Command)
-def export(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
+def export(collection: Collection, folder: Folder, database: Database = DATABASE) -> None:
     """Write a collection to a folder: log.jsonl, which `mahala stream` reads, with items.npy and items.jsonl."""
-    _check_extra()
+    check_extra()
     from mahala.serve.store.collection_store import Store
     from mahala.serve.store.files import export as write
 
@@ -291,11 +250,30 @@ def export(collection: Collection, folder: Folder, database: Database = _DATABAS
 
 
 @app.command("import", cls=Command)
-def restore(collection: Collection, folder: Folder, database: Database = _DATABASE) -> None:
-    """Make a collection from a folder that `export` wrote; a service learns its models again."""
-    _check_extra()
+def restore(
+    collection: Collection,
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A folder of `export`, or a file of events.")],
+    event_format: EventFormat = None,
+    queries: Annotated[Path | None, typer.Option(help="Of events: vectors of queries, with texts or ids.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Of events: a sentence-transformers model for texts.")] = None,
+    database: Database = DATABASE,
+) -> None:
+    """Make a collection from a folder that `export` wrote, or add a history of events to one.
+
+    A folder makes a new collection; a service learns its models again. Events are searches and what people did, in JSON
+    Lines, also .gz, of this service, of OpenSearch UBI or of Metarank, in any order. They are joined and written to the
+    log with their own times. The same events are counted once. Malformed lines are reported; the exit code is then 3.
+    """
+    check_extra()
+    if not source.is_dir():
+        encode = None if encoder is None else _sentence_encoder(encoder)
+        import_event_file(database, collection, source, event_format, queries, encode)
+        return
+    for option, value in {"--format": event_format, "--queries": queries, "--encoder": encoder}.items():
+        if value is not None:
+            raise ValueError(f"{option} goes with a file of events, but {source} is a folder: leave it out")
     from mahala.serve.store.collection_store import Store
     from mahala.serve.store.files import restore as read
 
     with closing(Store(database)) as store:
-        say(f"Read {read(store, collection, folder):,} entries of the log from {folder}")
+        say(f"Read {read(store, collection, source):,} entries of the log from {source}")

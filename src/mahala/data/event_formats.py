@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from mahala.data.events import Reaction, Shown
 
@@ -171,29 +169,3 @@ def _time(given: Mapping[str, Any]) -> float:
     if number > now + AHEAD:
         raise ValueError(f"timestamp must not be in the future, got {value!r:.40}")
     return number
-
-
-class EventFile(NamedTuple):
-    """The events of a file, its malformed lines by number, and why others are ignored."""
-
-    shown: list[Shown]
-    reactions: list[Reaction]
-    malformed: list[tuple[int, str]]
-    ignored: Counter[str]
-
-
-def read_event_lines(lines: Iterable[str | bytes], format: Format | None = None) -> EventFile:
-    """Return the events of JSON Lines, in any order."""
-    file = EventFile([], [], [], Counter())
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            event = read_event(json.loads(line), format)
-        except Ignored as reason:
-            file.ignored[str(reason)] += 1
-        except (ValueError, RecursionError) as error:
-            file.malformed.append((number, str(error)))
-        else:
-            (file.shown if isinstance(event, Shown) else file.reactions).append(event)  # type: ignore[arg-type]
-    return file

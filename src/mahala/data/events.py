@@ -41,7 +41,10 @@ class Page(NamedTuple):
 
 
 def join(
-    shown: Mapping[str, Sequence[str]], counted: Mapping[str, Mapping[str, float]], reactions: Sequence[Reaction]
+    shown: Mapping[str, Sequence[str]],
+    counted: Mapping[str, Mapping[str, float]],
+    reactions: Sequence[Reaction],
+    users: Mapping[str, str | None],
 ) -> tuple[list[Page], list[int | str | None]]:
     """Return one page for each search and user with new reactions, and what became of each reaction.
 
@@ -53,6 +56,7 @@ def join(
     shown : by search, the items that were shown from the top
     counted : by search, the reactions to items that are in pages already
     reactions : new ones, in any order
+    users : by search, the user of a reaction that names none
 
     Returns
     -------
@@ -60,9 +64,10 @@ def join(
     before, or a text that says why it is ignored.
 
     >>> click = Reaction("s", "b", 1.0, "u", 9.0)
-    >>> join({"s": ["a", "b", "c"]}, {"s": {"c": 1.0}}, [click, click])
+    >>> join({"s": ["a", "b", "c"]}, {"s": {"c": 1.0}}, [click, click], {})
     ([Page(search='s', user='u', at=9.0, items=['a', 'b'], values=[0.0, 1.0])], [0, 0])
     """
+    reactions = [one if one.user is not None else one._replace(user=users.get(one.search)) for one in reactions]
     largest: dict[str, dict[str, Reaction]] = {}
     for one in reactions:
         if one.item in shown.get(one.search, ()) and one.value > counted.get(one.search, {}).get(one.item, 0.0):

@@ -74,14 +74,17 @@ def rows_times(X: Any, B: RealArray) -> Any:
 def principal_directions(X: Any, n_components: float | None, seed: int) -> tuple[RealArray, RealArray, float]:
     """Return the directions and variances that scikit-learn's PCA finds, and the sum of the variances of all features.
 
-    Those of rows in chunks are found from their covariance, in O(d²) memory.
+    Those of rows in chunks are found from their covariance, in O(d²) memory. All solvers are exact: the randomised one
+    would give learners another start for NumPy rows than for the same rows in chunks.
     """
+    n, d = X.shape
     if not is_chunked(X):
         from sklearn.decomposition import PCA  # which takes a tenth of the time of a first fit to import
 
-        pca = PCA(n_components, random_state=seed).fit(X)
+        few = is_count(n_components) and max(n, d) > 500 and n_components < 0.8 * min(n, d)
+        solver = "auto" if not few else "arpack" if min(n, d) > 1000 else "covariance_eigh" if d <= n else "full"
+        pca = PCA(n_components, svd_solver=solver, random_state=seed).fit(X)
         return pca.components_, pca.explained_variance_, float(X.var(axis=0, ddof=1, dtype=np.float64).sum())
-    n = len(X)
     mean = computed(X.mean(axis=0, dtype=np.float64))
     ascending, vectors = np.linalg.eigh(scatter(X, np.zeros(n, dtype=np.intp), mean[None]) / (n - 1))
     variances, L = np.maximum(ascending[::-1], 0.0), vectors[:, ::-1].T

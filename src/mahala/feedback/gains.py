@@ -67,7 +67,15 @@ class RunningGain:
         if self.mean > reach:
             kind = "shown to help"
         return Verdict(
-            kind, self.mean, self.mean - reach, self.mean + reach, self.n, p_value, measure, units, share=share
+            kind,
+            self.mean,
+            max(-1.0, self.mean - reach),
+            min(1.0, self.mean + reach),
+            self.n,
+            p_value,
+            measure,
+            units,
+            share=share,
         )
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:

@@ -26,12 +26,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """The items that were found, the version that ranked them, perhaps the plain ranking, and the id of the search."""
+    """The items that were found, the version that ranked them, perhaps the plain ranking, and the id of the search.
+
+    With a control share, `arm` is "learned", "plain" or "mixed".
+    """
 
     version: int
     results: list[Result]
     plain: list[Result] | None = None
     search_id: str = ""
+    arm: str | None = None
 
     @property
     def ids(self) -> list[str]:
@@ -105,7 +109,7 @@ class Client:
         body: dict[str, Any] = {"query": query, "k": k, "plain": plain, "user": user}
         answer = self._call("POST", "/search", body | ({"filter": dict(filter)} if filter else {}))
         rankings = {name: [Result(**one) for one in answer[name]] for name in ("results", "plain") if name in answer}
-        return Results(answer["version"], **rankings, search_id=answer["search_id"])
+        return Results(answer["version"], **rankings, search_id=answer["search_id"], arm=answer["arm"])
 
     def impression(
         self,
@@ -208,6 +212,14 @@ class Client:
     def model(self) -> dict[str, Any]:
         """Return what is served, the status of each learner, and which one is ahead."""
         return self._call("GET", "/model")  # type: ignore[no-any-return]
+
+    def configure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Set the learners, the one that is served, and the control share; return what `model` returns."""
+        return self._call("PUT", "/model", dict(settings))  # type: ignore[no-any-return]
+
+    def control(self) -> dict[str, Any]:
+        """Return what people did with the learned ranking and with the plain one, and the difference."""
+        return self._call("GET", "/control")  # type: ignore[no-any-return]
 
     def versions(self) -> list[dict[str, Any]]:
         """Return the versions that are kept, the newest first."""

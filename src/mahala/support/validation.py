@@ -16,6 +16,7 @@ from mahala.support.parameters import is_count, is_number
 # The update rules need ‖v‖⁶ (see `compiled/psd.py`), which must not overflow; no metric can be learned at such a scale.
 LARGEST_VALUE = 1e45
 
+_ADVICE = "mahala.data.TablePreprocessor converts text and missing values to numbers"
 _LARGEST_SQUARE = LARGEST_VALUE**2
 _FLOAT64, _FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
 
@@ -90,7 +91,12 @@ def _naming(X: Any, name: str) -> Iterator[None]:
             yield
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise error if re.search(rf"\b{name}\b", str(error)) else kind(f"{name}: {error}") from error
+        message = str(error) if re.search(rf"\b{name}\b", str(error)) else f"{name}: {error}"
+        if re.search(
+            "contains NaN|convert string|arrays of bytes", message
+        ):  # what follows the first line names other estimators
+            message = f"{message.splitlines()[0].rstrip('.')}; {_ADVICE}"
+        raise kind(message) from error
 
 
 def _is_masked(X: Any) -> bool:

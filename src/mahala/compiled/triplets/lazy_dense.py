@@ -206,16 +206,39 @@ def add_products(
     """
     for row in range(len(x)):
         if x[row] != 0.0:
+            m, written, rest, S = planes[row, 0], planes[row, 1], planes[row, -2], planes[row, -1]
+            if penalty is None:
+                _add_plain_products(m, written, rest, S, clock - 1.0, x[row], last, sums)
+                continue
             for column in range(len(sums)):
-                m, steps = np.float64(planes[row, 0, column]), clock - planes[row, 1, column]
-                total = sum_of(planes[row, -1], column, planes[row, -2], column)
-                if penalty is None:
-                    last[column] += x[row] * m
-                    sums[column] += x[row] * (total + (steps - 1.0) * m)
-                else:
-                    theta = threshold(planes, row, column, penalty, adaptive)
-                    last[column] += x[row] * late(m, steps * theta)
-                    sums[column] += x[row] * (total + late_sum(m, steps - 1.0, theta))
+                value, steps = np.float64(m[column]), clock - written[column]
+                total, theta = sum_of(S, column, rest, column), threshold(planes, row, column, penalty, adaptive)
+                last[column] += x[row] * late(value, steps * theta)
+                sums[column] += x[row] * (total + late_sum(value, steps - 1.0, theta))
+
+
+@helper
+def _add_plain_products(
+    m: RealArray,
+    written: RealArray,
+    rest: RealArray,
+    S: RealArray,
+    before: float,
+    x: float,
+    last: FloatArray,
+    sums: FloatArray,
+) -> None:
+    """Add x times a row of M, and of its sum; in loops without branches, which are vectorised."""
+    if S.itemsize == 8:
+        for column in range(len(sums)):
+            product = x * m[column]
+            last[column] += product
+            sums[column] += x * S[column] + (before - written[column]) * product
+        return
+    for column in range(len(sums)):
+        product = x * np.float64(m[column])
+        last[column] += product
+        sums[column] += x * sum_of(S, column, rest, column) + (before - written[column]) * product
 
 
 @kernel
@@ -265,9 +288,15 @@ def stream_query(
     for row in range(len(x)):
         if x[row] != 0.0:
             m, written, rest, S = planes[row, 0], planes[row, 1], planes[row, -2], planes[row, -1]
+            now = clock + n - 1.0
+            # The models before the steps up to the last one; the first of them has no change yet.
+            if S.itemsize == 8:  # in a loop without branches, which is vectorised
+                for column in range(e):
+                    S[column] += (now - written[column]) * m[column] + x[row] * changes[column]
+            else:
+                for column in range(e):
+                    term = (now - written[column]) * np.float64(m[column]) + x[row] * changes[column]
+                    add_to_sum(S, column, rest, column, term)
             for column in range(e):
-                # The models before the steps up to the last one; the first of them has no change yet.
-                steps = clock + n - 1 - np.float64(written[column])
-                add_to_sum(S, column, rest, column, steps * np.float64(m[column]) + x[row] * changes[column])
                 m[column] += x[row] * change[column]
-                written[column] = clock + n - 1
+                written[column] = now

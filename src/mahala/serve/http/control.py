@@ -16,6 +16,7 @@ from mahala.serve.http.schemas import COLLECTION, Name
 from mahala.serve.index.item_index import Found
 from mahala.serve.index.served_collection import Query
 from mahala.serve.service import RECORDED, Service
+from mahala.serve.store.database import Unavailable
 
 _BOUNDS = {"mean": "mean", "low": "always_low", "high": "always_high"}
 
@@ -63,7 +64,10 @@ def control_gauges(service: Service) -> Iterator[GaugeMetricFamily]:
     text = "Learned minus plain, or the share that preferred the learned results; bounds hold at every look."
     gains = GaugeMetricFamily("mahala_control_gain", text, labels=["collection", "measure", "queries", "bound"])
     for name in service.names():
-        report = service.reports.of(service.served(name).collection)
+        try:
+            report = service.reports.of(service.served(name).collection)
+        except Unavailable:  # other metrics do not need the database
+            continue
         for arm, numbers in report["arms"].items():
             searches.add_metric([name, arm], numbers["searches"])
             for measure in ("click_rate", "mrr"):

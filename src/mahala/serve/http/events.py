@@ -26,11 +26,11 @@ from mahala.serve.store.searches import Search
 # Seconds after which a search that is unknown is looked for again: another process may be about to write it.
 _AGAIN = 0.2
 _EXAMPLES = [
-    {"search_id": "4f0c9a", "item": "numpy.median", "type": "click", "user": "u17"},
-    {"search_id": "4f0c9a", "item": "numpy.median", "type": "dwell", "seconds": 42},
+    {"search_id": "4f0c9a", "item": "Laksa", "type": "click", "user": "u17"},
+    {"search_id": "4f0c9a", "item": "Laksa", "type": "dwell", "seconds": 42},
     {"query_id": "4f0c9a", "action_name": "click", "client_id": "u17", "timestamp": "2026-11-01T12:00:00Z",
-     "event_attributes": {"object": {"object_id": "numpy.median"}}},
-    {"event": "interaction", "id": "e1", "ranking": "4f0c9a", "item": "numpy.median", "type": "click",
+     "event_attributes": {"object": {"object_id": "Laksa"}}},
+    {"event": "interaction", "id": "e1", "ranking": "4f0c9a", "item": "Laksa", "type": "click",
      "user": "u17", "timestamp": "1793534400000"},
 ]  # fmt: skip
 _Event = dict[str, Any]

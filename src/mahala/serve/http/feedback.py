@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 
 from mahala.serve.http.events import Problem, report
 from mahala.serve.http.guard import Guard, Visit, user_of
+from mahala.serve.http.quick_route import QuickRoute
 from mahala.serve.http.responses import CONFLICT, LOGGED, Logged, Question
 from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, Version
 from mahala.serve.service import Service
@@ -109,12 +110,14 @@ def add_feedback(app: FastAPI, service: Service, guard: Guard) -> None:
     logged: dict[str, Any] = {"tags": ["feedback"], "status_code": 201, "response_model": Logged}
     logged["responses"] = CONFLICT | LOGGED
 
-    @app.post(f"{COLLECTION}/impressions", **logged)
     async def impressions(
         name: Name, given: Impressions, key: ApiKey = teacher, retry: Retry = None, visit: Visit = None
     ) -> JSONResponse:
         """Write what was shown and clicked to the log; the answer comes when it is on the disk."""
         return await _append(service, name, given, key, retry, visit)
+
+    quick: dict[str, Any] = {"methods": ["POST"], "route_class_override": QuickRoute}
+    app.router.add_api_route(f"{COLLECTION}/impressions", impressions, **logged, **quick)
 
     @app.post(f"{COLLECTION}/comparisons", **logged)
     async def comparisons(

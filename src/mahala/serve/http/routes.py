@@ -15,6 +15,7 @@ from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 from mahala.serve.http import responses
 from mahala.serve.http.control import search_in_arm
 from mahala.serve.http.guard import Guard, Visit, user_of
+from mahala.serve.http.quick_route import QuickRoute
 from mahala.serve.http.schemas import (
     COLLECTION,
     FORM,
@@ -115,7 +116,6 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
             result["plain"] = _listed(service.search(name, query, given.k, given.filter, plain=True)[1])
         return result
 
-    @app.post(f"{COLLECTION}/search", tags=["search"], response_model=responses.Searched | list[responses.Searched])
     async def search(
         name: Name, given: Annotated[Searches, Given()], key: ApiKey = key_of, visit: Visit = None
     ) -> JSONResponse:
@@ -132,6 +132,10 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
         finally:
             n_waiting -= len(searches)
         return JSONResponse(answers if isinstance(given, list) else answers[0])
+
+    searched: Any = responses.Searched | list[responses.Searched]
+    options: dict[str, Any] = {"methods": ["POST"], "tags": ["search"], "response_model": searched}
+    app.router.add_api_route(f"{COLLECTION}/search", search, route_class_override=QuickRoute, **options)
 
     @app.post(f"{COLLECTION}/explain", tags=["search"], response_model=responses.Explanation)
     def explain(name: Name, given: ExplainBody, key: ApiKey = key_of, visit: Visit = None) -> Any:

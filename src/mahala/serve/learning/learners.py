@@ -33,7 +33,7 @@ _BLOCK = 128
 # Seconds between two looks for new entries.
 IDLE = 0.1
 # A checkpoint is written after this many seconds, and not before three times as long as the last one took.
-_SECONDS, _TIMES = 0.4, 3.0
+_SECONDS, _TIMES = 0.8, 3.0
 
 
 def new_learner(params: dict[str, Any]) -> QueryAdapter:

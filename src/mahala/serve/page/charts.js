@@ -73,7 +73,7 @@ export function lines(width, label, series, format, key) {
 function ticks(most) {
   const power = 10 ** Math.floor(Math.log10(most));
   const step = power * [0.5, 1, 2, 5].findLast((times) => times * power <= (2 / 3) * most);
-  return [-2, -1, 0, 1, 2].map((times) => times * step).filter((value) => Math.abs(value) <= 0.95 * most);
+  return [-2, -1, 0, 1, 2].map((times) => times * step).filter((value) => Math.abs(value) <= 0.85 * most);
 }
 
 /** Values with intervals around 0; `rows` are {name, mean, low, high, n}. */

@@ -13,7 +13,7 @@ from mahala.serve.service import Encoder
 from mahala.support.arrays import FloatArray
 
 NAME, WIDTH = "demo", 128
-EXAMPLES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "something with beer"]
+EXAMPLES = ["spicy noodle soup", "breakfast with eggs", "cold soup for summer", "vegan curry", "street snack"]
 # A text fits nothing if no item is at least as similar.
 _LEAST = 0.3
 _WORD = re.compile(r"[^\W\d_]{2,}")

@@ -46,11 +46,12 @@ export async function call(method, path, body, headers) {
   return (await ask(method, `/v1/collections/${encodeURIComponent(collection.name)}${path}`, body, headers)).json();
 }
 
-/** Send something for the log; return its place. */
+/** Send something for the log; return its place, or throw why it is ignored. */
 export async function tell(path, body) {
-  return (
-    await call("POST", path, body, { "Idempotency-Key": crypto.randomUUID?.() ?? `${Date.now()}${Math.random()}` })
-  ).places[0];
+  const key = crypto.randomUUID?.() ?? `${Date.now()}${Math.random()}`;
+  const { places, problems } = await call("POST", path, body, { "Idempotency-Key": key });
+  if (places[0] === null) throw new Error(problems[0].reason);
+  return places[0];
 }
 
 /** Say what went wrong, unless a key is asked for. */
@@ -79,7 +80,7 @@ export function shown(item) {
   const line = text ?? named.join(" · ");
   return [
     typeof image === "string" && collection.images ? picture(image) : null,
-    el("span", { class: "title" }, titleOf(item), small.length ? el("small", {}, ` ${small.join(" · ")}`) : null),
+    el("span", { class: "title" }, titleOf(item), " ", small.length ? el("small", {}, small.join(" · ")) : null),
     line ? el("span", { class: "line" }, String(line).slice(0, 300)) : null,
   ];
 }

@@ -6,7 +6,7 @@ const SHOWN = 10;
 let query = null; // as the API takes it
 let answer = null; // to the last search
 let suggestions = [];
-let opened = null; // the item whose details are shown
+let opened = null; // the item whose details are shown, and the button that opened them
 
 const quoted = (text) => `“${text}”`;
 const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
@@ -105,7 +105,19 @@ async function search(wanted) {
     `${count(answer.results.length, "result")} ${name === null ? `like ${query.item}` : `for ${name}`}. ${learned}`;
 }
 
+/** Return a function that focuses the button again that has the focus now, after its list is drawn anew. */
+function focusKept() {
+  const result = document.activeElement?.closest(".result");
+  if (!result) return () => {};
+  const place = [...result.querySelectorAll("button")].indexOf(document.activeElement),
+    button = buttonOf(result.parentElement.id, result.querySelector(".body").dataset.id);
+  return () => document.querySelector(button)?.closest(".result").querySelectorAll("button")[place]?.focus();
+}
+
+const buttonOf = (list, id) => `#${list} [data-id="${CSS.escape(id)}"]`;
+
 function draw() {
+  const focus = focusKept();
   const before = new Map(answer.plain.map(({ id }, at) => [id, at])),
     now = new Set(answer.results.map(({ id }) => id));
   $("learned").replaceChildren(...answer.results.map((item, at) => result(item, at, before.get(item.id))));
@@ -116,7 +128,7 @@ function draw() {
         { class: "result" },
         el(
           "button",
-          { class: "body", "data-plain": item.id, onclick: () => open(item, "plain") },
+          { class: "body", "data-id": item.id, onclick: () => open(item, "plain") },
           shown(item).slice(0, 2),
           now.has(item.id) ? null : el("span", { class: "gone" }, "no longer in the top ten"),
         ),
@@ -125,6 +137,7 @@ function draw() {
   );
   $("rankings").hidden = false;
   $("start").hidden = $("examples").hidden = true;
+  focus();
 }
 
 function mark(now, before) {
@@ -146,9 +159,9 @@ function result(item, now, before) {
     panel.hidden = !isOpen;
     why.setAttribute("aria-expanded", String(isOpen));
   });
-  const why = el("button", { class: "link", "aria-expanded": "false", onclick: explain }, "Why is this here?");
-  const name = unseen(`: ${titleOf(item)}`);
-  const like = el("button", { class: "link", onclick: () => alike(item) }, "More like this", name);
+  const name = () => unseen(` ${titleOf(item)}`);
+  const why = el("button", { class: "link", "aria-expanded": "false", onclick: explain }, "Why is this here?", name());
+  const like = el("button", { class: "link", onclick: () => alike(item) }, "More like this", name());
   return el(
     "li",
     { class: "result" },
@@ -168,7 +181,7 @@ const alike = safely((item) => visit($("query").value, item.id));
 /** Return why an item is where it is, in words. */
 async function reasons(item, now, before) {
   const moved = before !== now;
-  const { causes: all } = moved ? await call("POST", "/explain", { query, item: item.id, n: 3 }) : { causes: [] };
+  const { causes: all } = moved ? await call("POST", "/explain", { query, item: item.id, n: 10 }) : { causes: [] };
   const origin = query.item === undefined ? null : await call("GET", `/items/${encodeURIComponent(query.item)}`);
   const place =
     before === undefined ? "outside the top ten" : before === now ? `at ${now + 1} as well` : `at ${before + 1}`;
@@ -181,7 +194,7 @@ async function reasons(item, now, before) {
 
 /** Show the details of a result. That it was opened is what is learned from. */
 function open(item, ranking) {
-  opened = item;
+  opened = { item, button: buttonOf(ranking === "plain" ? "plain" : "learned", item.id) };
   const { title, name, text, image, ...rest } = item.payload;
   const fields = Object.entries(rest).filter(([, value]) => typeof value !== "object");
   $("detail-body").replaceChildren(
@@ -204,16 +217,17 @@ function link(value) {
 
 /** Send what was shown and opened, and show the ranking that has learned from it. */
 async function teach(item, ranking) {
-  const ids = answer[ranking].map(({ id }) => id),
-    before = answer.results.findIndex(({ id }) => id === item.id),
+  const before = answer.results.findIndex(({ id }) => id === item.id),
     order = answer.results.map(({ id }) => id),
     mine = query;
-  const version = ranking === "plain" ? 0 : answer.version;
   const say = (text) => {
     if (query === mine) $("status").textContent = text;
-    if (opened === item) $("detail-status").textContent = text;
+    if (opened?.item === item) $("detail-status").textContent = text;
   };
-  const place = await tell("/impressions", { query, shown: ids, clicked: [item.id], version });
+  const place =
+    ranking === "results"
+      ? await tell("/events", { search_id: answer.search_id, item: item.id, type: "click" })
+      : await tell("/impressions", { query, shown: answer.plain.map(({ id }) => id), clicked: [item.id], version: 0 });
   say("Noted. The ranking is learning from it.");
   const model = await learned(place);
   if (query !== mine) return; // another search began meanwhile
@@ -258,11 +272,10 @@ await start(async () => {
   });
   $("rankings").addEventListener("change", (event) => ($("rankings").dataset.shown = event.target.value));
   $("detail").addEventListener("close", () => {
-    const id = opened?.id;
+    if (opened !== null) document.querySelector(opened.button)?.focus(); // drawn anew, perhaps
     opened = null;
-    if (id !== undefined) document.querySelector(`[data-id="${CSS.escape(id)}"]`)?.focus();
   });
-  $("detail-like").addEventListener("click", () => alike(opened));
+  $("detail-like").addEventListener("click", () => alike(opened.item));
   addEventListener("popstate", safely(follow));
   await follow();
 });

@@ -1,11 +1,17 @@
 // Watch: what was learned, what it is worth, and the versions to which one can go back.
 import { $, ask, call, collection, el, failed, number, pause, safely, signed, start } from "./page.js";
 import { bars, intervals, lines, table } from "./charts.js";
+import { controlParts, percent } from "./control.js";
 
 const EVERY = 3000; // milliseconds between two looks
 const drawn = new Map();
+const VERDICTS = {
+  "shown to help": "Learning helps",
+  "probably helps": "Learning probably helps",
+  "too early to tell": "Too early to say whether learning helps",
+  "does not help": "Learning does not help so far",
+};
 let seen = null; // the counters at the last look
-const percent = (value) => `${number(100 * value)}\u00a0%`;
 
 /** Draw a part again if what it shows has changed; focus and opened tables stay. */
 function draw(id, data, make) {
@@ -15,23 +21,27 @@ function draw(id, data, make) {
   if (drawn.get(id) === now) return;
   drawn.set(id, now);
   const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  const open = place.querySelector("details")?.open ?? false;
-  place.replaceChildren(...[make(data, Math.min(wide, 640))].flat());
-  const details = place.querySelector("details");
-  if (details) details.open = open;
+  const open = [...place.querySelectorAll("details")].map((details) => details.open);
+  place.replaceChildren(...[make(data, Math.min(wide, 640), wide)].flat());
+  place.querySelectorAll("details").forEach((details, at) => (details.open = open[at] ?? false));
   if (key !== undefined) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
 }
 
 const nothing = (text) => el("p", { class: "note" }, text);
 
 async function look() {
-  const [model, versions, metrics] = await Promise.all([
+  const [model, control, versions, metrics] = await Promise.all([
     call("GET", "/model"),
+    call("GET", "/control"),
     call("GET", "/versions"),
     ask("GET", "/metrics").then((answer) => answer.text()),
   ]);
   const own = model.learners[model.served];
-  $("verdict").textContent = own?.verdict || "Nothing was learned yet.";
+  $("verdict").textContent = control.share ? control.sentence : estimate(own);
+  $("basis").hidden = control.share > 0;
+  $("basis").textContent = control.sentence;
+  $("control-card").hidden = !control.share;
+  if (control.share) draw("control", control, controlParts);
   draw("facts", [model.version, model.pinned, model.learned, model.logged, model.items, own?.trust], facts);
   draw(
     "foreseen",
@@ -39,7 +49,9 @@ async function look() {
     foreseen,
   );
   draw("gains", own ?? null, gains);
-  draw("requests", requests(metrics), ({ rows }) => table(["route", "per s", "in all", "p50 ≤", "p99 ≤"], rows));
+  draw("requests", requests(metrics), ({ rows }) =>
+    rows.length ? table(["route", "per s", "in all", "p50 ≤", "p99 ≤"], rows) : nothing("There were no requests yet."),
+  );
   draw(
     "versions",
     [versions.map(({ version, place, created }) => [version, place, created]), model.version, model.pinned],
@@ -63,14 +75,24 @@ async function look() {
   }
 }
 
+/** Return what the clicks say, without a control share. */
+function estimate(own) {
+  if (!own?.gain || !own.foreseen?.n) return "Nothing was learned yet.";
+  const { served, plain } = own.foreseen;
+  return (
+    `${VERDICTS[own.gain.kind]}: of two results, the clicked one was ranked higher in ${number(100 * served, 1)}\u00a0% ` +
+    `of cases, and in ${number(100 * plain, 1)}\u00a0% by the plain ranking.`
+  );
+}
+
 function facts([version, pinned, learned, logged, items, trust]) {
   const fact = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
   return [
     fact("Served version", `${version}${pinned ? ", pinned" : ""}`),
     fact("Learned from", `${number(learned)} of ${number(logged)}`),
     fact("Items", number(items)),
-    fact("Trust, new queries", percent(trust?.new ?? 0)),
-    fact("Trust, known queries", percent(trust?.known ?? 0)),
+    fact("Learning used, new queries", percent(trust?.new ?? 0)),
+    fact("Learning used, known queries", percent(trust?.known ?? 0)),
   ];
 }
 
@@ -109,14 +131,15 @@ function gains(own, wide) {
     .map(([name, gain]) => ({ ...gain, name }));
   if (rows.length === 0) return nothing("As soon as people click: how much better the learned ranking foresaw it.");
   return [
-    el("p", {}, "Each impression and judgment is foreseen before it is learned from. Lines are 95 % intervals."),
+    el("p", {}, `Each impression is foreseen before it is learned from. Lines are 95 % intervals. ${own.verdict}`),
     intervals(wide, "Learned minus plain, with 95 % intervals", rows, signed, "gains"),
   ];
 }
 
 function spectrum(spectra, wide) {
   if (spectra.new.length === 0) return nothing("The map is the identity: the plain ranking is served.");
-  return bars(
+  const text = "Each bar is a direction in which the learned ranking differs from the plain one, and by how much.";
+  const drawn = bars(
     wide,
     "Singular values of M minus I, for new and for known queries",
     [
@@ -126,6 +149,7 @@ function spectrum(spectra, wide) {
     (value) => number(value, 3),
     "spectrum",
   );
+  return [el("p", {}, text), drawn];
 }
 
 /** Return the rows of the table of requests, from counters in the format of Prometheus. */
@@ -148,7 +172,7 @@ function requests(text) {
     const all = counts.at(-1)[1],
       name = route.replace("/v1/collections/{name}/", "");
     const rate = seen === null ? 0 : ((all - (seen.counts.get(route) ?? 0)) / (at - seen.at)) * 1000;
-    if (["search", "impressions", "comparisons", "question", "explain"].includes(name))
+    if (["search", "events", "impressions", "comparisons", "question", "explain"].includes(name))
       rows.push([name, number(rate, 1), number(all), within(counts, 0.5), within(counts, 0.99)]);
   }
   seen = { at, counts: new Map([...buckets].map(([route, counts]) => [route, counts.at(-1)[1]])) };

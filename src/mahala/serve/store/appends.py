@@ -18,9 +18,10 @@ class KeyReused(Conflict):
 
 def append_groups(connection: Any, name: str, groups: Sequence[Sequence[LogEntry]]) -> list[list[int] | Exception]:
     """Write groups of entries to the log of one collection, in few statements however many groups there are."""
+    n = sum(map(len, groups))
     try:
         # The row of the collection stays locked until the commit: places are in the order in which they are seen.
-        start = raised(connection, name, n_logged=0)["n_logged"]
+        start = raised(connection, name, n_logged=n)["n_logged"]
     except KeyError as error:
         return [error] * len(groups)
     keys = [entry.key for entries in groups for entry in entries if entry.key is not None]
@@ -47,8 +48,9 @@ def append_groups(connection: Any, name: str, groups: Sequence[Sequence[LogEntry
             new += rows
             logged |= added
             results.append(places)
+    if len(new) < n:  # some are in the log already, or are refused
+        raised(connection, name, n_logged=len(new) - n)
     if new:
-        raised(connection, name, n_logged=len(new))
         connection.execute(log.insert(), new)
     return results
 

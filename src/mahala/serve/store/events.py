@@ -41,14 +41,11 @@ def append_events(connection: Any, name: str, batches: Sequence[Events]) -> list
     add_searches(connection, name, list(chain.from_iterable(batch.searches for batch in batches)))
     reactions = list(chain.from_iterable(batch.reactions for batch in batches))
     named = read_searches(connection, name, list({one.search for one in reactions}))
-    reactions = [
-        one._replace(user=named[one.search].user) if one.user is None and one.search in named else one
-        for one in reactions
-    ]
     rows = live_rows(connection, name, {item for search in named.values() for item in search.shown})
     shown = {id: [item for item in search.shown if item in rows] for id, search in named.items()}
     counted = {id: {item: value for item, (value, _) in search.clicked.items()} for id, search in named.items()}
-    pages, outcomes = join(shown, counted, reactions)
+    users = {id: search.user for id, search in named.items()}
+    pages, outcomes = join(shown, counted, reactions, users)
     places = _write(connection, name, [named[page.search] for page in pages], pages, rows)
 
     def place(one: Reaction, outcome: int | str | None) -> int | str:
@@ -81,9 +78,10 @@ def _write(
         if isinstance(at, int):
             values = {item: (value, at) for item, value in zip(page.items, page.values, strict=True) if value > 0.0}
             changed[search.id] = changed.get(search.id, search.clicked) | values
-    for id, clicked in changed.items():
-        mine = (searches.c.collection == name) & (searches.c.id == id)
-        connection.execute(searches.update().where(mine).values(clicked=clicked))
+    if changed:
+        mine = (searches.c.collection == name) & (searches.c.id == sa.bindparam("search"))
+        statement = searches.update().where(mine).values(clicked=sa.bindparam("values"))
+        connection.execute(statement, [{"search": id, "values": clicked} for id, clicked in changed.items()])
     return places
 
 

@@ -73,14 +73,14 @@ class GroupCommit:
         return await future
 
     def record(self, name: str, search: Search) -> None:
-        """Have a search written in the background; it is dropped if too much waits to be written already."""
-        if self._admit(1):
+        """Have a search written in the background; it is dropped if half of what may wait does so already."""
+        if self._admit(1, 0.5):
             self._queue.put((name, search))
 
-    def _admit(self, n: int) -> bool:
-        """Count n more that wait to be written, and return True; or return False if there would be too many."""
+    def _admit(self, n: int, share: float = 1.0) -> bool:
+        """Count n more that wait to be written, and return True; or False if a share of the queue has no room."""
         with self._counting:
-            is_free = self._n_waiting + n <= WAITING
+            is_free = self._n_waiting + n <= share * WAITING
             self._n_waiting += n * is_free
         return is_free
 

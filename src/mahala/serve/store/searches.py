@@ -15,6 +15,8 @@ from mahala.support.arrays import FloatArray
 
 # Seconds for which a search is kept, how many are kept of a collection at most, and how many are deleted at a time.
 KEPT, MOST, DELETED = 7 * 86400.0, 500_000, 2_000
+# Ids in one statement.
+_BLOCK = 500
 # Columns that hold a field as it is.
 _PLAIN = ("id", "at", "query", "query_id", "user", "version", "arm", "teams")
 
@@ -65,8 +67,8 @@ def add_searches(connection: Any, name: str, new: Sequence[Search]) -> None:
 def read_searches(connection: Any, name: str, ids: Sequence[str]) -> dict[str, Search]:
     """Return those of the searches that are in the table, by id."""
     result: dict[str, Search] = {}
-    for start in range(0, len(ids), 500):
-        mine = (searches.c.collection == name) & searches.c.id.in_(ids[start : start + 500])
+    for start in range(0, len(ids), _BLOCK):
+        mine = (searches.c.collection == name) & searches.c.id.in_(ids[start : start + _BLOCK])
         result |= {row.id: Search.of(row) for row in connection.execute(sa.select(searches).where(mine))}
     return result
 
@@ -74,12 +76,18 @@ def read_searches(connection: Any, name: str, ids: Sequence[str]) -> dict[str, S
 def delete_old_searches(database: Database, kept: float = KEPT, most: int = MOST) -> int:
     """Delete searches that are too old or too many, a few thousand at a time; return how many."""
     deleted = 0
-    with database.writing() as connection:
-        for name in connection.scalars(sa.select(collections.c.name)).all():
-            mine = searches.c.collection == name
-            newest_first = sa.select(searches.c.at).where(mine).order_by(searches.c.at.desc())
+    with database.reading() as connection:
+        names = connection.scalars(sa.select(collections.c.name)).all()
+    for name in names:
+        mine = searches.c.collection == name
+        newest_first = sa.select(searches.c.at).where(mine).order_by(searches.c.at.desc())
+        with database.reading() as connection:
             beyond = connection.scalar(newest_first.offset(most).limit(1))
             before = max(time.time() - kept, -1.0 if beyond is None else beyond)
             old = sa.select(searches.c.id).where(mine, searches.c.at <= before).order_by(searches.c.at).limit(DELETED)
-            deleted += connection.execute(searches.delete().where(mine, searches.c.id.in_(old))).rowcount
+            ids = connection.scalars(old).all()
+        for start in range(0, len(ids), _BLOCK):  # others can write in between
+            with database.writing() as connection:
+                part = searches.delete().where(mine, searches.c.id.in_(ids[start : start + _BLOCK]))
+                deleted += connection.execute(part).rowcount
     return deleted

@@ -1,0 +1,108 @@
+"""Files of events, which `mahala serve import` and `mahala adapt` read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from mahala.cli.output import say
+from mahala.cli.stream import MALFORMED
+from mahala.cli.tables import open_input, with_ids
+
+if TYPE_CHECKING:
+    from mahala.data.event_formats import Format
+    from mahala.feedback.query_adapter import QueryAdapter
+
+# Malformed lines and reasons to ignore events that are printed.
+_LINES, _REASONS = 20, 10
+EventFormat = Annotated[
+    Literal["mahala", "ubi", "metarank"] | None,
+    typer.Option("--format", help="Of events: mahala, ubi or metarank; by default, their fields tell."),
+]
+
+
+def query_vectors(path: Path | None) -> dict[str, Any]:
+    """Return the vectors of a file by their ids, which are texts or ids of queries; none without a file."""
+    from mahala.data.search_files import read_vectors
+
+    if path is None:
+        return {}
+    rows, ids = with_ids(*read_vectors(path))
+    return dict(zip(ids, rows, strict=True))
+
+
+def report_events(malformed: Sequence[tuple[int, str]], ignored: Counter[str]) -> None:
+    """Print malformed lines, and how many events are ignored for which reasons."""
+    for number, problem in malformed[:_LINES]:
+        say(f"line {number}: {problem}", err=True)
+    if len(malformed) > _LINES:
+        say(f"{len(malformed):,} lines are malformed", err=True)
+    for reason, n in ignored.most_common(_REASONS):
+        say(f"{n:,} ignored: {reason}", err=True)
+
+
+def learn_events(
+    adapter: QueryAdapter,
+    events: Path,
+    event_format: Format | None,
+    items: Path,
+    queries: Path | None,
+    max_errors: int | None,
+    facts: dict[str, Any],
+) -> None:
+    """Learn from the impressions of a file of events, and add what to tell of it to the facts."""
+    from mahala.data.event_files import read_events
+    from mahala.data.search_files import read_vectors
+    from mahala.stream.input import read_lines
+
+    X, ids = with_ids(*read_vectors(items))
+    rows, vectors = {id: row for row, id in enumerate(ids)}, query_vectors(queries)
+    with open_input(events) as file:
+        read = read_events(read_lines(file), event_format)
+    for shown, page in read.impressions(rows, vectors):
+        query = shown.query
+        x = X[rows[query["item"]]] if query.get("item") in rows else query.get("vector")
+        if x is None:
+            read.ignored["the query has no vector: give one by --queries, with its text or id as the id"] += 1
+            continue
+        clicked = X[[rows[item] for item in page.items]]
+        adapter.learn_one(x, clicked, page.values, query_id=query.get("id"), user=page.user)
+    report_events(read.malformed, read.ignored)
+    if max_errors is not None and len(read.malformed) > max_errors:
+        raise ValueError(f"{len(read.malformed)} malformed lines, but --max-errors is {max_errors}: nothing written")
+    if not adapter.__sklearn_is_fitted__():
+        raise ValueError(f"--events {events} has no impressions to learn from")
+    counts = {"impressions": adapter.n_impressions_, "learned": adapter.n_learned_, "ignored": adapter.n_ignored_}
+    facts |= counts | {"malformed": len(read.malformed), "events_ignored": read.ignored.total()}
+
+
+def import_event_file(
+    database: str,
+    collection: str,
+    path: Path,
+    event_format: Format | None,
+    queries: Path | None,
+    encoder: Callable[[str], Any] | None,
+) -> None:
+    """Write a file of events to the log of a collection, and print what became of them."""
+    import functools
+
+    from mahala.serve.event_import import import_events
+    from mahala.serve.service import Service
+    from mahala.stream.input import read_lines
+
+    vectors = query_vectors(queries)
+    with Service(database, learn=False) as service, open_input(path) as file:
+        if encoder is not None:
+            service.encoders[collection] = functools.lru_cache(10_000)(encoder)
+        done = import_events(service, collection, read_lines(file), event_format, vectors)
+    report_events(done.malformed, done.ignored)
+    say(f"Wrote {done.written:,} impressions to the log of {collection}; {done.there:,} were there before")
+    if not done.written + done.there:
+        raise ValueError(f"{path} has no impressions: see above; queries of words need --encoder or --queries")
+    if done.malformed:
+        raise typer.Exit(MALFORMED)
