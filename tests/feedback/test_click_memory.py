@@ -48,15 +48,15 @@ def test_a_state_and_the_bonuses_hold_what_the_memory_does():
     again.set_state(*memory.get_state())
     for either in (memory, again):
         either.learn("new", keys(1, 2), np.ones(2), np.ones(2))
-    bonuses = again.bonuses(np.array([2.0, -1.0]))
+    bonuses = again.bonuses()
     restored = Bonuses.from_arrays(bonuses._asdict())
     for query in (*want, "new", "never"):
         items, values = restored.of(query)
         np.testing.assert_array_equal(items, np.sort(items))
-        np.testing.assert_allclose(values, memory.evidence(query, items) @ [2.0, -1.0], rtol=1e-5)
+        np.testing.assert_allclose(values, memory.evidence(query, items) @ [1.0, -1 / 3], rtol=1e-5)
     assert len(bonuses.of("new")[0]) == 2
     assert len(bonuses.of("never")[0]) == 0
-    assert len(ClickMemory().bonuses(np.ones(2)).queries) == 0
+    assert len(ClickMemory().bonuses().queries) == 0
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-REMEMBERED = ((0.3, 0.1), (0.6, 0.2), (1.2, 0.4))
+REMEMBERED = (0.3, 0.6, 1.2)
 
 
 def adapter_stream(impressions, d, rates):
@@ -73,7 +73,7 @@ def adapter_stream(impressions, d, rates):
         scores = [Z @ x + a * (Z @ (x @ learned[name]) - Z @ x) for name, a in maps]
         sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
         if kind == "known":
-            scores += [Z @ x + m * (click * sums[:, 0] - expected * sums[:, 1]) for click, expected in REMEMBERED]
+            scores += [Z @ x + m * weight * (sums[:, 0] - sums[:, 1] / 3) for weight in REMEMBERED]
         page = rank_rates(len(Z))
         judging = pair_weights * [min(1.0, np.median(page) / page[i]) for i, _ in pairs]
         each = np.empty(len(scores))

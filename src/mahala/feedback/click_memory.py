@@ -21,6 +21,9 @@ QUERIES, ITEMS = 20_000, 16
 # Ranks with a rate of their own; lower results have that of the last one. A rate starts as that of all ranks, which
 # counts as much as this many results shown.
 RANKS, PRIOR = 50, 5.0
+# The net clicks of an item are its clicks minus a third of those expected at its ranks. To count all of these drives
+# out results that are not clicked for those that nobody has seen.
+NET = np.array([1.0, -1.0 / 3.0])
 
 
 class RankRates:
@@ -69,7 +72,7 @@ class RankRates:
 
 
 class Bonuses(NamedTuple):
-    """What is added to the scores of items: those of the query with the digest `queries[i]` end at `stops[i]`."""
+    """The net clicks of items: those of the query with the digest `queries[i]` end at `stops[i]`."""
 
     queries: Keys
     stops: NDArray[np.int64]
@@ -82,7 +85,7 @@ class Bonuses(NamedTuple):
         return cls(**arrays) if arrays else NOTHING
 
     def of(self, key: Hashable) -> tuple[Keys, FloatArray]:
-        """Return the items of a query in ascending order, and the bonus of each."""
+        """Return the items of a query in ascending order, and the net clicks of each."""
         digest = np.uint64(digest_of(key))
         at = int(np.searchsorted(self.queries, digest))
         if at == len(self.queries) or self.queries[at] != digest:
@@ -147,12 +150,17 @@ class ClickMemory:
         """Return the items that are remembered for a query in ascending order, and the two numbers of each."""
         return self._parts.get(digest_of(key), (_EMPTY, np.zeros((0, 2), dtype=np.float32)))
 
-    def bonuses(self, weights: FloatArray) -> Bonuses:
-        """Return what is added to the scores of all items, with the weights of clicks and of expected clicks."""
+    def net(self, key: Hashable) -> tuple[Keys, FloatArray]:
+        """Return the items that are remembered for a query in ascending order, and the net clicks of each."""
+        items, evidence = self.part(key)
+        return items, evidence @ NET
+
+    def bonuses(self) -> Bonuses:
+        """Return the net clicks of all items for all queries."""
         arrays = self.get_state()[1]
         digests = arrays["queries"]
         order = np.argsort(digests)
-        values = (arrays["evidence"] @ weights).astype(np.float32)
+        values = (arrays["evidence"] @ NET).astype(np.float32)
         starts = arrays["stops"] - (lengths := np.diff(arrays["stops"], prepend=0))
         rows = np.repeat(starts[order], lengths[order])
         stops = np.cumsum(lengths[order])

@@ -12,7 +12,7 @@ import numpy as np
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.feedback import judged
-from mahala.feedback.click_memory import NOTHING, ClickMemory, Keys, RankRates, item_keys, personal_key, summed
+from mahala.feedback.click_memory import NET, NOTHING, ClickMemory, Keys, RankRates, item_keys, personal_key, summed
 from mahala.feedback.gains import RunningGain
 from mahala.feedback.item_ranking import rank_items
 from mahala.feedback.map_learner import MapLearner
@@ -32,8 +32,8 @@ from mahala.support.validation import check_row, check_rows, is_sparse
 
 # The weight of a click on a page with n of them is n to the power of minus this.
 CLICK_COUNT_EXPONENT = 0.5
-# The weights of a user's own clicks and of those expected, in units of the usual difference of scores on a page.
-PERSONAL = np.array([0.6, -0.2])
+# The weight of a user's own clicks, in units of the usual difference of scores on a page.
+PERSONAL = 0.6
 # Parameters that cannot change while a stream runs.
 _FIXED = ("learner", "cap", "half_life", "personal", "memory")
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
@@ -270,7 +270,7 @@ class QueryAdapter(SavedEstimator):
                 share = min(1.0, self.user_cap / self._users.add(user))
             if len(positive):
                 last, mean = self._model.learned.products(x)
-                remembered = self._model.gap * self._memory.evidence(key, page.keys)
+                remembered = self._model.gap * self._memory.evidence(key, page.keys) @ NET
                 scores = np.column_stack([raw, items @ mean, items @ last, remembered])
                 judging = weights
                 if page.ranked and self.bias is None:
@@ -380,13 +380,17 @@ class QueryAdapter(SavedEstimator):
 
     def _bonus(self, key: Hashable, user: Hashable) -> tuple[Keys, FloatArray]:
         """Return the keys of the items that are remembered for a query of a user, and what is added to their scores."""
-        items, evidence = self._memory.part(key)
-        weights = self._trust.shares("known")[3:] if self._kind(key) == "known" else np.zeros(2)
-        crowd = items, evidence @ (self._model.gap * weights)
+        items, clicks = self._memory.net(key)
+        crowd = items, (self._weights[0] if self._kind(key) == "known" else 0.0) * clicks
         if not self.personal or user is None:
             return crowd
-        items, evidence = self._personal.part(personal_key(user, key))
-        return summed(crowd, (items, evidence @ (self._model.gap * PERSONAL)))
+        items, clicks = self._personal.net(personal_key(user, key))
+        return summed(crowd, (items, self._weights[1] * clicks))
+
+    @property
+    def _weights(self) -> FloatArray:
+        """What is added to the score of an item for a click on it by anyone, and by the same user."""
+        return self._model.gap * np.array([self._trust.shares("known")[3], PERSONAL])
 
     @property
     @one_at_a_time
@@ -399,11 +403,10 @@ class QueryAdapter(SavedEstimator):
     def maps(self) -> QueryMaps:
         """Return what is served at the moment, which maps queries without the learner and does not change."""
         self._check_fitted()
-        weights = self._model.gap * self._trust.shares("known")[3:]
-        crowd = self._memory.bonuses(weights) if weights.any() else NOTHING
-        personal = self._personal.bonuses(self._model.gap * PERSONAL) if self.personal else NOTHING
+        personal = self._personal.bonuses() if self.personal else NOTHING
         known = self._matrix("known", remembered=True)
-        return QueryMaps(self._matrix("new"), known, self._ids.digests, crowd, personal)
+        memory = self._memory.bonuses(), personal, self._weights
+        return QueryMaps(self._matrix("new"), known, self._ids.digests, *memory)
 
     @property
     @one_at_a_time

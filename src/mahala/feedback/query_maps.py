@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,7 @@ class QueryMaps:
     ids: NDArray[np.uint64]
     crowd: Bonuses = NOTHING
     personal: Bonuses = NOTHING
+    weights: FloatArray = field(default_factory=lambda: np.zeros(2))  # of a click by anyone, and by the same user
 
     @cached_property
     def _ids(self) -> NDArray[np.uint64]:
@@ -63,8 +64,12 @@ class QueryMaps:
         With a `user`, what this user clicked counts as well.
         """
         key = _key(query, query_id)
-        crowd = (self.crowd if self.is_known(query, query_id) else NOTHING).of(key)
-        return crowd if user is None else summed(crowd, self.personal.of(personal_key(user, key)))
+        items, clicks = (self.crowd if self.is_known(query, query_id) else NOTHING).of(key)
+        crowd = items, self.weights[0] * clicks
+        if user is None:
+            return crowd
+        items, clicks = self.personal.of(personal_key(user, key))
+        return summed(crowd, (items, self.weights[1] * clicks))
 
     @cached_property
     def new_directions(self) -> tuple[FloatArray, FloatArray]:
@@ -80,13 +85,13 @@ class QueryMaps:
         """Return all of it as arrays, the matrices in single precision."""
         maps: dict[str, NDArray[Any]] = {name: getattr(self, name).astype(np.float32) for name in ("new", "known")}
         remembered = prefixed("crowd", self.crowd._asdict()) | prefixed("personal", self.personal._asdict())
-        return maps | {"ids": self.ids} | remembered
+        return maps | {"ids": self.ids, "weights": self.weights} | remembered
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> QueryMaps:
         """Return what `to_arrays` was called on, in single precision."""
         remembered = (Bonuses.from_arrays(without_prefix(name, arrays)) for name in ("crowd", "personal"))
-        return cls(arrays["new"], arrays["known"], arrays["ids"], *remembered)
+        return cls(arrays["new"], arrays["known"], arrays["ids"], *remembered, arrays.get("weights", np.zeros(2)))
 
 
 def _key(query: FloatArray, query_id: Hashable) -> Hashable:

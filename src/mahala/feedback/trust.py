@@ -15,9 +15,9 @@ from mahala.support.states import prefixed, without_prefix
 
 # An expert scores an item by raw + α (learned - raw); these are the α.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-# An expert with a memory scores an item by raw + gap (λ clicks - μ expected clicks); these are (λ, μ), and the gap is
-# the usual difference between the raw scores on a page.
-REMEMBERED = ((0.3, 0.1), (0.6, 0.2), (1.2, 0.4))
+# An expert with a memory scores an item by raw + λ times its net clicks times the usual difference between the raw
+# scores on a page; these are the λ.
+REMEMBERED = (0.3, 0.6, 1.2)
 # How fast trust moves: evidence from a query's first impression is rare and weighs much, so it moves trust slowly.
 RATES = {"new": 0.5, "known": 1.0}
 # The prior weight of the raw ranking. A map has seen few queries, and must show more before new ones are served by it.
@@ -145,15 +145,15 @@ class Trust:
     """The weights of the experts, for queries that are new and for those that are known, and the gains so far.
 
     A row of `experts` has the shares of the raw scores, of the mean of all models and of the last model, and the
-    weights of remembered clicks and of those expected. The experts with a memory come last; new queries have none.
+    weight of remembered clicks. The experts with a memory come last; new queries have none.
     """
 
     def __init__(self, cap: float, half_life: float | None) -> None:
         maps = mixtures(cap)
         self.cap = cap
         self.n_maps = len(maps)
-        memory = np.array([(1.0, 0.0, 0.0, cap * clicks, -cap * expected) for clicks, expected in REMEMBERED])
-        self.experts = np.vstack([np.pad(maps, ((0, 0), (0, 2))), memory if cap > 0.0 else memory[:0]])
+        memory = np.array([(1.0, 0.0, 0.0, cap * weight) for weight in REMEMBERED])
+        self.experts = np.vstack([np.pad(maps, ((0, 0), (0, 1))), memory if cap > 0.0 else memory[:0]])
         n = {"new": self.n_maps, "known": len(self.experts)}
         self.hedges = {
             kind: Hedge(family_prior(n[kind], self.n_maps, RAW[kind]), rate, half_life) for kind, rate in RATES.items()
@@ -166,7 +166,7 @@ class Trust:
             hedge.prior = prior(len(hedge.prior), expert, 1.0 - DOUBT)
 
     def shares(self, kind: str, *, remembered: bool = True) -> FloatArray:
-        """Return the weights of the five kinds of scores in what is served; without the memory, of the maps alone."""
+        """Return the weights of the four kinds of scores in what is served; without the memory, of the maps alone."""
         weights = self.hedges[kind].weights()
         if not remembered:
             weights = weights[: self.n_maps] / weights[: self.n_maps].sum()
@@ -176,7 +176,7 @@ class Trust:
     def judge(self, kind: str, scores: FloatArray, pairs: PagePairs, weight: float) -> float:
         """Judge the experts by a page; return the share of its pairs that was served in the wrong order.
 
-        `scores` has a column for each of the five kinds of scores; `weight` is that of the page.
+        `scores` has a column for each of the four kinds of scores; `weight` is that of the page.
         """
         positive, negative, weights = pairs
         hedge = self.hedges[kind]
