@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-REMEMBERED = (0.3, 0.6, 1.2)
+REMEMBERED = (0.0, 0.3, 0.6, 1.2)
 
 
 def adapter_stream(impressions, d, rates):
@@ -17,7 +17,9 @@ def adapter_stream(impressions, d, rates):
     """
     L, models = np.eye(d), []
     maps = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
-    priors = {"new": np.array([0.8] + [0.2 / 16] * 16), "known": np.array([0.5] + [0.25 / 16] * 16 + [0.25 / 3] * 3)}
+    priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in (("new", 0.8), ("known", 0.5))}
+    priors["memory"] = np.array([0.5] + [0.5 / 3] * 3)
+    rates = rates | {"memory": 1.0}
     losses = {kind: np.zeros(len(prior)) for kind, prior in priors.items()}
     counts = dict.fromkeys(rates, 0.0)
     before = None
@@ -32,11 +34,10 @@ def adapter_stream(impressions, d, rates):
         return w / w.sum()
 
     def matrix(kind):
-        """The mean of the maps, without the memories."""
         A = np.mean(models, axis=0) if models else L
         learned = {"raw": np.eye(d), "mean": A, "last": L}
-        w = weights(kind)[:17] / weights(kind)[:17].sum()
-        return sum(v * (np.eye(d) + a * (learned[name] - np.eye(d))) for v, (name, a) in zip(w, maps, strict=True))
+        experts = [np.eye(d) + a * (learned[name] - np.eye(d)) for name, a in maps]
+        return sum(w * M for w, M in zip(weights(kind), experts, strict=True))
 
     def rank_rates(n):
         mean = (clicks_at.sum() + 1) / (shown_at.sum() + 10)
@@ -70,21 +71,27 @@ def adapter_stream(impressions, d, rates):
         m, s = (np.mean(spreads), np.mean(sizes)) if spreads else (1.0, 1.0)
         span = np.ptp(reactions)
         pair_weights = np.array([(reactions[i] - reactions[j]) / span for i, j in pairs])
-        scores = [Z @ x + a * (Z @ (x @ learned[name]) - Z @ x) for name, a in maps]
-        sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
+        scores = np.array([Z @ x + a * (Z @ (x @ learned[name]) - Z @ x) for name, a in maps])
+
+        def judged(kind, scores, pair_weights, penalty, share, pairs=pairs):
+            each = np.empty(len(scores))
+            for e, s_e in enumerate(scores):
+                wrong = [(s_e[i] < s_e[j]) + 0.5 * (s_e[i] == s_e[j]) for i, j in pairs]
+                each[e] = np.sum(pair_weights * wrong) / pair_weights.sum()
+            each[1:] = np.minimum(each[1:] + penalty, 1.0)
+            weighted[kind] += share * weights(kind) @ each
+            losses[kind] += share * each
+            counts[kind] += share
+
         if kind == "known":
-            scores += [Z @ x + m * weight * (sums[:, 0] - sums[:, 1] / 3) for weight in REMEMBERED]
-        page = rank_rates(len(Z))
-        judging = pair_weights * [min(1.0, np.median(page) / page[i]) for i, _ in pairs]
-        each = np.empty(len(scores))
-        for e, s_e in enumerate(scores):
-            wrong = [(s_e[i] < s_e[j]) + 0.5 * (s_e[i] == s_e[j]) for i, j in pairs]
-            each[e] = np.sum(judging * wrong) / judging.sum()
-        each[1:] = np.minimum(each[1:] + 0.02, 1.0)
-        certainty = judging.sum() / pair_weights.sum()
-        weighted[kind] += certainty * weights(kind) @ each
-        losses[kind] += certainty * each
-        counts[kind] += certainty
+            sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
+            net, page, mean = sums[:, 0] - sums[:, 1] / 3, rank_rates(len(Z)), weights(kind) @ scores
+            corrected = pair_weights * [min(1.0, np.median(page) / page[i]) for i, _ in pairs]
+            remembering = [mean + m * weight * net for weight in REMEMBERED]
+            judged("memory", remembering, corrected, 0.03, corrected.sum() / pair_weights.sum())
+            judged("known", scores, corrected, 0.03, corrected.sum() / pair_weights.sum())
+        else:
+            judged("new", scores, pair_weights, 0.0, 1.0)
         C = m**2 / s**3
         crowd = np.sqrt(len({i for i, _ in pairs}))
         for (i, j), weight in zip(pairs, pair_weights, strict=True):

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from sklearn.metrics import ndcg_score
 
 from mahala import QueryAdapter
-from mahala.feedback.click_memory import RankRates
 from mahala.saved_estimator import learner_from_bytes
 from mahala.serve.learning import learners as module
 from mahala.serve.learning.learners import Learners, Learning
@@ -123,12 +122,14 @@ def test_what_was_foreseen_is_told():
         shown, grades = X[list(entry.shown)], np.array(entry.clicked)
         scores = [shown @ reference.embed(query, entry.query_id), shown @ query]
         apart = np.maximum(np.subtract.outer(grades, grades), 0.0)
-        if ranked := entry.kind == "impression":  # a click counts by how rare it is at its rank
-            rates = reference._rates if judged or right else RankRates()
-            apart *= rates.page_weights(len(shown))[:, np.newaxis]
         if entry.kind == "judgment" and grades.any():
             judged.append(np.subtract(*(ndcg_score([grades], [own]) for own in scores)))
-        given = {"query_id": entry.query_id, "user": entry.user, "item_ids": entry.shown, "ranked": ranked}
+        given = {
+            "query_id": entry.query_id,
+            "user": entry.user,
+            "item_ids": entry.shown,
+            "ranked": entry.kind == "impression",
+        }
         share = reference.learn_one(query, shown, grades, **given)
         if apart.any():
             plain = (apart * (np.subtract.outer(scores[1], scores[1]) > 0.0)).sum() / apart.sum()

@@ -59,17 +59,19 @@ class QueryAdapter(SavedEstimator):
     For queries that are known, the clicks on each item are remembered, and the clicks that the ranks at which it was
     shown alone explain (`mahala.feedback.click_memory`). `rank` uses both the map and the memory; `embed` the map only.
 
-    Before each impression is learned from, 20 experts are judged by it: the raw scores; raw + α (learned - raw) for
-    eight α up to `cap`, with the mean of all models so far and with the last model; and for known queries, three that
-    add clicks and subtract expected clicks. An expert's loss is the share of pairs (one result that people reacted to
-    more than to another) that it has in the wrong order; a click counts less where clicks are frequent, and all but the
-    raw scores pay 0.02. Exponential weights on these losses, one set for queries that are new and one for queries that
-    are known, give `trust_`; the weighted mean of the experts is served.
+    Before each impression is learned from, 17 experts are judged by it: the raw scores, and raw + α (learned - raw)
+    for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the share
+    of pairs (one result that people reacted to more than to another) that it has in the wrong order. Exponential
+    weights on these losses, one set for queries that are new and one for queries that are known, give `trust_`; the
+    weighted mean of the experts is served. For known queries four more experts, which add nothing or remembered clicks
+    to that, have weights of their own; a click counts less where clicks are frequent, and all experts but the raw
+    scores, and the one that adds nothing, pay 0.03.
 
-    What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the experts' losses, summed over
-    impressions of the total weight T, is above the loss of the raw ranking by at most 0.82 sqrt(T) for new queries and
-    1.56 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the constants
-    are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the weights.
+    What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
+    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.82 sqrt(T) for new queries
+    and 1.45 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the
+    constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
+    weights.
     It says nothing about nDCG, nor about the ranking by the mean: that these follow was seen in simulations, and not
     proved.
 
@@ -186,7 +188,7 @@ class QueryAdapter(SavedEstimator):
             return passes.learn(search, rows, self._model.new_model(), self._model.rule)
 
         expert, verdict, self.cross_validation_ = judged.choose(
-            search, learned, self._trust.experts[: self._trust.n_maps, :3], folds, int(self.k), self._rng
+            search, learned, self._trust.experts, folds, int(self.k), self._rng
         )
         self._judged: Verdict | None = verdict
         if expert:  # otherwise the model stays the identity, as cross-validation chose
@@ -272,11 +274,10 @@ class QueryAdapter(SavedEstimator):
                 last, mean = self._model.learned.products(x)
                 remembered = self._model.gap * self._memory.evidence(key, page.keys) @ NET
                 scores = np.column_stack([raw, items @ mean, items @ last, remembered])
-                judging = weights
+                corrected = weights
                 if page.ranked and self.bias is None:
-                    judging = weights * self._rates.page_weights(len(raw))[positive]
-                certainty = float(judging.sum() / weights.sum())
-                loss = self._trust.judge(self._kind(key), scores, (positive, negative, judging), share * certainty)
+                    corrected = weights * self._rates.page_weights(len(raw))[positive]
+                loss = self._trust.judge(self._kind(key), scores, (positive, negative, weights), share, corrected)
                 if self._model.plain:  # a click among many is less certain
                     weights = weights / len(np.unique(positive)) ** CLICK_COUNT_EXPONENT
                 self._model.learned.feed_query(x, items, (positive, negative, weights * share), self._model.rule)
@@ -328,13 +329,13 @@ class QueryAdapter(SavedEstimator):
                 result[is_known] = dense[is_known] @ self._matrix("known")
         return result
 
-    def _embed(self, x: FloatArray, kind: str, *, remembered: bool = False) -> FloatArray:
-        if (kind, remembered) not in self._served:
-            self._served[kind, remembered] = None  # a second query before anything is learned is worth a matrix
-            _, mean, last = self._trust.shares(kind, remembered=remembered)[:3]
+    def _embed(self, x: FloatArray, kind: str) -> FloatArray:
+        if kind not in self._served:
+            self._served[kind] = None  # a second query before anything is learned is worth a matrix
+            _, mean, last = self._trust.shares(kind)
             products = self._model.learned.products(x)
             return np.asarray(x + last * (products[0] - x) + mean * (products[1] - x))
-        return np.asarray(x @ self._matrix(kind, remembered=remembered))
+        return np.asarray(x @ self._matrix(kind))
 
     @one_at_a_time
     def rank(
@@ -371,7 +372,7 @@ class QueryAdapter(SavedEstimator):
             mapped = queries @ self._matrix("new") if ids is None else mapped.copy()
             for at, id in enumerate(ids or ()):
                 key = queries[at].tobytes() if id is None else id
-                mapped[at] = self._embed(queries[at], self._kind(key), remembered=True)
+                mapped[at] = self._embed(queries[at], self._kind(key))
                 bonus = self._bonus(key, user)
                 if len(bonus[0]):
                     bonuses[at] = bonus
@@ -390,7 +391,7 @@ class QueryAdapter(SavedEstimator):
     @property
     def _weights(self) -> FloatArray:
         """What is added to the score of an item for a click on it by anyone, and by the same user."""
-        return self._model.gap * np.array([self._trust.shares("known")[3], PERSONAL])
+        return np.array([self._trust.click_weight, PERSONAL]) * self._model.gap
 
     @property
     @one_at_a_time
@@ -404,16 +405,15 @@ class QueryAdapter(SavedEstimator):
         """Return what is served at the moment, which maps queries without the learner and does not change."""
         self._check_fitted()
         personal = self._personal.bonuses() if self.personal else NOTHING
-        known = self._matrix("known", remembered=True)
         memory = self._memory.bonuses(), personal, self._weights
-        return QueryMaps(self._matrix("new"), known, self._ids.digests, *memory)
+        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.digests, *memory)
 
     @property
     @one_at_a_time
     def trust_(self) -> dict[str, float]:
         """The share of the learned map in what is served, from 0 (the raw ranking) to `cap`."""
         self._check_fitted()
-        return {kind: self._trust.learned_share(kind) for kind in self._trust.hedges}
+        return {kind: self._trust.learned_share(kind) for kind in ("new", "known")}
 
     @property
     @one_at_a_time
@@ -450,19 +450,18 @@ class QueryAdapter(SavedEstimator):
         self._judged = None
         self._ids, self._users = Remembered(int(self.memory)), Remembered(int(self.memory))
         self._rates, self._memory, self._personal = RankRates(), ClickMemory(), ClickMemory()
-        self._served: dict[tuple[str, bool], FloatArray | None] = {}  # by kind, and whether beside bonuses
+        self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
 
-    def _matrix(self, kind: str, *, remembered: bool = False) -> FloatArray:
-        """Return the matrix that maps queries of a kind; with `remembered`, beside bonuses for remembered items."""
-        served = self._served.get((kind, remembered))
+    def _matrix(self, kind: str) -> FloatArray:
+        served = self._served.get(kind)
         if served is None:
-            _, mean, last = self._trust.shares(kind, remembered=remembered)[:3]
+            _, mean, last = self._trust.shares(kind)
             models = self._model.learned.matrices()
             served = last * models[0] + mean * models[1]
             # What is left of the shares, rounding included, so that models that are the identity give the identity.
             served[np.diag_indices(len(served))] += 1.0 - (last + mean)
-            self._served[kind, remembered] = served
+            self._served[kind] = served
         return served
 
     def _kind(self, query_id: Hashable) -> str:

@@ -90,8 +90,9 @@ class QueryMaps:
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> QueryMaps:
         """Return what `to_arrays` was called on, in single precision."""
-        remembered = (Bonuses.from_arrays(without_prefix(name, arrays)) for name in ("crowd", "personal"))
-        return cls(arrays["new"], arrays["known"], arrays["ids"], *remembered, arrays.get("weights", np.zeros(2)))
+        crowd, personal = (Bonuses.from_arrays(without_prefix(name, arrays)) for name in ("crowd", "personal"))
+        weights = arrays.get("weights", np.zeros(2))
+        return cls(arrays["new"], arrays["known"], arrays["ids"], crowd, personal, weights)
 
 
 def _key(query: FloatArray, query_id: Hashable) -> Hashable:
