@@ -324,8 +324,9 @@ def processes(pid: int) -> dict[str, int]:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     children = [int(number) for task in tasks for number in (task / "children").read_text().split()]
     commands = {number: Path(f"/proc/{number}/cmdline").read_text() for number in children}
-    names = {n: "learner" if "learning" in command else "worker" for n, command in commands.items()}
-    return {"server": pid} | {f"{name} {number}": number for number, name in names.items()}
+    kinds = {"learner": "learning.worker", "worker": "spawn_main"}  # and what their commands have
+    named = [(kind, n) for n, command in commands.items() for kind, part in kinds.items() if part in command]
+    return {"server": pid} | {f"{kind} {number}": number for kind, number in named}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The pictures of the first page, drawn when the site is built from what the examples of other pages learn."""
+"""The pictures of the first page and of the gallery, drawn when the site is built.
+
+Those of the first page show what the examples of other pages learn; those of the gallery, every learner on one table.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import io
 import os
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mkdocs.structure.files import File
+from sklearn.datasets import load_wine
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import scale
+
+import mahala
 
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 GALLERY = re.compile(r'(?<=<div class="gallery" markdown>\n).*?(?=\n</div>)', re.DOTALL)
@@ -101,7 +110,7 @@ def draw(page: str, names: dict[str, Any]) -> bytes:
     """Draw as SVG what the first example of a page has defined."""
     figure = Figure(figsize=(4.0, 2.6), layout="constrained")
     axes = figure.subplots()
-    PICTURES[page](names, axes)
+    (PICTURES[page] if page in PICTURES else names["draw"])(names, axes)
     axes.tick_params(colors=GREY)
     for part in (axes.xaxis.label, axes.yaxis.label):
         part.set_color(GREY)
@@ -112,24 +121,44 @@ def draw(page: str, names: dict[str, Any]) -> bytes:
     return written.getvalue()
 
 
+def wines_by(name: str) -> bytes:
+    """Fit a learner to half of the wines, and draw the others as SVG."""
+    X, y = load_wine(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(scale(X), y, test_size=0.5, stratify=y, random_state=0)
+    learner = getattr(mahala, name, None) or getattr(mahala.batch, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what few rows cannot determine
+        learner = learner(**({"random_state": 0} if "random_state" in learner().get_params() else {}))
+        learner.fit(X_train, y_train)
+    is_distance = isinstance(learner.metric_, mahala.MahalanobisMetric)
+    names = {"learner": learner, "X_test": X_test, "y_test": y_test}
+    return draw("", names | {"draw": classes_in_a_plane if is_distance else similarities})
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the pictures to the site."""
+    folder, empty = Path(config.docs_dir), b"<svg xmlns='http://www.w3.org/2000/svg'/>"
     for page in PICTURES:
-        content = b"<svg xmlns='http://www.w3.org/2000/svg'/>" if DRAFT else picture(page, Path(config.docs_dir))
-        files.append(File.generated(config, _address(page), content=content))
+        content = empty if DRAFT else picture(page, folder)
+        files.append(File.generated(config, _address("index.md", page), content=content))
+    for entry in ENTRY.finditer((folder / "gallery.md").read_text(encoding="utf-8")):
+        content = empty if DRAFT else wines_by(Path(entry["page"]).stem)
+        files.append(File.generated(config, _address("gallery.md", entry["page"]), content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **more: Any) -> str:
-    """Put each picture into its link on the first page, which without it is a list of links."""
-    if page.file.src_uri != "index.md":
+    """Put each picture into its link, which without it is an item of a list of links."""
+    here = page.file.src_uri
+    if here not in ("index.md", "gallery.md"):
         return markdown
-    return GALLERY.sub(lambda found: ENTRY.sub(_with_picture, found[0]), markdown)
+    return GALLERY.sub(lambda found: ENTRY.sub(lambda entry: _with_picture(here, entry), found[0]), markdown)
 
 
-def _with_picture(entry: re.Match[str]) -> str:
-    return f"[![]({_address(entry['page'])})\n{entry['text']}]({entry['page']})"
+def _with_picture(here: str, entry: re.Match[str]) -> str:
+    alternative = f"Picture of what {Path(entry['page']).stem} learns"
+    return f"[![{alternative}]({_address(here, entry['page'])})\n{entry['text']}]({entry['page']})"
 
 
-def _address(page: str) -> str:
-    return f"images/{Path(page).stem}.svg"
+def _address(here: str, page: str) -> str:
+    return f"images/{Path(here).stem}-{Path(page).stem}.svg"

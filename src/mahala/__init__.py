@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def _stub_names(package: str) -> dict[str, str]:

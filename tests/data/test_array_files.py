@@ -43,6 +43,7 @@ def test_npy(tmp_path):
         (np.array([["a"]]), "2-D array of numbers"),
         (np.zeros((0, 3)), "no rows or no features"),
         (np.array([[1.0], [np.nan], [2.0], [np.inf]]), "missing or infinite values in rows 1, 3"),
+        (np.array([[1e300, 1.0]]), r"t.npy has values as large as 1e\+300, .*; scale the features below 1e\+45"),
         (np.array([[None]]), "not a readable NumPy file"),
     ],
 )

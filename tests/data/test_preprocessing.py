@@ -188,6 +188,8 @@ def test_wrong_tables():
         TablePreprocessor().fit(polars.DataFrame({"a": []}))
     with pytest.raises(ValueError, match="no columns are left to be features: 'a' left out: the same value"):
         TablePreprocessor().fit(polars.DataFrame({"a": [1, 1]}))
+    with pytest.raises(ValueError, match=r"column 'b' has values as large as 1e\+300, .*; scale the features"):
+        TablePreprocessor().fit_transform(polars.DataFrame({"a": [1.0, 2.5], "b": [0.5, 1e300]}))
 
 
 def test_the_decimal_mark_of_a_table():

@@ -49,6 +49,11 @@ def test_equal_gains_are_certain_after_20_impressions():
     assert (nothing.kind, nothing.p_value) == ("does not help", 1.0)
 
 
+def test_no_interval_is_beyond_what_is_possible():
+    verdict = running([1.0] * 19 + [-1.0]).verdict()
+    assert 0.5 < verdict.low < verdict.gain < verdict.high == 1.0
+
+
 def test_states_are_restored():
     gain, copy = running([0.1, 0.4, -0.2]), RunningGain()
     copy.set_state(*gain.get_state())

@@ -116,18 +116,21 @@ AUTO = [mahala.OASIS("auto"), mahala.OGD("auto"), mahala.SORS("auto"), mahala.Ad
 def test_automatic_margins_and_steps_are_on_the_scale_of_the_similarities(learner, sparse, tmp_path):
     rng = np.random.default_rng(0)
     X, numbers = rng.normal(size=(40, 6)), rng.integers(0, 40, (3, 300))
+    triplets = Triplets(sp.csr_matrix(X) if sparse else X, *numbers)
     x, q = X[numbers[0]], X[numbers[1]] - X[numbers[2]]
-    gap = np.median(abs(np.einsum("ij,ij->i", x, q)))
-    size = np.median(np.linalg.norm(x, axis=1) * np.linalg.norm(X[numbers[1]], axis=1))
-    step = gap**2 / size**3
-    stream = type(learner)(**learner.get_params() | {"margin": "auto"})
-    stream.partial_fit(Triplets(sp.csr_matrix(X) if sparse else X, *numbers))
+    gaps = abs(np.einsum("ij,ij->i", x, q))
+    sizes = np.linalg.norm(x, axis=1) * np.linalg.norm(X[numbers[1]], axis=1)
+    stream = type(learner)(**learner.get_params() | {"margin": "auto"}).partial_fit(triplets)
+    gap = np.sort(gaps[:100])[49]  # the lower one of the two in the middle
     assert stream.margin_ == pytest.approx(gap)
-    length = gap / step if isinstance(learner, mahala.AROMA) else step
-    name = next(name for name in ("C", "eta", "r") if hasattr(learner, name))
-    spelled = {"margin": stream.margin_, name: length}
-    same = type(learner)(**learner.get_params() | spelled).fit(Triplets(X, *numbers))
-    np.testing.assert_allclose(dense(stream.metric_.matrix), dense(same.metric_.matrix), atol=1e-9)
+    steps = {mahala.OASIS: reference.oasis, mahala.OGD: reference.ogd}
+    if type(learner) in steps:
+        M = np.eye(6)
+        for t, triplet in enumerate(spelled_out(triplets)):
+            n = min(t + 1, 100)
+            g, s = np.sort(gaps[:n])[(n - 1) // 2], np.sort(sizes[:n])[(n - 1) // 2]
+            M = steps[type(learner)]([triplet], M, g**2 / s**3, g)[0]
+        np.testing.assert_allclose(dense(stream.metric_.matrix), M, atol=1e-9)
     # Vectors that are ten times as long: the same similarities, up to their scale.
     longer = type(learner)(**stream.get_params()).fit(Triplets(10 * X, *numbers))
     assert longer.margin_ == pytest.approx(100 * gap)
@@ -527,3 +530,30 @@ def test_gradients_whose_squares_vanish_give_finite_steps(dtype, storage, scale)
     learner = mahala.AdaSORS(delta=1e-300, lam=0.01, dtype=dtype, storage=storage, n_triplets=20, random_state=0)
     matrix = learner.fit(X, np.arange(9) % 3).metric_.matrix
     assert np.isfinite(matrix.toarray() if sp.issparse(matrix) else matrix).all()
+
+
+@pytest.mark.parametrize("first", [None, 1e-160, 1e40])
+@pytest.mark.parametrize("kind", [mahala.OASIS, mahala.OGD, mahala.SORS, mahala.AdaSORS, mahala.AROMA])
+def test_scales_are_the_same_for_every_chunking_and_survive_an_odd_first_line(kind, first):
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 4
+    X = rng.normal(size=(40, 6)) + 2.0 * np.eye(6)[y]
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    triplets = Triplets.from_labels(X, y, 250, random_state=0)
+    lines = np.stack([X[triplets.anchor], X[triplets.positive], X[triplets.negative]], axis=1)
+    if first is not None:
+        lines = np.concatenate([first * rng.normal(size=(1, 3, 6)), lines])
+    whole, parts, singles = (kind("auto", margin="auto", shrinkage=0) for _ in range(3))
+    whole.fit(Triplets.from_array(lines))
+    for part in np.array_split(lines, 9):
+        parts.partial_fit(Triplets.from_array(part))
+    for line in lines:
+        singles.learn_one(*line)
+    for other in (parts, singles):
+        assert (other.margin_, other._size) == (whole.margin_, whole._size)
+        np.testing.assert_allclose(other.metric_.matrix, whole.metric_.matrix, rtol=1e-12, atol=1e-13)
+    # AdaGrad and confidences remember one huge row, wherever it comes.
+    if first is not None and kind not in (mahala.AdaSORS, mahala.AROMA):
+        clean = kind("auto", margin="auto", shrinkage=0).fit(triplets)
+        assert whole.score(triplets) > clean.score(triplets) - 0.05
+        assert clean.score(triplets) > 0.6

@@ -217,6 +217,15 @@ def test_questions_are_answered_by_keys(page, address, service):
     assert len({entry.user for entry in entries}) == 1
 
 
+def test_a_problem_of_the_database_is_shown_while_it_lasts(page, address, service, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(service.writer, "problem", "the disk is full")
+        patched.setattr(service.writer, "_failed", np.inf)
+        page.goto(f"{address}/watch?collection=films")
+        sync_api.expect(page.locator("#problem")).to_have_text("the disk is full")
+    sync_api.expect(page.locator("#problem")).to_be_hidden()
+
+
 def test_tabs_fit_every_width_and_the_collection_is_chosen(page, address, service):
     service.configure("films", {"control": {"share": 0.1}})
     for (tab, path), width in itertools.product(TABS.items(), (390, 1400)):

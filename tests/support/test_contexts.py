@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import mahala
-from mahala.support.contexts import COMPILING, one_at_a_time, out_of_time, time_limit
+from mahala.support.contexts import COMPILING, one_at_a_time, one_blas_thread, out_of_time, time_limit
 
 ENDLESS = {
     "ITML": mahala.ITML(max_iter=10**6, tol=0.0, random_state=0),
@@ -79,6 +82,49 @@ def test_compiling_takes_no_time():
         assert not out_of_time()
         time.sleep(0.1)
         assert out_of_time()
+
+
+SENDER = """
+import os, random, signal, sys, time
+for line in sys.stdin:
+    time.sleep(random.uniform(0, 1e-3))
+    os.kill(os.getppid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
+def test_interrupts_leave_no_lock_and_no_thread_count_behind():
+    """At any moment, also while a context is entered or left."""
+
+    class Counter:
+        @one_at_a_time
+        @one_blas_thread()
+        def count(self):
+            with one_blas_thread():
+                return 1
+
+    counter, held = Counter(), []
+
+    def count_until_interrupted(sender):
+        sender.stdin.write("\n")
+        sender.stdin.flush()
+        end = time.monotonic() + 10.0
+        while time.monotonic() < end:
+            counter.count()
+
+    with threadpool_limits(2, user_api="blas"):
+        before = [library.num_threads for library in ThreadpoolController().lib_controllers]
+        with subprocess.Popen([sys.executable, "-c", SENDER], stdin=subprocess.PIPE, text=True) as sender:
+            for _ in range(200):
+                with pytest.raises(KeyboardInterrupt):
+                    count_until_interrupted(sender)
+                thread = threading.Thread(target=lambda: held.append(counter.count()), daemon=True)
+                thread.start()
+                thread.join(10.0)
+                assert not thread.is_alive()
+                counter.count()  # ends what Ctrl-C kept from ending
+                assert [library.num_threads for library in ThreadpoolController().lib_controllers] == before
+    assert len(held) == 200
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -82,7 +82,7 @@ class SDML(IterationParams, BatchLearner):
     prior: Prior = "identity"
     n_pairs: Literal["auto"] | Count = "auto"
     max_iter: Count = 1000
-    tol: NonNegative = 1e-7
+    tol: NonNegative = 1e-9
     random_state: Seed = None
 
     @property

@@ -9,6 +9,7 @@ import typer
 from mahala.cli import serve
 from mahala.cli.adapt import adapt
 from mahala.cli.compare import compare
+from mahala.cli.doctor import doctor
 from mahala.cli.evaluate import evaluate
 from mahala.cli.explain import explain
 from mahala.cli.fit import fit
@@ -29,7 +30,21 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (compare, fit, transform, search, evaluate, simulate, explain, adapt, teach, inspect, stream, warm_up)
+COMMANDS = (
+    compare,
+    fit,
+    transform,
+    search,
+    evaluate,
+    simulate,
+    explain,
+    adapt,
+    teach,
+    inspect,
+    stream,
+    warm_up,
+    doctor,
+)
 for command in COMMANDS:
     app.command(command.__name__.replace("_", "-"), cls=Command)(command)
 app.add_typer(serve.app, name="serve", help=serve.start.__doc__)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mahala.support.arrays import check_room
 from mahala.support.parameters import ParameterError
-from mahala.support.validation import check_sparse, csr_from_arrays, is_sparse
+from mahala.support.validation import check_scale, check_sparse, csr_from_arrays, is_sparse
 
 # The most rows or columns of a sparse matrix, in another form than CSR, for each of its numbers.
 _MOST_EMPTY = 10_000
@@ -57,13 +57,14 @@ def finite_rows(path: str, X: Any) -> Any:
         raise ValueError(f"{path} has no rows or no features: its shape is {X.shape}")
     if is_sparse(X):
         _check_width(f"{path} with its {X.shape[1]:,} features", X.shape[1])
-    # The sum of a row is finite if its values are, unless they are too large for any metric.
+    # The sum of a row is finite if its values are, unless they are larger than `check_scale` permits.
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(np.asarray(X.sum(axis=1, dtype=np.float64)))
     if not finite.all():
         rows = np.flatnonzero(~finite)
         where = places("row", rows)
         raise ValueError(f"{path} has missing or infinite values in {where}: fill them in or drop those rows")
+    check_scale(X, path)
     return X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
 
 

@@ -16,6 +16,7 @@ from mahala.data.columns import Column, checked_table, column, is_frame, names_o
 from mahala.support.arrays import FloatArray
 from mahala.support.model_files import ModelFileError, header_value
 from mahala.support.parameters import Count, Where, check_params, is_count
+from mahala.support.validation import check_scale
 
 # A metric of more features would not fit into memory.
 _MOST_HASHED = 65_536
@@ -245,7 +246,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         groups, problems, parts = self.feature_groups(), [], {}
         for plan, values in columns:
             try:
-                parts[plan.name] = encoded(plan, values, self.n_hashed)
+                parts[plan.name] = check_scale(encoded(plan, values, self.n_hashed), f"column {plan.name!r}")
             except ValueError as error:
                 problems.append(str(error))
         if problems:

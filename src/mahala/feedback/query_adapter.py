@@ -391,7 +391,8 @@ class QueryAdapter(SavedEstimator):
     @property
     def _weights(self) -> FloatArray:
         """What is added to the score of an item for a click on it by anyone, and by the same user."""
-        return np.array([self._trust.click_weight, PERSONAL]) * self._model.gap
+        gap = self._model.gap
+        return np.array([gap * self._trust.click_weight, gap * PERSONAL])
 
     @property
     @one_at_a_time

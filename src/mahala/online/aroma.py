@@ -20,7 +20,7 @@ from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
 # What a step adds to an inverse variance, up to the fourth power of a feature over r, does not overflow.
-SMALLEST_R = 1e-50
+SMALLEST_R, LARGEST_R = 1e-50, 1e150
 # How far a covariance, which only ever shrinks, can be from one by rounding.
 ROUNDING = 1e-6
 
@@ -52,7 +52,8 @@ class AROMA(SimilarityLearner):
     covariance: Literal["full", "diagonal"] = "full"
 
     def _step_rule(self) -> SimilarityRule:
-        r = max(self.margin_ / self._length("auto"), SMALLEST_R) if isinstance(self.r, str) else float(self.r)
+        scaled = min(max(self.margin_ / self._length("auto"), SMALLEST_R), LARGEST_R)
+        r = scaled if isinstance(self.r, str) else float(self.r)
         return SimilarityRule(1.0, r, np.inf, r=r)
 
     def _model_in(self, storage: str, rule: SimilarityRule) -> SimilarityState:

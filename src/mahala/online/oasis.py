@@ -18,11 +18,12 @@ class OASIS(SimilarityLearner):
     Parameters
     ----------
     C : float or "auto"
-        Aggressiveness: the longest step. "auto" is margin² / s³, where s is the median of ‖x‖ ‖x⁺‖ in the first
-        comparisons: a share margin / s of the step that repairs a typical loss.
+        Aggressiveness: the longest step. "auto" is margin² / s³, where s is the running median of ‖x‖ ‖x⁺‖
+        over the first 100 comparisons, then at rest: a share margin / s of the step that repairs a typical loss.
     margin : float or "auto"
         By how much x⁺ should be more similar than x⁻. The paper has 1.0, which unit vectors, whose similarities
-        differ by a tenth, never reach; "auto" is the median of |xᵀx⁺ - xᵀx⁻| in the first comparisons.
+        differ by a tenth, never reach; "auto" is the running median of |xᵀx⁺ - xᵀx⁻| over the first 100
+        comparisons. It is the same for `fit`, `partial_fit` in any chunks and `learn_one`.
     init : "identity", "zero" or Metric
         M before the first step. Queries and items with different features need "zero" or a bilinear Metric.
     average : bool

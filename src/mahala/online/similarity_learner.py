@@ -1,6 +1,7 @@
 """The family of online learners of a bilinear similarity from triplets: OASIS, OGD, SORS, AdaSORS and AROMA."""
 
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
@@ -28,7 +29,10 @@ from mahala.support.validation import check_row, check_rows, is_sparse
 SMALL_MATRIX = 2**28
 LARGE_MATRIX = 2**31
 # Triplets from which the scales of similarities are taken.
-SCALE_SAMPLE = 1000
+SCALE_SAMPLE = 100
+# The parameters that may be "auto": on the scale of the similarities.
+_SCALED = ("margin", "C", "eta", "r")
+_LARGEST_SIZE = 1e100  # whose cube is a number of float64
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -48,12 +52,14 @@ class SimilarityLearner(OnlineLearner):
     _fixed: ClassVar = ("margin", "init", "average", "storage", "dtype", "penalty", "covariance")
     FIELDS: ClassVar = (
         Number("_gap", most=LONGEST_STEP),
-        Number("_size", most=LONGEST_STEP),
+        Number("_size", most=_LARGEST_SIZE),
+        Array("_sample", dtype=np.float64, shape=(None, 2), least=0.0),
         Array("_weights", optional=True, dtype=np.float64, shape=(2,), least=0.0),
     )
 
     _gap = 1.0  # how much the similarities of an x to two items differ under the identity
     _size = 1.0  # the largest similarity that an x and an item of their lengths can have
+    _sample = np.empty((0, 2))  # size and gap of the first triplets, of which the two above are the medians
     _weights = cast("FloatArray | None", None)  # of what was learned and of `init`, if the metric mixes them
 
     @one_at_a_time
@@ -71,7 +77,8 @@ class SimilarityLearner(OnlineLearner):
             widths = f"positive has {positive.shape[-1]} features and negative {negative.shape[-1]}"
             raise ValueError(f"{widths}; they must have the same")
         sizes = x.size, positive.size
-        if sparse or "_model" not in vars(self) or sizes != (self.n_features_in_, self.n_item_features_):
+        is_first = "_model" not in vars(self) or self._n_unscaled
+        if sparse or is_first or sizes != (self.n_features_in_, self.n_item_features_):
             rows, *items = (row if sparse else row[np.newaxis] for row in (x, positive, negative))
             stacked = sp.vstack(items, format="csr") if any(map(is_sparse, items)) else np.vstack(items)
             numbers = np.array([0]), np.array([0]), np.array([1])
@@ -118,7 +125,8 @@ class SimilarityLearner(OnlineLearner):
         """Return the length of a step; "auto" is on the scale of the similarities."""
         if not isinstance(step, str):
             return float(step)
-        return min(self.margin_**2 / max(self._size, 1.0 / LONGEST_STEP) ** 3, LONGEST_STEP)
+        length = self.margin_**2 / max(self._size, 1.0 / LONGEST_STEP) ** 3
+        return min(max(length, np.finfo(np.float64).tiny), LONGEST_STEP)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         X, codes = super()._labelled_rows(X, y, reset=reset)
@@ -159,8 +167,9 @@ class SimilarityLearner(OnlineLearner):
         if not self._learns_by_gram(triplets):
             super()._learn(triplets, codes)
         else:
-            model, rule = self._model, self._rule()
-            change, total, steps = fit_gram(triplets, model.initial[0], rule, isinstance(model, SparseState))
+            model, rules = self._model, list(self._moving_rules(triplets))
+            is_sparse_state = isinstance(model, SparseState)
+            change, total, steps = fit_gram(triplets, model.initial[0], [*rules, self._rule()], is_sparse_state)
             model.clock = model.n_steps = len(triplets)
             model.settle()
             model.add(change, total)
@@ -201,8 +210,11 @@ class SimilarityLearner(OnlineLearner):
 
     def _first_state(self, triplets: Triplets, known: bool) -> SimilarityState:
         self.n_item_features_ = triplets.n_item_features
-        self._weights = None
-        self._set_scales(triplets)
+        self._weights, self._sample = None, np.empty((0, 2))
+        self._gap = self._size = 1.0
+        if self.margin == "auto" and self.n_features_in_ != self.n_item_features_:
+            problem = "margin='auto' compares inner products of queries and items, which need the same features"
+            raise ValueError(f"{problem}, got {self.n_features_in_} and {self.n_item_features_}; give a number")
         shape = self.n_features_in_, self.n_item_features_
         if self.storage in ("dense", "sparse"):
             storage: str = self.storage
@@ -220,24 +232,38 @@ class SimilarityLearner(OnlineLearner):
             model.add(self.init.matrix, self.init.matrix)
         return model
 
-    def _set_scales(self, triplets: Triplets) -> None:
-        """Take the scales of similarities from the first triplets; where these have none, they are 1."""
-        self._gap = self._size = 1.0
-        if self.margin == "auto" and self.n_features_in_ != self.n_item_features_:
-            problem = "margin='auto' compares inner products of queries and items, which need the same features"
-            raise ValueError(f"{problem}, got {self.n_features_in_} and {self.n_item_features_}; give a number")
-        items = items_of(triplets)
-        first = slice(0, SCALE_SAMPLE)
-        x, positive, negative = (
-            rows[numbers[first]].astype(np.float64)
-            for rows, numbers in ((triplets.X, triplets.anchor), (items, triplets.positive), (items, triplets.negative))
-        )
-        size = float(np.median(np.sqrt(row_dots(x, x)) * np.sqrt(row_dots(positive, positive))))
-        if 1.0 / LONGEST_STEP <= size <= LONGEST_STEP:
-            self._size = size
-        if self.margin == "auto":
-            gap = float(np.median(abs(_dots(x, positive) - _dots(x, negative))))
-            self._gap = min(gap, LONGEST_STEP) or 1.0
+    @property
+    def _n_unscaled(self) -> int:
+        """How many triplets are still to be taken into the scales: none, if no parameter is "auto"."""
+        is_auto = any(isinstance(getattr(self, name, None), str) for name in _SCALED)
+        return SCALE_SAMPLE - len(self._sample) if is_auto else 0
+
+    def _feed(self, prepared: Any, n_steps: int, rule: Any) -> None:
+        """Take steps; while the scales follow the first triplets, one by one, so that chunks make no difference."""
+        first = 0
+        for rule in self._moving_rules(prepared):
+            super()._feed(prepared[first : first + 1], 1, rule)
+            first += 1
+        if first:
+            prepared, rule = prepared[first:], self._rule()
+            self._rule_in_force = rule
+        if first < n_steps:
+            super()._feed(prepared, n_steps - first, rule)
+
+    def _moving_rules(self, triplets: Triplets) -> Iterator[SimilarityRule]:
+        """Take triplets into the scales, as long as these are not at rest; return the rule for each."""
+        scales = _scales(triplets[: self._n_unscaled]) if self._n_unscaled else ()
+        for size, gap in scales:
+            self._sample = np.vstack([self._sample, [min(size, _LARGEST_SIZE), min(gap, LONGEST_STEP)]])
+            # The lower one of two: their mean would be that of an outlier.
+            medians = np.sort(self._sample, axis=0)[(len(self._sample) - 1) // 2]
+            self._size, self._gap = (float(median) or 1.0 for median in medians)
+            yield self._rule()
+
+    def _take_mean(self, copies: Sequence[Any]) -> None:
+        super()._take_mean(copies)
+        first = copies[0]
+        self._sample, self._size, self._gap = first._sample, first._size, first._gap
 
     def _stored_state(self, header: dict[str, Any]) -> SimilarityState:
         model = header_value(header, "model", dict)
@@ -266,6 +292,19 @@ class SimilarityLearner(OnlineLearner):
             raise ValueError(f"init='identity' {features}; use init='zero'")
         if d != e and rule.exempt_diagonal:
             raise ValueError(f"penalty='offdiagonal' {features}; use penalty='l1'")
+
+
+def _scales(triplets: Triplets) -> FloatArray:
+    """Return ‖x‖ ‖x⁺‖ and |xᵀx⁺ - xᵀx⁻| of each triplet; the latter is 0 where x and the items differ in width."""
+    items = items_of(triplets)
+    x, positive, negative = (
+        rows[numbers].astype(np.float64)
+        for rows, numbers in ((triplets.X, triplets.anchor), (items, triplets.positive), (items, triplets.negative))
+    )
+    sizes = np.sqrt(row_dots(x, x)) * np.sqrt(row_dots(positive, positive))
+    same = x.shape[1] == positive.shape[1]
+    gaps = abs(_dots(x, positive) - _dots(x, negative)) if same else np.zeros(len(sizes))
+    return np.asarray(np.nan_to_num(np.column_stack([sizes, gaps]), nan=_LARGEST_SIZE))
 
 
 def _dots(rows: Any, others: Any) -> Any:

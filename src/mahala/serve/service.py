@@ -94,13 +94,18 @@ class Service:
         self.close()
 
     def close(self, *, learning: bool = True) -> None:
-        """Write what is in the queue, stop `learning` and close the database."""
+        """Write what is in the queue, stop learning and close the database.
+
+        Without `learning`, a process that learns goes on, and the items leave memory: other processes serve them.
+        """
         self._stop.set()
         if self._graphs is not None:
             self._graphs.close()
         self._poller.join()
         self.writer.close()
-        if self._learning is not None and learning:
+        if not learning:
+            self._served.clear()
+        elif self._learning is not None:
             self._learning.close()
         self.store.close()
 

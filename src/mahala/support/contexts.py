@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -28,8 +29,8 @@ except ImportError:  # another interpreter
     _set_handler = signal.signal
 
 _lock = threading.Lock()
-_depth = 0
-_before: list[int] = []
+_limited: dict[int, tuple[int, FrameType]] = {}  # thread and frame of the contexts in which BLAS has one thread
+_before: list[int] = []  # the numbers of threads outside of them; empty outside
 
 
 @contextmanager
@@ -64,14 +65,12 @@ class _Lock:
         self._lost = False  # whether a thread that this process does not have holds it
         _locks.add(self)
 
-    def __enter__(self) -> None:
+    def checked(self) -> threading.RLock:
+        """Return the lock to enter: Ctrl-C cannot come between entering and a block, as in methods of Python."""
         if self._lost:
             problem = "another thread used this object when the process was forked, so it may be half changed"
             raise RuntimeError(f"{problem}: fork before that, or load it from a file")
-        self._lock.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
+        return self._lock
 
     def after_fork(self) -> None:
         """Notice in a forked process that a thread of the other process holds the lock, and will not release it."""
@@ -91,7 +90,8 @@ def one_at_a_time(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenat
     def locked(self: T, *args: P.args, **kwargs: P.kwargs) -> R:
         values: Any = vars(self)
         # setdefault is atomic: threads that come at the same time get the same lock.
-        with values.get("_one_at_a_time") or values.setdefault("_one_at_a_time", _Lock()):
+        lock = values.get("_one_at_a_time") or values.setdefault("_one_at_a_time", _Lock())
+        with lock.checked():
             return method(self, *args, **kwargs)
 
     return locked  # type: ignore[return-value]
@@ -125,23 +125,46 @@ class one_blas_thread(ContextDecorator):
     """A context in which BLAS runs on one thread; contexts may be nested and may overlap between threads.
 
     The products of a stream are small: on a busy machine two threads wait for each other and take 70 times as long.
-    Also the last bits of a factorisation depend on the number of threads. It is a decorator, too.
+    Also the last bits of a factorisation depend on the number of threads. It is a decorator, too. Ctrl-C may come
+    as `__exit__` begins: such a context ends with the next one of its thread.
     """
 
+    def _recreate_cm(self) -> one_blas_thread:
+        return one_blas_thread()  # each call of a decorated function is a context of its own
+
     def __enter__(self) -> None:
-        global _depth
-        with _lock:
-            _depth += 1
-            if _depth == 1:
-                _before[:] = [library.get_num_threads() for library in _libraries()]
-                _set([1] * len(_before))
+        try:
+            with uninterrupted(), _lock:
+                _drop_abandoned()
+                _limited[id(self)] = threading.get_ident(), sys._getframe(1)
+                if not _before:
+                    _before.extend(library.get_num_threads() for library in _libraries())
+                    _set([1] * len(_before))
+        except BaseException:  # Ctrl-C that waited
+            self.__exit__()
+            raise
 
     def __exit__(self, *exception: object) -> None:
-        global _depth
-        with _lock:
-            _depth -= 1
-            if _depth == 0:
+        with uninterrupted(), _lock:
+            _limited.pop(id(self), None)
+            _drop_abandoned()
+            if _before and not _limited:
                 _set(_before)
+                _before.clear()
+
+
+def _drop_abandoned() -> None:
+    """Remove the contexts of this thread whose functions have ended."""
+    thread = threading.get_ident()
+    entries = {key: entered_in for key, (owner, entered_in) in _limited.items() if owner == thread}
+    if entries:
+        running: set[FrameType] = set()
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            running.add(frame)
+            frame = frame.f_back
+        for key in [key for key, entered_in in entries.items() if entered_in not in running]:
+            del _limited[key]
 
 
 @functools.cache
@@ -157,13 +180,14 @@ def _set(counts: list[int]) -> None:
 
 def _forget() -> None:
     """Begin anew in a forked process: its threads are gone, and what they held will not be released."""
-    global _lock, _depth
+    global _lock
     for lock in _locks:
         lock.after_fork()
     _lock = threading.Lock()
-    if _depth:
-        _depth = 0
+    _limited.clear()
+    if _before:
         _set(_before)
+    _before.clear()
 
 
 if hasattr(os, "register_at_fork"):

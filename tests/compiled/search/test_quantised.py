@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mahala.compiled.search.quantised import quantised, score_bounds
+from mahala.compiled.search.quantised import kth_largest, quantised, score_bounds
 
 
 @pytest.mark.parametrize("width", [1, 7, 384, 16_384])
@@ -29,3 +31,9 @@ def test_a_query_of_zeros_and_rows_of_zeros_have_the_score_zero():
     for query in (np.zeros(4), np.ones(4)):
         lower, upper = score_bounds(*quantised(X), np.ones(3, dtype=bool), query)
         assert (np.abs([lower, upper]) < 1e-30).all()
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False), max_size=30), st.integers(1, 12))
+def test_the_kth_largest_is_that_of_a_sorted_list(values, k):
+    expected = sorted(values, reverse=True)[k - 1] if k <= len(values) else -np.inf
+    assert kth_largest(np.array(values, dtype=np.float32), k) == expected

@@ -246,12 +246,12 @@ def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: Simil
         planes[written, 1] = stamps[written, np.newaxis]
 
 
-def fit_gram(triplets: Triplets, start: float, rule: SimilarityRule, sparse: bool) -> tuple[Any, Any, Steps]:
+def fit_gram(triplets: Triplets, start: float, rules: Sequence[SimilarityRule], sparse: bool) -> tuple[Any, Any, Steps]:
     """Take a step for each triplet, from M₀ = start · I; return XᵀΘX, its sum over all models, and the steps.
 
-    Both matrices are CSR if `sparse`.
+    Each rule but the last is for one triplet, and that for the rest. Both matrices are CSR if `sparse`.
     """
-    T = len(triplets)
+    T, rule = len(triplets), rules[-1]
     used, numbers = np.unique(np.stack([triplets.anchor, triplets.positive, triplets.negative]), return_inverse=True)
     a, b, c = numbers.reshape(3, -1)
     check_room(
@@ -272,7 +272,12 @@ def fit_gram(triplets: Triplets, start: float, rule: SimilarityRule, sparse: boo
         q = X[b[block]] - X[c[block]]
         firsts[block], q_norms[block] = start * row_dots(q, X[a[block]]), row_dots(q, q)
     steps = np.empty(T), np.empty(T), np.empty(T, dtype=np.int8)
-    gram.stream(K, L, np.zeros_like(K), a, b, c, firsts, q_norms, rule.step(np.float64), *steps)
+    P = np.zeros_like(K)
+    for at, rule in enumerate(rules):
+        part = slice(at, at + 1 if at + 1 < len(rules) else T)
+        triple = a[part], b[part], c[part]
+        taken = steps[0][part], steps[1][part], steps[2][part]
+        gram.stream(K, L, P, *triple, firsts[part], q_norms[part], rule.step(np.float64), *taken)
     tau = steps[1]
     weights = (tau, tau * np.arange(T, 0, -1)) if rule.average else (tau,)
     matrices = [_outer(X, a, b, c, weight, sparse) for weight in weights]

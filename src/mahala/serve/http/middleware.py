@@ -247,7 +247,8 @@ class Envelope:
     def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
         self._n_begun = min(TURN, len(self._later))
         for _ in range(self._n_begun):
-            self._later.popleft().set_result(None)
+            if not (future := self._later.popleft()).done():  # cancelled
+                future.set_result(None)
         if self._n_begun:
             loop.call_soon(self._next_turn, loop)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import multiprocessing
@@ -24,6 +25,10 @@ log = logging.getLogger("mahala.serve")
 
 # Seconds before a process that has ended is started again.
 _PAUSE = 1.0
+# Seconds for answers that are under way when the server is stopped.
+_STOPPING = 10
+# Milliseconds after which a connection is closed whose client takes nothing of what was sent, which is held in memory.
+UNREAD = 60_000
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -36,6 +41,8 @@ def bind(host: str, port: int) -> socket.socket:
         raise OSError(f"{host}:{port} cannot be bound: {reason}; give another --port") from None
     # asyncio does not do so for sockets that it has not made, and then every answer waits 40 ms for its second part.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD)
     return bound
 
 
@@ -43,8 +50,10 @@ def run(app: Any, bound: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM; the latter raises SystemExit, so that the caller closes what is open."""
     _exit_on_sigterm()
     # Clients that wait between requests keep their connections: one that is closed as they write is an error to them.
-    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    config = uvicorn.Config(app, http=TimedProtocol, timeout_keep_alive=60, **quiet)
+    options: dict[str, Any] = {"timeout_keep_alive": 60, "timeout_graceful_shutdown": _STOPPING}
+    quiet = {"log_level": "warning", "access_log": False, "server_header": False}
+    config = uvicorn.Config(app, http=TimedProtocol, **options | quiet)
+    _raise_file_limit()
     # What is here stays, and would be gone through by each collection of garbage, for 100 ms with 100,000 items.
     gc.freeze()
     # A thread that has just sent an answer waits this long for one that computes; the default of 5 ms adds up.
@@ -96,6 +105,15 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _raise_file_limit() -> None:
+    """Permit as many connections as the system does: beyond the limit not even /health is answered."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not on Windows
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _exit_on_sigterm() -> None:

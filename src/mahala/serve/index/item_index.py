@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.search.quantised import quantised, score_bounds
+from mahala.compiled.search.quantised import kth_largest, quantised, score_bounds
 from mahala.serve.store.collection_store import BLOCK, Store
 from mahala.serve.store.rows import Items
 from mahala.support.arrays import FloatArray, IndexArray
 
+# Results up to which the best are found in one pass over the bounds.
+_FEW = 64
 # Rows for which memory is allocated at first, at least.
 _CAPACITY = 1024
 # Candidates that a graph gives, at least; with as many, nearly all of the ten best are among them.
@@ -181,11 +183,10 @@ class Index:
         lower, upper = self._bounds(0, query)
         if 0 <= leave_out < len(lower):
             lower[leave_out] = upper[leave_out] = -np.inf
-        n_live = int((upper > -np.inf).sum())
         wanted = k
         while True:  # with a filter, until enough have passed it
             found = self._best(_candidates(lower, upper, wanted), query, wanted, keep)
-            if len(found) >= k or wanted >= n_live:
+            if len(found) >= k or wanted >= (upper > -np.inf).sum():
                 return found[:k]
             wanted *= 8
 
@@ -231,10 +232,11 @@ class Index:
 
 def _candidates(lower: NDArray[np.float32], upper: NDArray[np.float32], k: int) -> IndexArray:
     """Return the live rows that may be among the k best, in their order: k have scores above those of the rest."""
-    k = min(k, int((upper > -np.inf).sum()))
-    if k == 0:
-        return np.empty(0, dtype=np.intp)
-    return np.flatnonzero(upper >= np.partition(lower, len(lower) - k)[len(lower) - k])
+    if k >= len(lower):
+        least = -np.inf
+    else:
+        least = kth_largest(lower, k) if k <= _FEW else np.partition(lower, len(lower) - k)[len(lower) - k]
+    return np.flatnonzero(upper >= least if least > -np.inf else upper > -np.inf)
 
 
 def _scores(X: NDArray[np.float32], rows: IndexArray, query: FloatArray) -> FloatArray:

@@ -73,6 +73,7 @@ async function look() {
     drawn.set("spectrum version", model.version);
     draw("spectrum", await call("GET", "/spectrum?n=24"), spectrum);
   }
+  if (model.problem) throw new Error(model.problem); // all else is drawn
 }
 
 /** Return what the clicks say, without a control share. */

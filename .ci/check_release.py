@@ -1,0 +1,33 @@
+"""Check that a tag can be released: `python .ci/check_release.py v0.2.0 https://example.org/mahala`."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def problems(tag: str, address: str) -> list[str]:
+    """Return what is to be done before the tag can be released."""
+    text = {
+        name: (ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff")
+    }
+    version = re.search(r'^__version__ = "(.*)"$', (ROOT / "src/mahala/__init__.py").read_text(encoding="utf-8"), re.M)[
+        1
+    ]
+    source = tomllib.loads(text["pyproject.toml"])["project"].get("urls", {}).get("Source")
+    found = []
+    if tag != f"v{version}":
+        found.append(f"the tag must be v{version}, as src/mahala/__init__.py says, got {tag}")
+    if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", text["CHANGELOG.md"], re.M):
+        found.append(f"CHANGELOG.md must have the heading '## {version} (YYYY-MM-DD)'")
+    if source != address:
+        found.append(f"Source in [project.urls] of pyproject.toml must be {address}, got {source}")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit("\n".join(problems(*sys.argv[1:])))

@@ -1,0 +1,132 @@
+"""`mahala doctor`: describe the installation, for bug reports."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from importlib.metadata import distributions, requires, version
+from importlib.util import find_spec
+from typing import Any
+
+from mahala.cli.output import Json, show
+
+# Extras that are for developers, or that only collect others.
+_NOT_SHOWN = {"all", "dev", "docs", "test"}
+# Environment variables that change how fast mahala runs, or what it compiles.
+_VARIABLES = re.compile("NUMBA_.*|(OMP|OPENBLAS|MKL)_NUM_THREADS|CUDA_VISIBLE_DEVICES")
+
+
+def doctor(as_json: Json = False) -> None:
+    """Describe the installation: versions, threads, BLAS, GPUs, compiled code and extras.
+
+    Add the output to bug reports. It includes the path of the cache folder, and environment variables of Numba and of
+    numerical libraries, but none of your data.
+
+    Examples:
+
+        mahala doctor
+
+        mahala doctor --json
+    """
+    facts = _facts()
+    show(facts, as_json, "\n".join(f"{name:<24}{text}" for name, text in _lines(facts)))
+
+
+def _facts() -> dict[str, Any]:
+    import platform
+
+    import mahala
+    from mahala.compiled.threads import n_cores, n_threads
+
+    extras = _requirements()
+    return {
+        "mahala": mahala.__version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "platform": platform.platform(),
+        "packages": {name: version(name) for name in extras.pop("") if _is_installed(name)},
+        "threads": {"used": n_threads(), "cores": n_cores()},
+        "blas": _blas(),
+        "gpu": _gpu(),
+        "cache": _cache(),
+        "extras": {
+            name: {"missing": [part for part in parts if not _is_installed(part)]}
+            for name, parts in sorted(extras.items())
+        },
+        "environment": {name: text for name, text in sorted(os.environ.items()) if _VARIABLES.fullmatch(name)},
+    }
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from ((name, facts[name]) for name in ("mahala", "python", "platform"))
+    yield from facts["packages"].items()
+    yield "threads", f"{facts['threads']['used']} used, {facts['threads']['cores']} cores"
+    for library in facts["blas"]:
+        yield "BLAS", f"{library['name']} {library['version']}, threads: {library['threads']}"
+    yield "GPU", facts["gpu"]
+    cache = facts["cache"]
+    yield "compiled code", f"{cache['functions']} functions, {cache['bytes'] / 2**20:.1f} MiB, in {cache['folder']}"
+    for name, extra in facts["extras"].items():
+        missing = ", ".join(extra["missing"])
+        yield f"[{name}]", f"needs {missing}" if missing else "installed"
+    yield from facts["environment"].items()
+
+
+def _requirements() -> dict[str, list[str]]:
+    """Return the names of required packages: of mahala itself (the key is empty) and of each extra."""
+    result: dict[str, list[str]] = {}
+    for line in requires("mahala") or ():
+        name, extra = re.match(r"[\w-]+", line), re.search(r"extra == ['\"]([\w-]+)", line)
+        if name is not None and "sys_platform" not in line:  # what only some platforms need is optional everywhere
+            result.setdefault(extra[1] if extra else "", []).append(name[0])
+    return {extra: names for extra, names in result.items() if extra not in _NOT_SHOWN}
+
+
+def _is_installed(name: str) -> bool:
+    return any(distributions(name=name))
+
+
+def _blas() -> list[dict[str, Any]]:
+    import scipy.linalg  # noqa: F401  (loads SciPy's BLAS, which can be another one than NumPy's)
+    from threadpoolctl import threadpool_info
+
+    return [
+        {"name": pool["internal_api"], "version": pool["version"], "threads": pool["num_threads"]}
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
+    ]
+
+
+def _gpu() -> str:
+    """Return the names of the GPUs that PyTorch can use, or why there are none."""
+    if find_spec("torch") is None:
+        return "PyTorch is not installed"
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return f"PyTorch cannot be imported: {error}"
+    names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return ", ".join(names) or "none that PyTorch can use"
+
+
+def _cache() -> dict[str, Any]:
+    """Return the folder of Numba's machine code, and what is there for the kernels of this installation."""
+    import importlib
+    import pkgutil
+    from pathlib import Path
+
+    from mahala import compiled
+    from mahala.compiled.jit import Kernel
+
+    folders: set[str] = set()
+    for module in pkgutil.walk_packages(compiled.__path__, f"{compiled.__name__}."):
+        members = vars(importlib.import_module(module.name)).values()
+        if kernel := next((member for member in members if isinstance(member, Kernel)), None):
+            stats = getattr(kernel.dispatcher, "stats", None)  # which is not there with NUMBA_DISABLE_JIT
+            folders |= {stats.cache_path} if stats else set()
+    files = [file for folder in folders for file in Path(folder).glob("*.nb?")]
+    return {
+        "folder": os.path.commonpath(folders) if folders else "no folder",
+        "functions": sum(file.suffix == ".nbi" for file in files),
+        "bytes": sum(file.stat().st_size for file in files),
+    }

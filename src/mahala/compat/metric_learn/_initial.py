@@ -1,0 +1,177 @@
+"""First maps, prior matrices and the map of a matrix, with metric-learn's rules and messages."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.linalg import LinAlgError
+from sklearn.datasets import make_spd_matrix
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.utils import check_array, check_random_state
+
+from mahala.compat.metric_learn.exceptions import NonPSDError
+from mahala.support.arrays import FloatArray
+
+
+def components_from_metric(metric: Any, tol: float | None = None) -> FloatArray:
+    """Return L, d × d, with LᵀL the matrix: its root if it is diagonal, else that of Cholesky or of its eigenvalues."""
+    if not np.allclose(metric, metric.T):
+        raise ValueError("The input metric should be symmetric.")
+    diagonal = np.diag(metric)
+    if np.array_equal(metric, np.diag(diagonal)):
+        _check_sdp_from_eigen(diagonal, tol)
+        return np.diag(np.sqrt(np.maximum(0.0, diagonal)))
+    try:
+        root: FloatArray = np.linalg.cholesky(metric).T
+        return root
+    except LinAlgError:
+        w, V = np.linalg.eigh(metric)
+        _check_sdp_from_eigen(w, tol)
+        vectors: FloatArray = V.T * np.sqrt(np.maximum(0.0, w[:, None]))
+        return vectors
+
+
+def _check_sdp_from_eigen(w: FloatArray, tol: float | None = None) -> bool:
+    """Return whether all eigenvalues are above the tolerance; raise NonPSDError if one is below minus that."""
+    if tol is None:
+        tol = float(np.abs(w).max() * len(w) * np.finfo(w.dtype).eps)
+    if tol < 0:
+        raise ValueError("tol should be positive.")
+    if (w < -tol).any():
+        raise NonPSDError
+    return not (np.abs(w) < tol).any() and bool((w != 0.0).all())
+
+
+def _check_n_components(n_features: int, n_components: int | None) -> int:
+    if n_components is None:
+        return n_features
+    if 0 < n_components <= n_features:
+        return n_components
+    raise ValueError(f"Invalid n_components, must be in [1, {n_features}]")
+
+
+def _initialize_components(
+    n_components: int,
+    X: FloatArray,
+    y: Any = None,
+    init: Any = "auto",
+    random_state: Any = None,
+    has_classes: bool = True,
+) -> FloatArray:
+    """Return the first linear map."""
+    n_samples, n_features = X.shape
+    names = ["auto", "pca", "identity", "random"] + ["lda"] * has_classes
+    if isinstance(init, np.ndarray):
+        init = check_array(init, copy=True)
+        if init.shape[1] != n_features:
+            raise ValueError(
+                f"The input dimensionality ({init.shape[1]}) of the given linear transformation `init` must match the "
+                f"dimensionality of the given inputs `X` ({n_features})."
+            )
+        if init.shape[0] > init.shape[1]:
+            raise ValueError(
+                f"The output dimensionality ({init.shape[0]}) of the given linear transformation `init` cannot be "
+                f"greater than its input dimensionality ({init.shape[1]})."
+            )
+        if n_components != init.shape[0]:
+            raise ValueError(
+                f"The preferred dimensionality of the projected space `n_components` ({n_components}) does not match "
+                f"the output dimensionality of the given linear transformation `init` ({init.shape[0]})!"
+            )
+        return np.asarray(init)
+    if init not in names:
+        options = "', '".join(names)
+        raise ValueError(f"`init` must be '{options}' or a numpy array of shape (n_components, n_features).")
+    if init == "auto":
+        n_classes = len(np.unique(y)) if has_classes else -1
+        init = _auto_select_init(has_classes, n_features, n_samples, n_components, n_classes)
+    random = check_random_state(random_state)
+    if init == "random":
+        return np.asarray(random.randn(n_components, n_features))
+    if init == "pca":
+        return np.asarray(PCA(n_components=n_components, random_state=random).fit(X).components_)
+    if init == "lda":
+        scalings = LinearDiscriminantAnalysis(n_components=n_components).fit(X, y).scalings_
+        return np.asarray(scalings.T[:n_components])
+    return np.eye(n_components, n_features)
+
+
+def _auto_select_init(has_classes: bool, n_features: int, n_samples: int, n_components: int, n_classes: int) -> str:
+    if has_classes and n_components <= min(n_features, n_classes - 1):
+        return "lda"
+    return "pca" if n_components < min(n_features, n_samples) else "identity"
+
+
+def _initialize_metric_mahalanobis(
+    input: FloatArray,
+    init: Any = "identity",
+    random_state: Any = None,
+    return_inverse: bool = False,
+    strict_pd: bool = False,
+    matrix_name: str = "matrix",
+) -> Any:
+    """Return a first or prior matrix M, and its pseudo-inverse if it is asked for."""
+    d = input.shape[-1]
+    if isinstance(init, np.ndarray):
+        M = check_array(init, copy=True)
+        if M.shape != (d, d):
+            raise ValueError(
+                f"The input dimensionality {M.shape} of the given mahalanobis matrix `{matrix_name}` must match the "
+                f"dimensionality of the given inputs ({d})."
+            )
+        if not np.allclose(M, M.T):
+            raise ValueError(f"`{matrix_name}` is not symmetric.")
+        w, V = scipy.linalg.eigh(M, check_finite=False)
+        is_definite = _check_sdp_from_eigen(w)
+        if strict_pd and not is_definite:
+            raise LinAlgError(
+                f"You should provide a strictly positive definite matrix as `{matrix_name}`. This one is not definite. "
+                f"Try another {matrix_name}, or an algorithm that does not require the {matrix_name} to be strictly "
+                "positive definite."
+            )
+        if return_inverse and not is_definite:
+            warnings.warn(
+                "The initialization matrix is not invertible: using the pseudo-inverse instead.", stacklevel=2
+            )
+        inverse = _pseudo_inverse_from_eig(w, V)
+    elif init not in ("identity", "covariance", "random"):
+        raise ValueError(
+            f"`{matrix_name}` must be 'identity', 'covariance', 'random' or a numpy array of shape "
+            "(n_features, n_features)."
+        )
+    elif init == "covariance":
+        points = np.unique(input.reshape(-1, d), axis=0) if input.ndim == 3 else input
+        inverse = np.atleast_2d(np.cov(points, rowvar=False))
+        w, V = scipy.linalg.eigh(inverse, check_finite=False)
+        is_definite = _check_sdp_from_eigen(w)
+        if strict_pd and not is_definite:
+            raise LinAlgError(
+                "Unable to get a true inverse of the covariance matrix since it is not definite. Try another "
+                f"`{matrix_name}`, or an algorithm that does not require the `{matrix_name}` to be strictly positive "
+                "definite."
+            )
+        if not is_definite:
+            warnings.warn(
+                "The covariance matrix is not invertible: using the pseudo-inverse instead."
+                "To make the covariance matrix invertible you can remove any linearly dependent features and/or reduce "
+                "the dimensionality of your input, for instance using `sklearn.decomposition.PCA` as a preprocessing "
+                "step.",
+                stacklevel=2,
+            )
+        M = _pseudo_inverse_from_eig(w, V)
+    elif init == "random":
+        M = make_spd_matrix(d, random_state=check_random_state(random_state))
+        inverse = scipy.linalg.pinvh(M)
+    else:
+        M, inverse = np.eye(d), np.eye(d)
+    return (M, inverse) if return_inverse else M
+
+
+def _pseudo_inverse_from_eig(w: FloatArray, V: FloatArray, tol: float | None = None) -> FloatArray:
+    if tol is None:
+        tol = float(np.amax(w) * len(w) * np.finfo(w.dtype).eps)
+    large = np.abs(w) > tol
+    inverse = np.divide(1.0, w, where=large, out=np.zeros_like(w))
+    return (V * inverse) @ V.T

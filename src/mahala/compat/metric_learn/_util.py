@@ -1,0 +1,175 @@
+"""Checks of points, tuples and parameters, with metric-learn's rules and messages."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils import check_array, check_X_y
+
+from mahala.compat.metric_learn.exceptions import PreprocessorError
+
+Preprocessor = Callable[[Any], Any] | None
+
+# What is expected of points and of tuples, without and with a preprocessor.
+_EXPECTED = {
+    ("classic", False): "2D array of formed points",
+    ("classic", True): "1D array of indicators or 2D array of formed points",
+    ("tuples", False): "3D array of formed tuples",
+    ("tuples", True): "2D array of indicators or 3D array of formed tuples",
+}
+
+
+class ArrayIndexer:
+    """A preprocessor that returns rows of an array by their numbers."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = _loosely_checked(X)
+
+    def __call__(self, indices: Any) -> Any:
+        return self.X[indices]
+
+
+def make_name(estimator: Any) -> str | None:
+    """Return the name of an estimator, or a name that was given instead."""
+    return estimator if estimator is None or isinstance(estimator, str) else type(estimator).__name__
+
+
+def make_context(estimator: Any) -> str:
+    """Return " by NAME" for messages, or nothing without an estimator."""
+    return "" if estimator is None else f" by {make_name(estimator)}"
+
+
+def check_input(
+    input_data: Any,
+    y: Any = None,
+    preprocessor: Preprocessor = None,
+    type_of_inputs: Literal["classic", "tuples"] = "classic",
+    tuple_size: int | None = None,
+    estimator: Any = None,
+    ensure_min_samples: int = 1,
+    ensure_min_features: int = 1,
+    **checks: Any,
+) -> Any:
+    """Return points (2-D) or tuples of points (3-D) as an array, and y if it is given.
+
+    Indicators, with one axis less, are replaced by the points that the preprocessor returns for them.
+    """
+    if type_of_inputs not in ("classic", "tuples"):
+        message = f"Unknown value {type_of_inputs} for type_of_inputs. Valid values are 'classic' or 'tuples'."
+        raise ValueError(message)
+    y_numeric, multi_output = checks.pop("y_numeric", False), checks.pop("multi_output", False)
+    if y is None:
+        X = _loosely_checked(input_data)
+    else:
+        X, y = check_X_y(
+            input_data, y, accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_2d=False, allow_nd=True,
+            ensure_min_samples=0, ensure_min_features=0, y_numeric=y_numeric, multi_output=multi_output,
+            estimator=estimator,
+        )  # fmt: skip
+    context = make_context(estimator)
+    n_axes = 2 if type_of_inputs == "classic" else 3
+    formed = _formed(X, n_axes, preprocessor, context)
+    checks = {"dtype": "numeric", "ensure_min_samples": ensure_min_samples, "estimator": estimator} | checks
+    if n_axes == 2:
+        checks["ensure_min_features"] = ensure_min_features
+    X = check_array(formed, allow_nd=True, ensure_2d=False, **checks)
+    if X.ndim != n_axes:
+        raise ValueError(_shape_message(X, n_axes, context, after=True))
+    if n_axes == 3:
+        _check_tuples(X, tuple_size, ensure_min_features, context)
+        if y is not None and X.shape[1] == 2:
+            check_y_valid_values_for_pairs(y)
+    return X if y is None else (X, y)
+
+
+def preprocess_points(points: Any, preprocessor: Callable[[Any], Any]) -> Any:
+    """Return the points of indicators."""
+    try:
+        return preprocessor(points)
+    except Exception as error:
+        raise PreprocessorError(error) from error
+
+
+def preprocess_tuples(tuples: Any, preprocessor: Callable[[Any], Any]) -> Any:
+    """Return the points of tuples of indicators, one position in the tuple after the other."""
+    try:
+        return np.stack([preprocessor(tuples[:, at]) for at in range(tuples.shape[1])], axis=1)
+    except Exception as error:
+        raise PreprocessorError(error) from error
+
+
+def check_y_valid_values_for_pairs(y: Any) -> None:
+    """Raise ValueError unless the labels of pairs are +1 and -1."""
+    if not np.array_equal(np.abs(y), np.ones_like(y)):
+        raise ValueError(
+            "When training on pairs, the labels (y) should contain only values in [-1, 1]. Found an incorrect value."
+        )
+
+
+def validate_vector(u: Any, dtype: Any = None) -> Any:
+    """Return a point as a 1-D array."""
+    u = np.atleast_1d(np.asarray(u, dtype=dtype, order="C").squeeze())
+    if u.ndim > 1:
+        raise ValueError("Input vector should be 1-D.")
+    return u
+
+
+def _loosely_checked(X: Any) -> Any:
+    return check_array(
+        X, accept_sparse=True, dtype=None, ensure_all_finite=False, ensure_2d=False, allow_nd=True,
+        ensure_min_samples=0, ensure_min_features=0,
+    )  # fmt: skip
+
+
+def _formed(X: Any, n_axes: int, preprocessor: Preprocessor, context: str) -> Any:
+    if X.ndim == n_axes:
+        return X
+    if X.ndim != n_axes - 1 or preprocessor is None:
+        raise ValueError(_shape_message(X, n_axes, context, preprocessor=preprocessor is not None))
+    return preprocess_points(X, preprocessor) if n_axes == 2 else preprocess_tuples(X, preprocessor)
+
+
+def _shape_message(X: Any, n_axes: int, context: str, preprocessor: bool = False, after: bool = False) -> str:
+    expected = _EXPECTED["classic" if n_axes == 2 else "tuples", preprocessor]
+    when = " when using a preprocessor" if preprocessor else ""
+    advice = " and/or use a preprocessor" if after or (X.ndim == n_axes - 1 and not preprocessor) else ""
+    if after:
+        when = " after the preprocessor has been applied"
+    return (
+        f"{expected} expected{context}{when}. Found {X.ndim}D array instead:\ninput={X}. Reshape your data{advice}.\n"
+    )
+
+
+def _check_tuples(X: Any, tuple_size: int | None, min_features: int, context: str) -> None:
+    if X.shape[2] < min_features:
+        raise ValueError(
+            f"Found array with {X.shape[2]} feature(s) (shape={X.shape}) while a minimum of {min_features} is "
+            f"required{context}."
+        )
+    if tuple_size is not None and X.shape[1] != tuple_size:
+        raise ValueError(
+            f"Tuples of {tuple_size} element(s) expected{context}. Got tuples of {X.shape[1]} element(s) instead "
+            f"(shape={X.shape}):\ninput={X}.\n"
+        )
+
+
+def renamed(old: Any, new: Any, old_name: str, new_name: str) -> Any:
+    """Return the value of a parameter that may be given by its old name, with a warning."""
+    if isinstance(old, str) and old == "deprecated":
+        return new
+    warnings.warn(
+        f'"{old_name}" parameter has been renamed to "{new_name}". It has been deprecated in version 0.6.3 and will be '
+        "removed in 0.7.0",
+        FutureWarning,
+        stacklevel=3,
+    )
+    return old
+
+
+def warn_of_unused(estimator: Any, advice: str, **defaults: Any) -> None:
+    """Warn once of all parameters that have been set and have no meaning here."""
+    names = [name for name, default in defaults.items() if getattr(estimator, name) != default]
+    if names:
+        has = "has" if len(names) == 1 else "have"
+        warnings.warn(f"{' and '.join(names)} of {make_name(estimator)} {has} no effect: {advice}", stacklevel=3)

@@ -1,0 +1,237 @@
+"""The base classes of metric-learn: distances by a linear map, and judges of pairs, triplets and quadruplets."""
+
+import warnings
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mahala.compat.metric_learn._util import ArrayIndexer, check_input, validate_vector
+from mahala.support.arrays import FloatArray
+
+Strategy = Literal["accuracy", "f_beta", "max_tpr", "max_tnr"]
+
+
+class BaseMetricLearner(BaseEstimator):
+    """Base class of all learners: it turns indicators into points by `preprocessor`, and checks what is given."""
+
+    _tuple_size: int | None = None
+
+    def __init__(self, preprocessor: Any = None) -> None:
+        self.preprocessor = preprocessor
+
+    def _check_preprocessor(self) -> None:
+        if self.preprocessor is None or callable(self.preprocessor):
+            self.preprocessor_ = self.preprocessor
+        elif hasattr(self.preprocessor, "__len__") or hasattr(self.preprocessor, "shape"):
+            self.preprocessor_ = ArrayIndexer(self.preprocessor)
+        else:
+            raise ValueError(
+                f"Invalid type for the preprocessor: {type(self.preprocessor)}. You should provide either None, an "
+                "array-like object, or a callable."
+            )
+
+    def _prepare_inputs(self, X: Any, y: Any = None, type_of_inputs: Any = "classic", **checks: Any) -> Any:
+        """Return checked points or tuples, and y if it is given, for `fit`."""
+        self._check_preprocessor()
+        if y is None and checks.pop("needs_y", False):
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        result = self._check_input(X, y, type_of_inputs, **checks)
+        points = result if y is None else result[0]
+        if self.preprocessor_ is None and type_of_inputs == "classic":
+            validate_data(self, X, skip_check_array=True)  # the names of the columns, too
+        self.n_features_in_ = points.shape[-1]
+        return result
+
+    def _check_input(self, X: Any, y: Any = None, type_of_inputs: Any = "classic", **checks: Any) -> Any:
+        size = self._tuple_size if type_of_inputs == "tuples" else None
+        checks = {"tuple_size": size} | {name: value for name, value in checks.items() if name != "needs_y"}
+        return check_input(
+            X, y, type_of_inputs=type_of_inputs, preprocessor=self.preprocessor_, estimator=self, **checks
+        )
+
+
+class MahalanobisMixin(BaseMetricLearner):
+    """Base class of the learners of a Mahalanobis distance, by the linear map L in `components_`."""
+
+    components_: FloatArray
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the points mapped by L."""
+        check_is_fitted(self, ["preprocessor_", "components_"])
+        points = self._check_input(X)
+        if self.preprocessor_ is None:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return np.asarray(points @ self.components_.T)
+
+    def pair_distance(self, pairs: Any) -> FloatArray:
+        """Return the distance of each pair."""
+        check_is_fitted(self, "preprocessor_")
+        pairs = self._check_input(pairs, type_of_inputs="tuples", tuple_size=2)
+        check_is_fitted(self, "components_")
+        difference = (pairs[:, 1] - pairs[:, 0]) @ self.components_.T
+        return np.asarray(np.sqrt(np.square(difference).sum(axis=-1)))
+
+    def pair_score(self, pairs: Any) -> FloatArray:
+        """Return minus the distance of each pair."""
+        return -1.0 * self.pair_distance(pairs)
+
+    def score_pairs(self, pairs: Any) -> FloatArray:
+        """Return the distance of each pair; deprecated, as in metric-learn."""
+        warnings.warn(
+            "score_pairs will be deprecated in release 0.7.0. Use pair_score to compute similarity scores, or "
+            "pair_distances to compute distances.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.pair_distance(pairs)
+
+    def get_metric(self) -> Any:
+        """Return the distance as a function of two points, which a later fit does not change."""
+        check_is_fitted(self, "components_")
+        L = self.components_.T.copy()
+
+        def metric_fun(u: Any, v: Any, squared: bool = False) -> Any:
+            difference = (validate_vector(u) - validate_vector(v)).dot(L)
+            square = np.dot(difference, difference.T)
+            return square if squared else np.sqrt(square)
+
+        return metric_fun
+
+    def get_mahalanobis_matrix(self) -> FloatArray:
+        """Return M = LᵀL."""
+        check_is_fitted(self, "components_")
+        return self.components_.T @ self.components_
+
+
+class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
+    """Judges pairs: +1 if their distance is at most `threshold_`, else -1."""
+
+    _tuple_size = 2
+    classes_ = np.array([-1, 1])
+
+    def predict(self, pairs: Any) -> Any:
+        """Return +1 for similar and -1 for dissimilar pairs."""
+        check_is_fitted(self, "preprocessor_")
+        if not hasattr(self, "threshold_"):
+            raise AttributeError(
+                "A threshold for this estimator has not been set, call its set_threshold or calibrate_threshold method."
+            )
+        return 2 * (-self.decision_function(pairs) <= self.threshold_) - 1
+
+    def decision_function(self, pairs: Any) -> FloatArray:
+        """Return minus the distance of each pair."""
+        check_is_fitted(self, "preprocessor_")
+        return np.asarray(self.pair_score(self._check_input(pairs, type_of_inputs="tuples")))
+
+    def score(self, pairs: Any, y: Any) -> float:
+        """Return the area under the ROC curve of the distances."""
+        return float(roc_auc_score(y, self.decision_function(pairs)))
+
+    def set_threshold(self, threshold: float) -> Self:
+        """Set the largest distance of similar pairs."""
+        check_is_fitted(self, "preprocessor_")
+        try:
+            self.threshold_ = float(threshold)
+        except (TypeError, ValueError):
+            message = f"Parameter threshold must be a real number. Got {type(threshold)} instead."
+            raise ValueError(message) from None
+        return self
+
+    def calibrate_threshold(
+        self,
+        pairs_valid: Any,
+        y_valid: Any,
+        strategy: Strategy = "accuracy",
+        min_rate: float | None = None,
+        beta: float = 1.0,
+    ) -> Self:
+        """Choose the threshold that is best on some pairs: by accuracy, F-beta, or one rate given the other."""
+        check_is_fitted(self, "preprocessor_")
+        self._validate_calibration_params(strategy, min_rate, beta)
+        pairs_valid, y_valid = self._prepare_inputs(pairs_valid, y_valid, "tuples")
+        scores = np.asarray(self.decision_function(pairs_valid))
+        self.threshold_ = -_cutoff(scores, y_valid == 1, strategy, min_rate, beta)
+        return self
+
+    def _fit_and_calibrate(self, pairs: Any, y: Any, calibration_params: dict[str, Any] | None, **more: Any) -> Self:
+        params = {} if calibration_params is None else calibration_params
+        self._validate_calibration_params(**params)
+        self._fit(pairs, y, **more)
+        return self.calibrate_threshold(pairs, y, **params)
+
+    @staticmethod
+    def _validate_calibration_params(
+        strategy: str = "accuracy", min_rate: float | None = None, beta: float | None = 1.0
+    ) -> None:
+        if strategy not in ("accuracy", "f_beta", "max_tpr", "max_tnr"):
+            raise ValueError(
+                f'Strategy can either be "accuracy", "f_beta" or "max_tpr" or "max_tnr". Got "{strategy}" instead.'
+            )
+        is_rate = isinstance(min_rate, int | float) and 0 <= min_rate <= 1
+        if strategy in ("max_tpr", "max_tnr") and not is_rate:
+            raise ValueError(f"Parameter min_rate must be a number in[0, 1]. Got {min_rate} instead.")
+        if strategy == "f_beta" and not isinstance(beta, int | float):
+            raise ValueError(f"Parameter beta must be a real number. Got {type(beta)} instead.")
+
+
+def _cutoff(scores: FloatArray, similar: Any, strategy: str, min_rate: float | None, beta: float) -> float:
+    """Return the smallest score that counts as similar; above the largest score, none does."""
+    if strategy == "accuracy":
+        order = np.argsort(scores)[::-1]
+        right = np.concatenate([[0], np.cumsum(similar[order])])
+        right += np.concatenate([[0], np.cumsum(~similar[order[::-1]])])[::-1]
+        cutoffs = np.concatenate([[scores[order[0]] + 1.0], scores[order]])
+        # A cutoff accepts all of its ties, so only the last of them has the accuracy that was counted.
+        last = np.append(cutoffs[1:] != cutoffs[:-1], True)
+        return float(cutoffs[last][np.argmax(right[last])])
+    if strategy == "f_beta":
+        precision, recall, cutoffs = precision_recall_curve(similar, scores)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
+        return float(cutoffs[np.argmax(np.nan_to_num(values)[: len(cutoffs)])])
+    false_rate, true_rate, cutoffs = roc_curve(similar, scores)
+    true_negative = 1.0 - false_rate
+    wanted, bounded = (true_rate, true_negative) if strategy == "max_tpr" else (true_negative, true_rate)
+    allowed = np.flatnonzero(bounded >= min_rate)
+    cutoff = cutoffs[allowed[np.argmax(wanted[allowed])]]
+    return float(min(cutoff, scores.max() + 1.0))  # scikit-learn's first one is infinite
+
+
+class _OrderMixin(ClassifierMixin, BaseMetricLearner):
+    """Judges which of two pairs is nearer."""
+
+    classes_ = np.array([0, 1])
+
+    def decision_function(self, tuples: Any) -> FloatArray:
+        """Return the distance of the second pair minus that of the first."""
+        check_is_fitted(self, "preprocessor_")
+        tuples = self._check_input(tuples, type_of_inputs="tuples")
+        second = [0, 2] if self._tuple_size == 3 else [2, 3]
+        return np.asarray(self.pair_score(tuples[:, :2]) - self.pair_score(tuples[:, second]))
+
+    def score(self, tuples: Any, y: Any = None) -> float:
+        """Return the share of tuples whose first pair is nearer."""
+        return float(self.predict(tuples).mean() / 2 + 0.5)
+
+
+class _TripletsClassifierMixin(_OrderMixin):
+    """Judges triplets: whether the first point is nearer to the second than to the third."""
+
+    _tuple_size = 3
+
+    def predict(self, triplets: Any) -> Any:
+        """Return +1 where the first point is nearer to the second than to the third, else -1."""
+        return 2 * (self.decision_function(triplets) > 0) - 1
+
+
+class _QuadrupletsClassifierMixin(_OrderMixin):
+    """Judges quadruplets: whether the first two points are nearer to each other than the last two."""
+
+    _tuple_size = 4
+
+    def predict(self, quadruplets: Any) -> Any:
+        """Return +1 where the first pair is nearer than the second, -1 where it is farther, and 0 for a tie."""
+        return np.sign(self.decision_function(quadruplets))
