@@ -17,7 +17,7 @@ def adapter_stream(impressions, d, rates):
     """
     L, models = np.eye(d), []
     maps = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
-    priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in (("new", 0.8), ("known", 0.5))}
+    priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in (("new", 0.6), ("known", 0.5))}
     priors["memory"] = np.array([0.5] + [0.5 / 3] * 3)
     rates = rates | {"memory": 1.0}
     losses = {kind: np.zeros(len(prior)) for kind, prior in priors.items()}

@@ -68,7 +68,7 @@ class QueryAdapter(SavedEstimator):
     scores, and the one that adds nothing, pay 0.03.
 
     What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
-    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.82 sqrt(T) for new queries
+    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.87 sqrt(T) for new queries
     and 1.45 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the
     constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
     weights.

@@ -21,7 +21,7 @@ REMEMBERED = (0.3, 0.6, 1.2)
 # How fast trust moves: evidence from a query's first impression is rare and weighs much, so it moves trust slowly.
 RATES = {"new": 0.5, "known": 1.0}
 # The prior weight of the raw ranking. A map has seen few queries, and must show more before new ones are served by it.
-RAW = {"new": 0.8, "known": 0.5}
+RAW = {"new": 0.6, "known": 0.5}
 # What is added, for known queries, to the losses of all experts but the first: by random clicks, all lose alike.
 PENALTY = 0.03
 # The weight, in the prior after a choice, of all experts but the chosen one.
