@@ -316,6 +316,8 @@ EVENTS = [
     {"query_id": "c", "user_query": "unknown", "query_response_hit_ids": ["1", "3"], "timestamp": 5},
     {"query_id": "c", "action_name": "click", "object_id": "3", "timestamp": 20},
     {"query_id": "c", "action_name": "login", "timestamp": 20},
+    {"query_id": "d", "query_attributes": {"vector": [{}, 1]}, "query_response_hit_ids": ["1", "3"], "timestamp": 5},
+    {"query_id": "d", "action_name": "click", "object_id": "3", "timestamp": 6},
 ]
 
 
@@ -329,7 +331,8 @@ def test_events_are_joined_and_learned_from_in_the_order_of_their_times(tmp_path
     model = tmp_path / "m.safetensors"
     arguments = ("--events", tmp_path / "e.jsonl", "--items", tmp_path / "x.npy", "--output", model)
     result = run(*arguments, "--queries", tmp_path / "q.npz", "--format", "ubi", code=3)
-    assert "line 8: " in result.stderr
+    assert "line 10: " in result.stderr
+    assert "1 ignored: the query cannot be used" in result.stderr
     assert "1 ignored: the query has no vector" in result.stderr
     assert "2 of 2 impressions" in words(result)
     expected = mahala.QueryAdapter(random_state=0)

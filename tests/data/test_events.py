@@ -126,6 +126,8 @@ def test_events_are_read(event, expected):
         (UBI | {"query_response_hit_ids": None}, "nothing was shown"),
         (UBI | {"action_name": "click"}, "no object_id"),
         (UBI | {"action_name": "brand_filter"}, "says nothing"),
+        (UBI | {"action_name": "click", "query_id": None}, "no query_id"),
+        ({"action_name": "page_view", "client_id": "u"}, "no query_id"),
         (INTERACTION, "no ranking"),
         ({"event": "item", "item": "a"}, "neither a ranking nor an interaction"),
     ],

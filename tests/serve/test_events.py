@@ -81,6 +81,16 @@ def test_old_searches_and_searches_beyond_a_number_are_deleted(store):
     assert recorded(store, *names) == {}
 
 
+def test_old_searches_are_deleted_as_fast_as_new_ones_come(service, client, monkeypatch):
+    deletions = []
+    monkeypatch.setattr(group_commit, "delete_old_searches", lambda _: deletions.append(1) or group_commit.DELETED)
+    monkeypatch.setattr(group_commit, "_DELETING_MORE", 0.0)
+    service.writer._deletion = 0.0
+    for n in (1, 2):
+        client.search(item="i3")
+        wait_for(lambda n=n: len(deletions) == n, 5.0)
+
+
 def test_a_click_is_joined_with_what_was_shown(service, client):
     found = client.search(item="i3", k=4, user="u")
     rows = [int(id[1:]) for id in found.ids]
@@ -156,6 +166,13 @@ def test_events_of_other_systems_are_taken_as_they_are(service, client, events):
     (entry,) = service.store.read_log("c")
     assert (entry.shown, entry.clicked, entry.user, entry.at) == ([1, 2, 3], [0.0, 1.0, 0.0], "u", 1793534409.0)
     assert (entry.query_id, entry.vector.tolist()) == ("four", [4.0] * WIDTH)
+
+
+@pytest.mark.parametrize("vector", [[{}], [10**400] * WIDTH, [[1], 2], ["1"] * WIDTH, [True] * WIDTH])
+def test_a_query_that_is_no_list_of_numbers_is_refused_in_words(client, vector):
+    shown = {"search_id": "s", "shown": ["i1", "i2"], "query": {"vector": vector}}
+    problem = client.events([shown, {"search_id": "x", "item": "i1"}])["problems"][0]
+    assert (problem["status"], problem["reason"]) == ("refused", "query.vector must be a list of numbers")
 
 
 def test_a_text_without_an_encoder_is_refused_in_words(service, client):

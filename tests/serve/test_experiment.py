@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from mahala.serve.experiment.arms import Control, interleaved
 from mahala.serve.experiment.outcomes import Outcome, Outcomes
 from mahala.serve.experiment.report import control_report
-from mahala.serve.experiment.statistics import Sample, difference_interval, mean_interval
+from mahala.serve.experiment.statistics import Interval, Sample, difference_interval, mean_interval
 from mahala.serve.http.app import create_app
 from mahala.serve.index.served_collection import ServedModel
 from mahala.serve.service import Service
@@ -68,6 +68,12 @@ def test_no_interval_is_beyond_what_is_possible():
         for interval, least in ((mean_interval(samples[0]), 0.0), (difference_interval(*samples), -1.0)):
             assert least <= interval.low <= interval.mean <= interval.high <= 1.0
             assert least <= interval.always_low <= interval.mean <= interval.always_high <= 1.0
+
+
+def test_without_searches_in_one_arm_no_gain_is_named():
+    nothing_known = Interval(0.0, -1.0, 1.0, -1.0, 1.0)
+    assert difference_interval(binary(1, 5), Sample.of([])) == nothing_known
+    assert difference_interval(Sample.of([]), Sample.of([])) == nothing_known
 
 
 def alarms(rates, *, share=0.2, users=300, searches=1200, runs=100, seed=0):

@@ -17,7 +17,7 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from mahala.serve.http import guard as guards
-from mahala.serve.http import middleware, protocol, routes
+from mahala.serve.http import middleware, protocol, routes, server
 from mahala.serve.http.app import create_app
 from mahala.serve.http.guard import Buckets, ServerSettings
 from mahala.serve.service import Service
@@ -90,6 +90,15 @@ def test_slow_headers_and_bodies_are_cut(service, monkeypatch):
 def test_headers_without_end_are_cut(service):
     with running(service) as port, contextlib.suppress(ConnectionError):  # or a reset
         assert read(connect(port, HEAD + b"X-A: " + b"a" * 70_000)) == b""
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux closes such connections")
+def test_a_client_that_reads_nothing_does_not_keep_its_answer_in_memory(monkeypatch):
+    monkeypatch.setattr(server, "UNREAD", 300)
+    with server.bind("127.0.0.1", 0) as bound, connect(bound.getsockname()[1]), bound.accept()[0] as answering:
+        answering.settimeout(10.0)
+        with pytest.raises(TimeoutError, match="Connection timed out"):  # by the system
+            answering.sendall(bytes(2**26))
 
 
 def test_an_aborted_upload_is_one_line_of_the_log(service, caplog):

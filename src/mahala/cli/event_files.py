@@ -70,7 +70,10 @@ def learn_events(
             read.ignored["the query has no vector: give one by --queries, with its text or id as the id"] += 1
             continue
         clicked = X[[rows[item] for item in page.items]]
-        adapter.learn_one(x, clicked, page.values, query_id=query.get("id"), user=page.user)
+        try:
+            adapter.learn_one(x, clicked, page.values, query_id=query.get("id"), user=page.user)
+        except (TypeError, ValueError, OverflowError) as error:  # a vector of an event that is none
+            read.ignored[f"the query cannot be used: {error}"] += 1
     report_events(read.malformed, read.ignored)
     if max_errors is not None and len(read.malformed) > max_errors:
         raise ValueError(f"{len(read.malformed)} malformed lines, but --max-errors is {max_errors}: nothing written")

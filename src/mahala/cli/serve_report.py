@@ -42,7 +42,7 @@ def _parts(reports: dict[str, Any]) -> Iterator[Any]:
             continue
         arms = table(["", "searches", "click rate", "95 %", "MRR", "95 %"], text=[""])
         for arm, numbers in report["arms"].items():
-            cells = [_cells(numbers[measure], ".3f") for measure in _MEASURES]
+            cells = [_cells(numbers[measure], ".3f") if numbers["searches"] else ["–", "–"] for measure in _MEASURES]
             arms.add_row(arm, f"{numbers['searches']:,}", *cells[0][:2], *cells[1][:2])
         yield arms
         gains = table(["", "queries", "gain", "95 % of one look", "95 % of all looks"], text=["", "queries"])

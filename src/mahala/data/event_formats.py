@@ -30,7 +30,7 @@ class Ignored(ValueError):
 def read_event(given: Any, format: Format | None = None) -> Shown | Reaction:
     """Return what an event says; raise Ignored if that is nothing, and ValueError if it is malformed.
 
-    Without `format`, it is told by its fields: `event` is Metarank's, `query_id` is UBI's.
+    Without `format`, it is told by its fields: `event` is Metarank's, `query_id` and `action_name` are UBI's.
 
     >>> read_event({"search_id": "s", "item": "a", "type": "click", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})
     Reaction(search='s', item='a', value=1.0, user='u', at=1793534400.0)
@@ -40,7 +40,7 @@ def read_event(given: Any, format: Format | None = None) -> Shown | Reaction:
     if isinstance(given.get("_source"), Mapping):  # a hit of OpenSearch
         given = given["_source"]
     if format is None:
-        format = "metarank" if "event" in given else "ubi" if "query_id" in given else "mahala"
+        format = "metarank" if "event" in given else "ubi" if given.keys() & {"query_id", "action_name"} else "mahala"
     return _READERS[format](given)
 
 
@@ -58,6 +58,8 @@ def _mahala(given: Mapping[str, Any]) -> Shown | Reaction:
 
 
 def _ubi(given: Mapping[str, Any]) -> Shown | Reaction:
+    if "action_name" in given and given.get("query_id") in (None, ""):  # such as a page that was opened before a search
+        raise Ignored("the event has no query_id")
     search, user, at = _id(given, "query_id", _LONGEST_SEARCH), _optional_id(given, "client_id"), _time(given)
     if "action_name" not in given:
         attributes = given.get("query_attributes")

@@ -96,7 +96,12 @@ def mean_interval(sample: Sample) -> Interval:
 
 
 def difference_interval(learned: Sample, plain: Sample) -> Interval:
-    """Return the difference of two means; the interval for one look is Newcombe's, of the two of Wilson."""
+    """Return the difference of two means; the interval for one look is Newcombe's, of the two of Wilson.
+
+    Without outcomes in both arms, nothing is known: it is 0, and may be anything.
+    """
+    if not (learned.size and plain.size):
+        return Interval(0.0, -1.0, 1.0, -1.0, 1.0)
     difference = learned.mean - plain.mean
     (low, high), (plain_low, plain_high) = _wilson(learned), _wilson(plain)
     below = math.hypot(learned.mean - low, plain_high - plain.mean)

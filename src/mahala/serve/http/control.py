@@ -70,7 +70,7 @@ def control_gauges(service: Service) -> Iterator[GaugeMetricFamily]:
             continue
         for arm, numbers in report["arms"].items():
             searches.add_metric([name, arm], numbers["searches"])
-            for measure in ("click_rate", "mrr"):
+            for measure in ("click_rate", "mrr") if numbers["searches"] else ():
                 means.add_metric([name, arm, measure], numbers[measure]["mean"])
         for queries, by_measure in report["differences"].items():
             _add(gains, name, queries, by_measure)

@@ -27,6 +27,8 @@ log = logging.getLogger("mahala.serve")
 _PAUSE = 1.0
 # Seconds for answers that are under way when the server is stopped.
 _STOPPING = 10
+# Milliseconds after which a connection is closed whose client takes nothing of what was sent, which is held in memory.
+UNREAD = 60_000
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -39,6 +41,8 @@ def bind(host: str, port: int) -> socket.socket:
         raise OSError(f"{host}:{port} cannot be bound: {reason}; give another --port") from None
     # asyncio does not do so for sockets that it has not made, and then every answer waits 40 ms for its second part.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD)
     return bound
 
 

@@ -18,8 +18,8 @@ export function controlParts(report, _, wide) {
   const rows = Object.entries(report.arms).map(([arm, { searches, click_rate, mrr }]) => [
     ARMS[arm],
     number(searches),
-    withInterval(click_rate, percent),
-    withInterval(mrr, (value) => number(value, 2)),
+    searches ? withInterval(click_rate, percent) : "–",
+    searches ? withInterval(mrr, (value) => number(value, 2)) : "–",
   ]);
   return [
     el("p", {}, `Since ${since}, ${percent(report.share)} of the people see ${see}.`),

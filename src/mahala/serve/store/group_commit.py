@@ -16,7 +16,7 @@ from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.events import Events
 from mahala.serve.store.rows import LogEntry
-from mahala.serve.store.searches import Search, delete_old_searches
+from mahala.serve.store.searches import DELETED, Search, delete_old_searches
 
 log = logging.getLogger("mahala.serve")
 
@@ -27,8 +27,10 @@ MOST, WAITING = 512, 10_000
 _GATHERING = 0.02
 # Seconds after a write that failed before it is tried whether the database can be written again.
 _PAUSE = 3.0
-# Seconds after which a search is written, unless a transaction comes before; and between two deletions of old ones.
-_RECORDING, _DELETING = 0.1, 10.0
+# Seconds after which a search is written, unless a transaction comes before.
+_RECORDING = 0.1
+# Seconds between two deletions of old searches, and if one has left some: 2,000 per second are deleted then.
+_DELETING, _DELETING_MORE = 10.0, 1.0
 
 # The places of entries in the log; of events, places or why there is none; or why nothing was written.
 _Result = list[int] | list[int | str] | Exception
@@ -140,7 +142,8 @@ class GroupCommit:
         if searches and time.monotonic() >= self._deletion:
             self._deletion = time.monotonic() + _DELETING
             with contextlib.suppress(Unavailable):  # next time; what was written above is acknowledged
-                delete_old_searches(self._store.database)
+                if delete_old_searches(self._store.database) >= DELETED:
+                    self._deletion = time.monotonic() + _DELETING_MORE
 
 
 def _settle(settled: list[tuple[asyncio.Future[Any], _Result]]) -> None:

@@ -133,7 +133,13 @@ def from_blob(data: bytes) -> FloatArray:
 
 def check_vector(value: Any, width: int, name: str) -> FloatArray:
     """Return a vector in the precision in which it is stored; raise ValueError unless it has `width` finite numbers."""
-    vector = np.asarray(value, dtype=np.float64)
+    try:
+        given = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        given = np.array(None)
+    if given.dtype.kind not in "fiu":  # bodies of events are not checked before
+        raise ValueError(f"{name} must be a list of numbers")
+    vector = given.astype(np.float64)
     if vector.shape != (width,):
         raise ValueError(f"{name} must have {width} numbers, got {len(vector) if vector.ndim == 1 else vector.shape}")
     if not (np.abs(vector) <= LARGEST).all():
