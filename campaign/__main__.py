@@ -11,7 +11,7 @@ import campaign
 
 from .runner import State, check_source, run_part
 
-PARTS = ("inputs", "files", "kills", "faults", "threads", "length", "places", "service")
+PARTS = ("inputs", "files", "kills", "faults", "threads", "interrupts", "length", "places", "service")
 
 
 def main() -> int:

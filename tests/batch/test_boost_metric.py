@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
 from mahala import Triplets
 from mahala.batch.boost_metric import BoostMetric
@@ -87,6 +87,25 @@ def test_converged_is_where_no_direction_is_worth_its_trace(labelled):
     u = weights(np.einsum("rij,ij->r", A, learner.metric_.matrix))
     assert np.linalg.eigvalsh(np.einsum("r,rij->ij", u, A))[-1] <= s * (V + 1e-9)
     assert np.linalg.eigvalsh(A.mean(axis=0))[-1] > 1e-3 * s
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("lam", [V, 1e-2])
+def test_no_other_minimiser_goes_much_lower(labelled, lam, seed):
+    """From two starts of a square map, for which every local minimum is global.
+
+    Weights are never lowered, which leaves a gap, as in the paper.
+    """
+    X, y = labelled[0][::2, :3], labelled[1][::2]
+    learner = BoostMetric(lam=lam, tol=0.0, max_iter=2000).fit(X, y)
+    triplets = label_triplets(X, y, 3)
+    A, v = matrices(X, *columns(triplets)), lam * scale(X, *columns(triplets))
+
+    def objective(l):
+        return exponential_objective(A, l.reshape(3, 3).T @ l.reshape(3, 3), v)
+
+    best = minimize(objective, np.random.default_rng(seed).normal(size=9), method="L-BFGS-B")
+    assert best.fun - 1e-6 < learner.objective_ < best.fun + 2e-3
 
 
 def test_one_feature_reaches_the_minimum():

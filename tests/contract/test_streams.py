@@ -18,6 +18,7 @@ from sklearn.base import clone
 import mahala
 from contract.learners import (
     NAMES,
+    TRIPLET_LEARNERS,
     as_array,
     as_stream,
     case,
@@ -28,12 +29,14 @@ from contract.learners import (
     feed_one_by_one,
     labels,
     models_agree,
+    parametrize,
     rewritten,
     same_model,
     single_comparisons,
     tolerance,
 )
 from mahala import Pairs
+from mahala.online.similarity_learner import SimilarityLearner
 from mahala.support.model_files import ModelFileError
 from mahala.support.validation import LARGEST_VALUE
 
@@ -66,6 +69,28 @@ def test_a_stream_is_a_stream(learner, labelled):
         assert other.n_steps_ == whole.n_steps_ == len(comparisons)
         assert other.n_mistakes_ == whole.n_mistakes_ == np.count_nonzero(history.predicted != labels(comparisons))
         assert other.loss_ == pytest.approx(whole.loss_, rel=1e3 * near)
+
+
+def _sums_in_order(learner):
+    """Whether a step depends on the numbers of the steps before alone, not on where a chunk ended."""
+    if isinstance(learner, mahala.AROMA):
+        return learner.covariance == "diagonal"
+    return isinstance(learner, SimilarityLearner)
+
+
+@parametrize([learner for learner in TRIPLET_LEARNERS if _sums_in_order(learner) and learner.storage != "gram"])
+def test_chunks_do_not_change_a_bit(learner, labelled):
+    """docs/reliability.md says of which learners."""
+    comparisons = draw(learner, *labelled)
+    whole, single, chunks = (clone(learner) for _ in range(3))
+    whole.partial_fit(comparisons)
+    feed_one_by_one(single, comparisons)
+    for part in np.array_split(np.arange(len(comparisons)), [1, 2, 40, 41, 110]):
+        chunks.partial_fit(comparisons[part])
+    for other in (single, chunks):
+        same_model(other, whole)
+        np.testing.assert_array_equal(other.history_.p, whole.history_.p)
+        np.testing.assert_array_equal(other.history_.tau, whole.history_.tau)
 
 
 @every_stream

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.support.arrays import BLOCK_BYTES, block_size, check_room, memory_limit, row_blocks, slices
+from mahala.support.arrays import (
+    BLOCK_BYTES,
+    block_size,
+    check_room,
+    control_group_limit,
+    memory_limit,
+    row_blocks,
+    slices,
+)
 
 
 def test_the_limit_is_given_or_that_of_the_machine(monkeypatch):
@@ -23,7 +31,26 @@ def test_the_limit_is_given_or_that_of_the_machine(monkeypatch):
     assert memory_limit(None) == 2**20
     monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
     monkeypatch.delattr(os, "sysconf")
+    monkeypatch.setattr("mahala.support.arrays.control_group_limit", lambda: math.inf)
     assert memory_limit(None) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "limit"),
+    [
+        ("0::/", {"memory.max": "4096"}, 4096.0),
+        ("0::/a/b", {"memory.max": "max", "a/memory.max": "3000", "a/b/memory.max": "max"}, 3000.0),
+        ("4:memory:/a\n2:cpu:/x\n0::/", {"memory/a/memory.limit_in_bytes": "2000", "memory.max": "max"}, 2000.0),
+        ("0::/", {"memory.max": "max"}, math.inf),
+        ("none", {"memory.max": "1"}, math.inf),
+    ],
+)
+def test_limits_of_control_groups(groups, files, limit, tmp_path):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    (tmp_path / "groups").write_text(groups)
+    assert control_group_limit(tmp_path, tmp_path / "groups") == limit
 
 
 def test_what_fits_passes_and_what_does_not_says_so():

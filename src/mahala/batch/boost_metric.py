@@ -31,7 +31,8 @@ class BoostMetric(IterationParams, TripletLearner):
 
     The objective, over M = Σ w_j ξ_j ξ_jᵀ with w_j ≥ 0 and ‖ξ_j‖ = 1, for triplets r = (i, j, k) in which x_i is to be
     nearer to x_j than to x_k, is log Σ_r exp(-ρ_r) + lam·s·tr M, where ρ_r is the squared distance of x_i and x_k less
-    that of x_i and x_j, and s the mean squared distance between two rows.
+    that of x_i and x_j, and s the mean squared distance between two rows. No iteration lowers an earlier weight, so
+    that the objective ends near its minimum, not at it.
 
     Parameters
     ----------

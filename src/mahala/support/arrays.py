@@ -1,5 +1,6 @@
 """Array types for annotations, blocks of rows, and checks of the memory that arrays need."""
 
+import functools
 import math
 import os
 from collections.abc import Iterator
@@ -49,13 +50,30 @@ def read_only(array: A) -> A:
     return array
 
 
+@functools.cache
+def control_group_limit(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> float:
+    """Return the most bytes that the control groups of this process, and those above them, permit."""
+    limit = math.inf
+    with suppress(OSError, ValueError):  # where there are none
+        for line in groups.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers not in ("", "memory"):
+                continue
+            folder, name = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
+            parts = path.strip("/").split("/")
+            for depth in range(len(parts) + 1):  # within a container the files of its own group are at the root
+                with suppress(OSError, ValueError):  # no such file, or "max"
+                    limit = min(limit, float(int(folder.joinpath(*parts[:depth], name).read_text())))
+    return limit
+
+
 def memory_limit(max_memory: float | None) -> float:
-    """Return how many bytes may be allocated: max_memory, or else what the machine has and `ulimit -v` leaves."""
+    """Return how many bytes may be allocated: max_memory, or else what machine, control group and `ulimit -v` leave."""
     if max_memory is not None:
         return float(max_memory)
-    limit = math.inf
+    limit = control_group_limit()
     if hasattr(os, "sysconf"):
-        limit = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+        limit = min(limit, float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
     try:
         import resource
     except ImportError:  # Windows
