@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -13,6 +14,7 @@ from fastapi.testclient import TestClient
 from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Reaction
 from mahala.serve import Client
 from mahala.serve.client import ServiceError
+from mahala.serve.event_import import import_events
 from mahala.serve.http.app import create_app
 from mahala.serve.service import Service
 from mahala.serve.store import group_commit
@@ -203,6 +205,15 @@ def test_impressions_and_comparisons_with_stale_items_do_not_fail(service, clien
     assert client.comparison(item="i0", better="i2", worse="i1") is None
     assert client.pair(item="i0", other="i2", similar=True) is None
     assert client.judgment(item="i0", grades={"i1": 2.0, "i2": 1.0, "i3": 0.0}) == 3
+
+
+def test_searches_of_several_users_in_a_file_are_not_taken_for_others(service):
+    shown = [{"search_id": id, "shown": ["i1", "i2"], "query": {"item": "i3"}} for id in ("s", "s:1")]
+    clicks = [{"search_id": id, "item": item, "user": item} for id, item in (("s", "i1"), ("s", "i2"), ("s:1", "i1"))]
+    lines = [json.dumps(event) for event in shown + clicks]
+    for expected in ((3, 0), (0, 3)):
+        done = import_events(service, "c", lines, None, {})
+        assert (done.written, done.there, done.ignored.total()) == (*expected, 0)
 
 
 def test_a_collection_that_another_process_dropped_is_unknown(service, client, monkeypatch):
