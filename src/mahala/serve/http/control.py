@@ -43,7 +43,7 @@ def search_in_arm(
         plain = service.search(name, query, k, filter, plain=True)[1]
         found, teams = interleaved(found, plain, k, id, key=lambda one: one.id)
     shown = [one.id for one in found]
-    service.record(name, query, shown, version, id=id, user=user, arm=arm, teams=teams and teams[:RECORDED])
+    service.record(name, id, query, shown, version=version, user=user, arm=arm, teams=teams and teams[:RECORDED])
     return ArmSearch(id, version, arm, found)
 
 
