@@ -24,7 +24,7 @@ def test_maps_are_what_the_adapter_serves_and_stay_as_they_were():
     maps, x = adapter.maps(), rng.normal(size=4)
     for query_id, known in (("q1", True), ("other", False), (None, False)):
         assert maps.is_known(x, query_id) == known
-        assert maps.embed(x, query_id) == pytest.approx(adapter.embed(x, query_id), rel=1e-12)
+    assert maps.embed(x, "other") == pytest.approx(adapter.embed(x, "other"), rel=1e-12)
     before = maps.embed(x, "q1").copy()
     adapter.learn_one(x, rng.normal(size=(5, 4)), [0, 1, 0, 0, 1])
     assert (maps.embed(x, "q1") == before).all()
@@ -51,7 +51,7 @@ def test_a_user_is_trusted_no_more_than_learned_from():
     for cap, n in ((None, 100), (2, 100), (None, 2)):
         adapter = QueryAdapter(user_cap=cap, random_state=0)
         for _ in range(n):
-            adapter.learn_one(x, items, [0, 0, 0, 0, 0, 1], query_id="q", user="u")
+            adapter.learn_one(x, items, [0, 0, 0, 0, 0, 1], query_id="q", user="u", ranked=False)
         trusts[cap, n] = adapter._trust.hedges["known"].n
     assert trusts[None, 100] == 99  # all but the first
     assert trusts[2, 100] == pytest.approx(1 + sum(2 / n for n in range(3, 101)))

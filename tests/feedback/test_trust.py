@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.feedback.trust import Hedge, mixtures, page_pairs, prior
+from mahala.feedback.trust import Hedge, Trust, mixtures, page_pairs, prior
 from mahala.support.model_files import ModelFileError
 from strategies import examples
 
@@ -60,8 +60,8 @@ def test_regret_against_every_expert_is_below_the_bound(stream, rate, start, see
 
 
 def test_the_constants_of_the_docstring():
-    for rate, most in ((0.5, 0.93), (1.0, 1.45)):
-        hedge = Hedge(prior(17), rate)
+    for kind, most in (("new", 0.87), ("known", 1.45)):
+        hedge = Trust(1.0, None).hedges[kind]
         hedge.n = 10_000.0
         assert hedge.bound(0) == pytest.approx(100 * most, rel=0.01)
 

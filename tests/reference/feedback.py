@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+REMEMBERED = (0.0, 0.3, 0.6, 1.2)
 
 
 def adapter_stream(impressions, d, rates):
@@ -15,24 +16,43 @@ def adapter_stream(impressions, d, rates):
     m² / s³, weighted by 1 / sqrt(number of preferred results).
     """
     L, models = np.eye(d), []
-    experts = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
-    prior = np.array([0.5] + [0.5 / 16] * 16)
-    losses = {kind: np.zeros(17) for kind in rates}
-    counts = dict.fromkeys(rates, 0)
+    maps = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
+    priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in (("new", 0.6), ("known", 0.5))}
+    priors["memory"] = np.array([0.5] + [0.5 / 3] * 3)
+    rates = rates | {"memory": 1.0}
+    losses = {kind: np.zeros(len(prior)) for kind, prior in priors.items()}
+    counts = dict.fromkeys(rates, 0.0)
     before = None
     spreads, sizes, known, served, weighted = [], [], set(), [], dict.fromkeys(rates, 0.0)
+    clicks_at, shown_at = np.zeros(50), np.zeros(50)  # by rank
+    evidence = {}  # by query and item: clicks, and clicks expected at its ranks
 
     def weights(kind):
-        eta = rates[kind] * np.sqrt(8 * np.log(32) / (counts[kind] + 1))
+        prior = priors[kind]
+        eta = rates[kind] * np.sqrt(8 * -np.log(prior.min()) / (counts[kind] + 1))
         w = prior * np.exp(-eta * (losses[kind] - losses[kind].min()))
         return w / w.sum()
 
     def matrix(kind):
         A = np.mean(models, axis=0) if models else L
-        own = {"raw": np.eye(d), "mean": A, "last": L}
-        return sum(
-            w * (np.eye(d) + a * (own[name] - np.eye(d))) for w, (name, a) in zip(weights(kind), experts, strict=True)
-        )
+        learned = {"raw": np.eye(d), "mean": A, "last": L}
+        experts = [np.eye(d) + a * (learned[name] - np.eye(d)) for name, a in maps]
+        return sum(w * M for w, M in zip(weights(kind), experts, strict=True))
+
+    def rank_rates(n):
+        mean = (clicks_at.sum() + 1) / (shown_at.sum() + 10)
+        return np.array([(clicks_at[r] + 5 * mean) / (shown_at[r] + 5) for r in range(n)])
+
+    def remember(Z, reactions, key):
+        clicks = np.maximum(reactions, 0) / (np.abs(reactions).max() or 1)
+        for z, click, expected in zip(Z, clicks, rank_rates(len(Z)), strict=True):
+            sums = evidence.setdefault((key, z.tobytes()), np.zeros(2))
+            sums += [click, expected]
+        mine = sorted((sums[0], sums[1], item) for (query, item), sums in evidence.items() if query == key)
+        for _, _, item in mine[:-16]:
+            del evidence[key, item]
+        clicks_at[: len(Z)] += clicks
+        shown_at[: len(Z)] += 1
 
     for x, Z, reactions, key in impressions:
         kind = "known" if key in known else "new"
@@ -44,20 +64,34 @@ def adapter_stream(impressions, d, rates):
             sizes.append(np.sqrt((x @ x) * np.mean(np.sum(Z**2, axis=1))))
         pairs = [(i, j) for i in range(len(Z)) for j in range(len(Z)) if reactions[i] > reactions[j]]
         if not pairs:
+            remember(Z, reactions, key)
             continue
         A = np.mean(models, axis=0) if models else L
-        own = {"raw": np.eye(d), "mean": A, "last": L}
+        learned = {"raw": np.eye(d), "mean": A, "last": L}
+        m, s = (np.mean(spreads), np.mean(sizes)) if spreads else (1.0, 1.0)
         span = np.ptp(reactions)
         pair_weights = np.array([(reactions[i] - reactions[j]) / span for i, j in pairs])
-        each = np.empty(17)
-        for e, (name, a) in enumerate(experts):
-            s = Z @ x + a * (Z @ (x @ own[name]) - Z @ x)
-            wrong = [(s[i] < s[j]) + 0.5 * (s[i] == s[j]) for i, j in pairs]
-            each[e] = np.sum(pair_weights * wrong) / pair_weights.sum()
-        weighted[kind] += weights(kind) @ each
-        losses[kind] += each
-        counts[kind] += 1
-        m, s = (np.mean(spreads), np.mean(sizes)) if spreads else (1.0, 1.0)
+        scores = np.array([Z @ x + a * (Z @ (x @ learned[name]) - Z @ x) for name, a in maps])
+
+        def judged(kind, scores, pair_weights, penalty, share, pairs=pairs):
+            each = np.empty(len(scores))
+            for e, s_e in enumerate(scores):
+                wrong = [(s_e[i] < s_e[j]) + 0.5 * (s_e[i] == s_e[j]) for i, j in pairs]
+                each[e] = np.sum(pair_weights * wrong) / pair_weights.sum()
+            each[1:] = np.minimum(each[1:] + penalty, 1.0)
+            weighted[kind] += share * weights(kind) @ each
+            losses[kind] += share * each
+            counts[kind] += share
+
+        if kind == "known":
+            sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
+            net, page, mean = sums[:, 0] - sums[:, 1] / 3, rank_rates(len(Z)), weights(kind) @ scores
+            corrected = pair_weights * [min(1.0, np.median(page) / page[i]) for i, _ in pairs]
+            remembering = [mean + m * weight * net for weight in REMEMBERED]
+            judged("memory", remembering, corrected, 0.03, corrected.sum() / pair_weights.sum())
+            judged("known", scores, corrected, 0.03, corrected.sum() / pair_weights.sum())
+        else:
+            judged("new", scores, pair_weights, 0.0, 1.0)
         C = m**2 / s**3
         crowd = np.sqrt(len({i for i, _ in pairs}))
         for (i, j), weight in zip(pairs, pair_weights, strict=True):
@@ -68,4 +102,5 @@ def adapter_stream(impressions, d, rates):
             if hinge > 0 and norm > 0:
                 L = L + weight / crowd * min(C, hinge / norm) * np.outer(x, q)
         known.add(key)
-    return served, matrix("new"), losses, weighted, counts
+        remember(Z, reactions, key)
+    return served, matrix("new"), losses, weighted, counts, evidence

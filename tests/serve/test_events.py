@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -12,9 +13,12 @@ from fastapi.testclient import TestClient
 
 from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Reaction
 from mahala.serve import Client
+from mahala.serve.client import ServiceError
+from mahala.serve.event_import import import_events
 from mahala.serve.http.app import create_app
 from mahala.serve.service import Service
 from mahala.serve.store import group_commit
+from mahala.serve.store.database import Unknown
 from mahala.serve.store.events import Events
 from mahala.serve.store.searches import Search, add_searches, delete_old_searches, read_searches
 
@@ -203,6 +207,24 @@ def test_impressions_and_comparisons_with_stale_items_do_not_fail(service, clien
     assert client.judgment(item="i0", grades={"i1": 2.0, "i2": 1.0, "i3": 0.0}) == 3
 
 
+def test_searches_of_several_users_in_a_file_are_not_taken_for_others(service):
+    shown = [{"search_id": id, "shown": ["i1", "i2"], "query": {"item": "i3"}} for id in ("s", "s:1")]
+    clicks = [{"search_id": id, "item": item, "user": item} for id, item in (("s", "i1"), ("s", "i2"), ("s:1", "i1"))]
+    lines = [json.dumps(event) for event in shown + clicks]
+    for expected in ((3, 0), (0, 3)):
+        done = import_events(service, "c", lines, None, {})
+        assert (done.written, done.there, done.ignored.total()) == (*expected, 0)
+
+
+def test_a_collection_that_another_process_dropped_is_unknown(service, client, monkeypatch):
+    monkeypatch.setattr(service, "refresh", lambda: None)
+    service.store.drop("c")
+    event, impression = {"search_id": "s", "item": "i1"}, {"item": "i3", "shown": ["i1", "i2"], "clicked": ["i1"]}
+    for send in (lambda: client.events([event]), lambda: client.impression(**impression)):
+        with pytest.raises(ServiceError, match="no collection 'c'"):
+            send()
+
+
 def test_events_are_written_whole_or_not_at_all(store, monkeypatch):
     """A transaction that fails at its last statement leaves nothing of a batch, which can be sent again."""
     batch = Events([Search("s", ["i1", "i2"], 0)], [Reaction("s", "i2", 1.0, None, 9.0)])
@@ -216,4 +238,4 @@ def test_events_are_written_whole_or_not_at_all(store, monkeypatch):
     assert store.append_all([("c", batch)]) == [[1]]
     assert recorded(store, "s")["s"].clicked == {"i2": [1.0, 1]}
     (error,) = store.append_all([("x", batch)])
-    assert isinstance(error, KeyError)
+    assert isinstance(error, Unknown)

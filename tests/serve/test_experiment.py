@@ -246,6 +246,9 @@ class Reversed:
     def embed(self, vector, id):
         return -vector
 
+    def bonuses(self, vector, id, user):
+        return np.zeros(0, dtype=np.uint64), np.zeros(0)
+
 
 def test_people_see_the_ranking_of_their_arm(service, monkeypatch):
     http = TestClient(create_app(service), base_url="http://127.0.0.1")

@@ -47,7 +47,7 @@ def test_clicks_change_the_ranking_and_versions_are_rolled_back(service):
     assert service.served("c").status()["learners"]["adapter"]["trust"]["known"] > 0.5
     told = service.served("c").explain(service.resolve("c", {"item": "i0"}), service.row("c", plain[-1]), 3)
     assert told["score"] == pytest.approx(found[learned.index(plain[-1])].score, rel=1e-5)
-    assert told["score"] == pytest.approx(told["plain"] + told["learned"])
+    assert told["score"] == pytest.approx(told["plain"] + told["learned"] + told["remembered"])
     assert len(told["directions"]) == 3
     whole = service.served("c").explain(service.resolve("c", {"item": "i0"}), service.row("c", plain[-1]), WIDTH)
     for kind in ("features", "directions"):  # each adds up to what is learned

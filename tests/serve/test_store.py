@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mahala.serve.store import database
 from mahala.serve.store.appends import KeyReused
 from mahala.serve.store.collection_store import BLOCK, Store
-from mahala.serve.store.database import Unavailable, about
+from mahala.serve.store.database import Unavailable, Unknown, about
 from mahala.serve.store.group_commit import GroupCommit
 from mahala.serve.store.rows import LogEntry, NewItem
 
@@ -147,7 +147,7 @@ def test_a_database_that_others_have_locked_is_waited_for_and_then_told(store, m
 
 
 def test_an_unknown_collection_and_a_newer_database_are_refused(store, tmp_path):
-    with pytest.raises(KeyError, match="no collection 'x'"):
+    with pytest.raises(Unknown, match="no collection 'x'"):
         store.append("x", entries(1))
     with pytest.raises(ValueError, match="already"):
         store.create("c", width=2, settings={})

@@ -83,8 +83,14 @@ def rough(mapped: FloatArray, items: Any) -> Any:
 
     Each is multiplied by a power of two, which leaves its ranking as it is, so that no product with an item overflows.
     """
+    scaled = np.ldexp(mapped, -exponents(mapped)[:, None])
+    return scaled.astype(np.result_type(items.dtype, np.float32), copy=False)
+
+
+def exponents(mapped: FloatArray) -> IndexArray:
+    """Return the exponents of the powers of two by which `rough` divides mapped queries."""
     _, exponent = np.frexp(np.abs(mapped).max(axis=1, initial=0.0) * mapped.shape[1])
-    return np.ldexp(mapped, -exponent[:, None]).astype(np.result_type(items.dtype, np.float32), copy=False)
+    return np.asarray(exponent)
 
 
 class Passes(NamedTuple):

@@ -58,6 +58,11 @@ class MapLearner:
             ) from error
         return model
 
+    @property
+    def gap(self) -> float:
+        """The mean difference between the best and the worst raw score on a page; 1 before one was seen."""
+        return float(self.learner._gap)
+
     def see_page(self, raw: FloatArray, size: float) -> None:
         """Take the raw scores of a page into the scale; `size` is the mean product of the lengths of two vectors."""
         gap = float(raw.max() - raw.min())

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.feedback import judged
+from mahala.feedback.click_memory import NET, NOTHING, ClickMemory, Keys, RankRates, item_keys, personal_key, summed
 from mahala.feedback.gains import RunningGain
+from mahala.feedback.item_ranking import rank_items
 from mahala.feedback.map_learner import MapLearner
-from mahala.feedback.query_maps import QueryMaps, Remembered
+from mahala.feedback.query_maps import QueryMaps
+from mahala.feedback.remembered import Remembered
 from mahala.feedback.trust import Part, Trust, packed, page_pairs, unpack
 from mahala.judge import Verdict
 from mahala.metric import BilinearMetric
-from mahala.metric.matrices import leading
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
@@ -30,9 +32,20 @@ from mahala.support.validation import check_row, check_rows, is_sparse
 
 # The weight of a click on a page with n of them is n to the power of minus this.
 CLICK_COUNT_EXPONENT = 0.5
+# The weight of a user's own clicks, in units of the usual difference of scores on a page.
+PERSONAL = 0.6
 # Parameters that cannot change while a stream runs.
-_FIXED = ("learner", "cap", "half_life", "memory")
+_FIXED = ("learner", "cap", "half_life", "personal", "memory")
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
+
+
+class Page(NamedTuple):
+    """The vectors of results from the top, a reaction to each, what tells them apart, and whether they were ranked."""
+
+    items: FloatArray
+    values: FloatArray
+    keys: Keys
+    ranked: bool
 
 
 @dataclass(eq=False, repr=False)
@@ -43,16 +56,22 @@ class QueryAdapter(SavedEstimator):
     the items stay as they are. How much of the learned map is used is decided on what was not learned from, with the
     raw ranking always among the candidates: by cross-validation over queries in `fit`, and by `trust_` in a stream.
 
+    For queries that are known, the clicks on each item are remembered, and the clicks that the ranks at which it was
+    shown alone explain (`mahala.feedback.click_memory`). `rank` uses both the map and the memory; `embed` the map only.
+
     Before each impression is learned from, 17 experts are judged by it: the raw scores, and raw + α (learned - raw)
     for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the share
     of pairs (one result that people reacted to more than to another) that it has in the wrong order. Exponential
     weights on these losses, one set for queries that are new and one for queries that are known, give `trust_`; the
-    weighted mean of the experts is served.
+    weighted mean of the experts is served. For known queries four more experts, which add nothing or remembered clicks
+    to that, have weights of their own; a click counts less where clicks are frequent, and all experts but the raw
+    scores, and the one that adds nothing, pay 0.03.
 
-    What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the experts' losses, summed over T
-    impressions with pairs, is above the loss of the raw ranking by at most 0.93 sqrt(T) for new queries and
-    1.45 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the constants
-    are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the weights.
+    What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
+    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.87 sqrt(T) for new queries
+    and 1.45 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the
+    constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
+    weights.
     It says nothing about nDCG, nor about the ranking by the mean: that these follow was seen in simulations, and not
     proved.
 
@@ -73,6 +92,9 @@ class QueryAdapter(SavedEstimator):
     user_cap : int or None
         The n-th impression of a user is learned from, and counts for and against the experts, with the weight
         min(1, user_cap / n).
+    personal : bool
+        Whether the clicks of each user are remembered for this user as well, at their full weight. They count in
+        `rank` for the same user only.
     memory : int
         Number of query ids, and of users, that are remembered; those not seen for the longest time are forgotten first.
     k : int
@@ -114,6 +136,7 @@ class QueryAdapter(SavedEstimator):
     half_life: Positive | None = None
     bias: Literal["skip-above"] | NonNegative | None = None
     user_cap: Count | None = None
+    personal: bool = False
     memory: Count = 100_000
     k: Count = 10
     n_passes: Count = 12
@@ -174,7 +197,15 @@ class QueryAdapter(SavedEstimator):
 
     @one_at_a_time
     def learn_one(
-        self, query: Any, shown: Any, clicked: Any, *, query_id: Hashable = None, user: Hashable = None
+        self,
+        query: Any,
+        shown: Any,
+        clicked: Any,
+        *,
+        query_id: Hashable = None,
+        user: Hashable = None,
+        item_ids: Any = None,
+        ranked: bool = True,
     ) -> float | None:
         """Learn from one impression; return the share of its pairs that were served in the right order.
 
@@ -189,7 +220,10 @@ class QueryAdapter(SavedEstimator):
             reactions are a pair, with a weight in proportion to the difference. Numbers other than two levels need a
             learner whose steps can be weighted, `OASIS` or `OGD`.
         query_id : what tells queries apart, any hashable; it is remembered by its `repr`. None: the vector itself.
-        user : who asked, for `user_cap`
+        user : who asked, for `user_cap` and `personal`
+        item_ids : an id of each result, any hashables, by which it is remembered. None: its vector.
+        ranked : whether the results were in ranked order; False for answers and judgments, in which the position of a
+            result means nothing
         """
         x = self._vector(query)
         if (shown.shape[:1] == (0,)) if hasattr(shown, "shape") else (isinstance(shown, Collection) and not len(shown)):
@@ -203,7 +237,8 @@ class QueryAdapter(SavedEstimator):
             if is_new:
                 self._begin(len(x))
             self._check_fixed()
-            return self._learn(x, judged.dense_rows(rows), values, query_id, user)
+            page = Page(judged.dense_rows(rows), values, item_keys(item_ids, rows), ranked)
+            return self._learn(x, page, query_id, user)
 
     def partial_fit(self, impressions: Iterable[Any]) -> Self:
         """Learn from impressions in their order, as `learn_one` does from each.
@@ -219,36 +254,49 @@ class QueryAdapter(SavedEstimator):
             self.learn_one(query, shown, clicked, query_id=query_id, user=user)
         return self
 
-    def _learn(
-        self, x: FloatArray, items: FloatArray, values: FloatArray, query_id: Hashable, user: Hashable
-    ) -> float | None:
-        positive, negative, weights = page_pairs(values, self.bias)
+    def _learn(self, x: FloatArray, page: Page, query_id: Hashable, user: Hashable) -> float | None:
+        positive, negative, weights = page_pairs(page.values, self.bias)
         if not self._model.plain and not (weights == 1.0).all():
             raise ValueError(
                 f"clicked has graded reactions, or there is a bias, which need steps of any length; "
                 f"{type(self._model.learner).__name__} has none: use OASIS or OGD"
             )
+        items = page.items
         with uninterrupted():
             self.n_impressions_ += 1
             raw = items @ x
             self._model.see_page(raw, float(np.sqrt((x @ x) * np.einsum("ij,ij->i", items, items).mean())))
-            if not len(positive):
-                self.n_ignored_ += 1
-                return None
-            self.n_learned_ += 1
             key = x.tobytes() if query_id is None else query_id
             share = 1.0
             if self.user_cap is not None and user is not None:
                 share = min(1.0, self.user_cap / self._users.add(user))
-            last, mean = self._model.learned.products(x)
-            scores = np.column_stack([raw, items @ mean, items @ last])
-            loss = self._trust.judge(self._kind(key), scores, (positive, negative, weights), share)
-            if self._model.plain:  # a click among many is less certain
-                weights = weights / len(np.unique(positive)) ** CLICK_COUNT_EXPONENT
-            self._model.learned.feed_query(x, items, (positive, negative, weights * share), self._model.rule)
-            self._ids.add(key)
+            if len(positive):
+                last, mean = self._model.learned.products(x)
+                remembered = self._model.gap * self._memory.evidence(key, page.keys) @ NET
+                scores = np.column_stack([raw, items @ mean, items @ last, remembered])
+                corrected = weights
+                if page.ranked and self.bias is None:
+                    corrected = weights * self._rates.page_weights(len(raw))[positive]
+                loss = self._trust.judge(self._kind(key), scores, (positive, negative, weights), share, corrected)
+                if self._model.plain:  # a click among many is less certain
+                    weights = weights / len(np.unique(positive)) ** CLICK_COUNT_EXPONENT
+                self._model.learned.feed_query(x, items, (positive, negative, weights * share), self._model.rule)
+                self._ids.add(key)
+            self._remember(key, page, share, user)
             self._served.clear()
-        return 1.0 - loss
+            self.n_learned_ += bool(len(positive))
+            self.n_ignored_ += not len(positive)
+        return 1.0 - loss if len(positive) else None
+
+    def _remember(self, key: Hashable, page: Page, share: float, user: Hashable) -> None:
+        """Count the clicks on a page, and those that were expected at its ranks."""
+        clicks = np.maximum(page.values, 0.0) / (np.abs(page.values).max() or 1.0)
+        expected = self._rates.of(len(clicks)) if page.ranked else np.full(len(clicks), clicks.mean())
+        self._memory.learn(key, page.keys, share * clicks, share * expected)
+        if self.personal and user is not None:
+            self._personal.learn(personal_key(user, key), page.keys, clicks, expected)
+        if page.ranked:
+            self._rates.see(clicks, share)
 
     @one_at_a_time
     def embed(self, query: Any, query_id: Any = None) -> Any:
@@ -274,10 +322,9 @@ class QueryAdapter(SavedEstimator):
         if not self.__sklearn_is_fitted__():
             return dense
         result = dense @ self._matrix("new")
-        if query_id is not None:
-            if not isinstance(query_id, Collection) or len(query_id) != len(dense):
-                raise ValueError(f"query_id must have one id for each of the {len(dense)} rows, got {query_id!r:.80}")
-            is_known = np.array([self._kind(id) == "known" for id in query_id])
+        ids = _row_ids(query_id, len(dense))
+        if ids is not None:
+            is_known = np.array([self._kind(id) == "known" for id in ids])
             if is_known.any():
                 result[is_known] = dense[is_known] @ self._matrix("known")
         return result
@@ -290,26 +337,62 @@ class QueryAdapter(SavedEstimator):
             return np.asarray(x + last * (products[0] - x) + mean * (products[1] - x))
         return np.asarray(x @ self._matrix(kind))
 
-    def rank(self, query: Any, items: Any, k: int | None = None, query_id: Any = None) -> IndexArray:
+    @one_at_a_time
+    def rank(
+        self,
+        query: Any,
+        items: Any,
+        k: int | None = None,
+        query_id: Any = None,
+        *,
+        item_ids: Any = None,
+        user: Hashable = None,
+    ) -> IndexArray:
         """Return the row numbers of the k best items, best first, for a query or for each row of queries.
+
+        Scores are those of the map, plus what is remembered of clicks for this query.
 
         Parameters
         ----------
         query, query_id : as for `embed`
         items : dense or CSR rows
         k : how many; None for all
+        item_ids : the ids of all items that `learn_one` was given; None if they are told apart by their vectors
+        user : who asks; with `personal`, what this user clicked counts as well
         """
-        vectors = self.embed(query, query_id)
+        is_one = (query.ndim if is_sparse(query) else np.ndim(query)) == 1
+        queries = self._vector(query)[np.newaxis] if is_one else judged.dense_rows(check_rows(query, "query"))
         rows = check_rows(items, "items")
-        self._check_same(vectors.shape[-1], rows.shape[1])
-        n = rows.shape[0]
+        self._check_same(queries.shape[1], rows.shape[1])
         if k is not None:
             check_value(k, "k", Count)
-        queries = judged.rough(np.atleast_2d(vectors), rows)
-        best = np.empty((len(queries), min(int(k or n), n)), dtype=np.intp)
-        for block, scores in judged.score_blocks(queries, rows):
-            best[block] = leading(scores, best.shape[1])
-        return best[0] if np.ndim(vectors) == 1 else best
+        ids = [query_id] if is_one else _row_ids(query_id, len(queries))
+        mapped, bonuses = queries, {}
+        if self.__sklearn_is_fitted__():
+            mapped = queries @ self._matrix("new") if ids is None else mapped.copy()
+            for at, id in enumerate(ids or ()):
+                key = queries[at].tobytes() if id is None else id
+                mapped[at] = self._embed(queries[at], self._kind(key))
+                bonus = self._bonus(key, user)
+                if len(bonus[0]):
+                    bonuses[at] = bonus
+        best = rank_items(mapped, bonuses, rows, int(k or rows.shape[0]), item_ids)
+        return best[0] if is_one else best
+
+    def _bonus(self, key: Hashable, user: Hashable) -> tuple[Keys, FloatArray]:
+        """Return the keys of the items that are remembered for a query of a user, and what is added to their scores."""
+        items, clicks = self._memory.net(key)
+        crowd = items, (self._weights[0] if self._kind(key) == "known" else 0.0) * clicks
+        if not self.personal or user is None:
+            return crowd
+        items, clicks = self._personal.net(personal_key(user, key))
+        return summed(crowd, (items, self._weights[1] * clicks))
+
+    @property
+    def _weights(self) -> FloatArray:
+        """What is added to the score of an item for a click on it by anyone, and by the same user."""
+        gap = self._model.gap
+        return np.array([gap * self._trust.click_weight, gap * PERSONAL])
 
     @property
     @one_at_a_time
@@ -322,14 +405,16 @@ class QueryAdapter(SavedEstimator):
     def maps(self) -> QueryMaps:
         """Return what is served at the moment, which maps queries without the learner and does not change."""
         self._check_fitted()
-        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.digests)
+        personal = self._personal.bonuses() if self.personal else NOTHING
+        memory = self._memory.bonuses(), personal, self._weights
+        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.digests, *memory)
 
     @property
     @one_at_a_time
     def trust_(self) -> dict[str, float]:
         """The share of the learned map in what is served, from 0 (the raw ranking) to `cap`."""
         self._check_fitted()
-        return {kind: self._trust.learned_share(kind) for kind in self._trust.hedges}
+        return {kind: self._trust.learned_share(kind) for kind in ("new", "known")}
 
     @property
     @one_at_a_time
@@ -365,6 +450,7 @@ class QueryAdapter(SavedEstimator):
         self._trust = Trust(float(self.cap), self.half_life)
         self._judged = None
         self._ids, self._users = Remembered(int(self.memory)), Remembered(int(self.memory))
+        self._rates, self._memory, self._personal = RankRates(), ClickMemory(), ClickMemory()
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
 
@@ -395,7 +481,8 @@ class QueryAdapter(SavedEstimator):
             _check_width(n_query, n_item, name)
 
     def _parts_by_name(self) -> dict[str, Part]:
-        return {"model": self._model, "trust": self._trust, "ids": self._ids, "users": self._users}
+        parts = {"model": self._model, "trust": self._trust, "ids": self._ids, "users": self._users}
+        return parts | {"rates": self._rates, "memory": self._memory, "personal": self._personal}
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it
@@ -417,6 +504,14 @@ class QueryAdapter(SavedEstimator):
         except ValueError as error:
             raise ModelFileError(f"header entry 'judged' is damaged ({error})") from None
         unpack(self._parts_by_name(), header, arrays)
+
+
+def _row_ids(query_id: Any, n: int) -> list[Hashable] | None:
+    if query_id is None:
+        return None
+    if not isinstance(query_id, Collection) or len(query_id) != n:
+        raise ValueError(f"query_id must have one id for each of the {n} rows, got {query_id!r:.80}")
+    return list(query_id)
 
 
 def _check_width(n_query: int, n_item: int, name: str) -> None:

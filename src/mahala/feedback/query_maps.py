@@ -1,80 +1,24 @@
-"""What a QueryAdapter serves, to be applied elsewhere, and the ids of the queries that are known."""
+"""What a QueryAdapter serves, to be applied elsewhere: maps of queries, and items that are remembered for them."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.support.arrays import Arrays, FloatArray
-from mahala.support.model_files import ModelFileError, array_value
-
-_MOST = 2**62  # of a count in a file: one more must fit into 64 bits
-
-
-def digest_of(id: Hashable) -> int:
-    """Return 64 bits by which an id is told apart."""
-    if isinstance(id, np.generic):  # the same id as the number or string of Python
-        id = id.item()
-    data = id if isinstance(id, bytes) else repr(id).encode()
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
-
-
-class Remembered:
-    """How often each id was seen, for the `size` ids that were seen last (least recently used ones are forgotten).
-
-    An id is any hashable. It is told apart by 64 bits of its `repr` (of the bytes themselves, if it is bytes), so a
-    model file remembers ids whose `repr` is the same in every process, as that of numbers, strings and tuples is.
-
-    >>> names = Remembered(size=2)
-    >>> [names.add(name) for name in ("a", "b", "a", "c")]
-    [1, 1, 2, 1]
-    >>> "a" in names, "b" in names
-    (True, False)
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._counts: OrderedDict[int, int] = OrderedDict()
-
-    def __contains__(self, id: Hashable) -> bool:
-        return digest_of(id) in self._counts
-
-    def add(self, id: Hashable) -> int:
-        """Remember an id; return how often it was seen."""
-        key = digest_of(id)
-        count = self._counts[key] = self._counts.pop(key, 0) + 1
-        if len(self._counts) > self.size:
-            self._counts.popitem(last=False)
-        return count
-
-    @property
-    def digests(self) -> NDArray[np.uint64]:
-        """The digests of the ids, those that were seen last at the end."""
-        return np.array(list(self._counts), dtype=np.uint64)
-
-    def get_state(self) -> tuple[dict[str, object], Arrays]:
-        """Return the memory as a header and arrays for a model file."""
-        return {}, {"digests": self.digests, "counts": np.array(list(self._counts.values()), dtype=np.int64)}
-
-    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        """Restore what `get_state` returned."""
-        digests = array_value(arrays, "digests", np.uint64, (None,))
-        counts = array_value(arrays, "counts", np.int64, digests.shape)
-        if len(digests) > self.size or ((counts < 1) | (counts > _MOST)).any():
-            raise ModelFileError(f"the ids should be up to {self.size} digests, each with a count from 1 to {_MOST}")
-        self._counts = OrderedDict(zip(digests.tolist(), counts.tolist(), strict=True))
+from mahala.feedback.click_memory import NOTHING, Bonuses, personal_key, summed
+from mahala.feedback.remembered import digest_of
+from mahala.support.arrays import FloatArray
+from mahala.support.states import prefixed, without_prefix
 
 
 @dataclass(frozen=True, eq=False)
 class QueryMaps:
-    """The matrices that map new and known queries, and digests of the ids of the known ones.
+    """The matrices that map new and known queries, digests of the ids of the known ones, and remembered items.
 
     It needs NumPy only, so that a process which serves starts without the learner.
 
@@ -86,6 +30,9 @@ class QueryMaps:
     new: FloatArray
     known: FloatArray
     ids: NDArray[np.uint64]
+    crowd: Bonuses = NOTHING
+    personal: Bonuses = NOTHING
+    weights: FloatArray = field(default_factory=lambda: np.zeros(2))  # of a click by anyone, and by the same user
 
     @cached_property
     def _ids(self) -> NDArray[np.uint64]:
@@ -93,7 +40,7 @@ class QueryMaps:
 
     def is_known(self, query: FloatArray, query_id: Hashable = None) -> bool:
         """Return whether a query was learned from; without an id, it is told by the vector itself."""
-        digest = np.uint64(digest_of(query.astype(np.float64).tobytes() if query_id is None else query_id))
+        digest = np.uint64(digest_of(_key(query, query_id)))
         at = np.searchsorted(self._ids, digest)
         return bool(at < len(self._ids) and self._ids[at] == digest)
 
@@ -107,7 +54,22 @@ class QueryMaps:
 
     def plus(self, change: FloatArray) -> QueryMaps:
         """Return the maps with a matrix added to both."""
-        return QueryMaps(self.new + change, self.known + change, self.ids)
+        return replace(self, new=self.new + change, known=self.known + change)
+
+    def bonuses(
+        self, query: FloatArray, query_id: Hashable = None, user: Hashable = None
+    ) -> tuple[NDArray[np.uint64], FloatArray]:
+        """Return the keys of the items that are remembered for a query in ascending order, and their bonuses.
+
+        With a `user`, what this user clicked counts as well.
+        """
+        key = _key(query, query_id)
+        items, clicks = (self.crowd if self.is_known(query, query_id) else NOTHING).of(key)
+        crowd = items, self.weights[0] * clicks
+        if user is None:
+            return crowd
+        items, clicks = self.personal.of(personal_key(user, key))
+        return summed(crowd, (items, self.weights[1] * clicks))
 
     @cached_property
     def new_directions(self) -> tuple[FloatArray, FloatArray]:
@@ -121,12 +83,21 @@ class QueryMaps:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return all of it as arrays, the matrices in single precision."""
-        return {"new": self.new.astype(np.float32), "known": self.known.astype(np.float32), "ids": self.ids}
+        maps: dict[str, NDArray[Any]] = {name: getattr(self, name).astype(np.float32) for name in ("new", "known")}
+        remembered = prefixed("crowd", self.crowd._asdict()) | prefixed("personal", self.personal._asdict())
+        return maps | {"ids": self.ids, "weights": self.weights} | remembered
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> QueryMaps:
         """Return what `to_arrays` was called on, in single precision."""
-        return cls(arrays["new"], arrays["known"], arrays["ids"])
+        crowd, personal = (Bonuses.from_arrays(without_prefix(name, arrays)) for name in ("crowd", "personal"))
+        weights = arrays.get("weights", np.zeros(2))
+        return cls(arrays["new"], arrays["known"], arrays["ids"], crowd, personal, weights)
+
+
+def _key(query: FloatArray, query_id: Hashable) -> Hashable:
+    """Return what tells a query apart: its id, or else its vector."""
+    return query.astype(np.float64).tobytes() if query_id is None else query_id
 
 
 def _directions(M: FloatArray) -> tuple[FloatArray, FloatArray]:

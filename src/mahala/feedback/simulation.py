@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,6 +28,14 @@ class Adapter(Protocol):
 
     def learn_one(self, query: Any, *, shown: Any, clicked: Any, query_id: Any = None) -> Any:
         """Learn from one impression: the vectors of the items shown, from the top, and which of them were clicked."""
+
+
+@runtime_checkable
+class Ranker(Protocol):
+    """An adapter that ranks items itself."""
+
+    def rank(self, query: Any, items: Any, k: int, query_id: Any) -> IndexArray:
+        """Return the row numbers of the k best items, best first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,14 +106,15 @@ def simulate_clicks(
     """Let an adapter learn from simulated clicks, and measure what people were shown and what it learned.
 
     The queries with a relevant item are split at random: some are held out, and the others are asked. Each impression
-    asks one of them at random, shows the first `k` items by their inner product with ``adapter.embed(query,
-    query_id=row)``, draws clicks from the judgments of these items, and passes them to ``adapter.learn_one``. At the
-    end the held-out queries, which are embedded without a `query_id`, show what carries over to unseen queries.
+    asks one of them at random, shows the first `k` items of ``adapter.rank(query, items, k, query_id=row)``, draws
+    clicks from the judgments of these items, and passes them to ``adapter.learn_one``. At the end the held-out queries,
+    which are embedded without a `query_id`, show what carries over to unseen queries.
 
     Parameters
     ----------
-    adapter : a :class:`~mahala.QueryAdapter`, or an object with its methods ``embed`` and ``learn_one``. It learns in
-        place, and may have learned before
+    adapter : a :class:`~mahala.QueryAdapter`, or an object with its methods ``embed`` and ``learn_one``, whose items
+        are ranked by their inner products with ``adapter.embed(query, query_id=row)`` unless it has ``rank``, too. It
+        learns in place, and may have learned before
     queries, items : dense or CSR rows of the same number of columns
     qrels : relevance judgments in any form of :meth:`mahala.Judgments.of`
     clicks : name of a click model (:func:`mahala.feedback.click_model`), or an object with its method ``click``;
@@ -153,6 +162,11 @@ def simulate_clicks(
         rows: IndexArray = leading(np.asarray(vectors @ vector)[np.newaxis], min(k, judgments.n_items))[0]
         return rows
 
+    def served(x: FloatArray, row: int) -> IndexArray:
+        if isinstance(adapter, Ranker):
+            return adapter.rank(x, items, min(k, judgments.n_items), row)
+        return first_items(check_row(adapter.embed(x, query_id=row), "the result of adapter.embed"))
+
     def quality_of(row: int, rows: IndexArray) -> float:
         return float(ndcg(grades_of(judgments, row, rows), judgments.of_query(row)[1], k))
 
@@ -165,7 +179,7 @@ def simulate_clicks(
         x = check_row(queries[[row]] if is_sparse(queries) else queries[row], "query")
         if row not in by_inner_product:
             by_inner_product[row] = quality_of(row, first_items(x))
-        first = first_items(check_row(adapter.embed(x, query_id=row), "the result of adapter.embed"))
+        first = served(x, row)
         shown[at], raw[at] = quality_of(row, first), by_inner_product[row]
         total += shown[at] - raw[at]
         clicked: BoolArray = np.asarray(model.click(grades_of(judgments, row, first), rng, best), dtype=bool)

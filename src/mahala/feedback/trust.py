@@ -1,4 +1,4 @@
-"""How much of a learned map is used: exponential weights over mixtures of it with the raw scores, judged by pages."""
+"""How much of what was learned is used: exponential weights over mixtures with the raw scores, judged by pages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from mahala.support.states import prefixed, without_prefix
 
 # An expert scores an item by raw + α (learned - raw); these are the α.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+# An expert with a memory adds, to the score of an item by the maps, λ times its net clicks times the usual difference
+# between the raw scores on a page; these are the λ.
+REMEMBERED = (0.3, 0.6, 1.2)
 # How fast trust moves: evidence from a query's first impression is rare and weighs much, so it moves trust slowly.
 RATES = {"new": 0.5, "known": 1.0}
+# The prior weight of the raw ranking. A map has seen few queries, and must show more before new ones are served by it.
+RAW = {"new": 0.6, "known": 0.5}
+# What is added, for known queries, to the losses of all experts but the first: by random clicks, all lose alike.
+PENALTY = 0.03
 # The weight, in the prior after a choice, of all experts but the chosen one.
 DOUBT = 1e-3
 
@@ -127,39 +134,63 @@ class Hedge:
 class Trust:
     """The weights of the experts, for queries that are new and for those that are known, and the gains so far.
 
-    A row of `experts` has the shares of the raw scores, of the mean of all models and of the last model.
+    A row of `experts` has the shares of the raw scores, of the mean of all models and of the last model. For known
+    queries, exponential weights of their own decide how much remembered clicks add to that; `memory` has what each of
+    their experts adds for a click, the first one nothing.
     """
 
     def __init__(self, cap: float, half_life: float | None) -> None:
         self.experts = mixtures(cap)
-        self.hedges = {kind: Hedge(prior(len(self.experts)), rate, half_life) for kind, rate in RATES.items()}
+        n = len(self.experts)
+        self.hedges = {kind: Hedge(prior(n, 0, RAW[kind]), rate, half_life) for kind, rate in RATES.items()}
+        self.memory = cap * np.array([0.0, *(REMEMBERED if cap > 0.0 else ())])
+        self.hedges["memory"] = Hedge(prior(len(self.memory)), 1.0, half_life)
         self._gains = {kind: RunningGain() for kind in RATES}
 
     def prefer(self, expert: int) -> None:
         """Begin with nearly all the weight on one expert."""
-        for hedge in self.hedges.values():
-            hedge.prior = prior(len(self.experts), expert, 1.0 - DOUBT)
+        for kind in RATES:
+            self.hedges[kind].prior = prior(len(self.experts), expert, 1.0 - DOUBT)
 
     def shares(self, kind: str) -> FloatArray:
         """Return the shares of raw scores, mean and last model in what is served."""
         shares: FloatArray = self.hedges[kind].weights() @ self.experts
         return shares
 
-    def judge(self, kind: str, scores: FloatArray, pairs: PagePairs, weight: float) -> float:
+    @property
+    def click_weight(self) -> float:
+        """What a remembered click adds to the score of an item, in usual differences of scores on a page."""
+        return float(self.hedges["memory"].weights() @ self.memory)
+
+    def judge(self, kind: str, scores: FloatArray, pairs: PagePairs, weight: float, corrected: FloatArray) -> float:
         """Judge the experts by a page; return the share of its pairs that was served in the wrong order.
 
-        `scores` has a column each of raw scores, those of the mean and those of the last model; `weight` is that of
-        the page.
+        Parameters
+        ----------
+        kind : "new" or "known"
+        scores : columns of raw scores, those of the mean and those of the last model, and remembered clicks
+        pairs : of results on the page
+        weight : that of the page
+        corrected : weights of the pairs, corrected for positions, by which known queries are judged
         """
         positive, negative, weights = pairs
         hedge = self.hedges[kind]
-        experts = scores @ self.experts.T
-        gaps = np.column_stack([experts, experts @ hedge.weights()])
-        gaps = gaps[positive] - gaps[negative]
-        losses = weights @ ((gaps < 0.0) + 0.5 * (gaps == 0.0)) / weights.sum()
-        hedge.update(losses[:-1], weight)
-        self._gains[kind].add(float(losses[0] - losses[-1]))
-        return float(losses[-1])
+        experts = scores[:, :3] @ self.experts.T
+        served = experts @ hedge.weights()
+        raw = float(_losses(experts[:, :1], positive, negative, weights)[0])
+        if kind == "new":
+            hedge.update(_losses(experts, positive, negative, weights), weight)
+        else:
+            certainty = weight * float(corrected.sum() / weights.sum())
+            remembering = served[:, np.newaxis] + np.outer(scores[:, 3], self.memory)
+            served = served + self.click_weight * scores[:, 3]
+            for one, columns in ((hedge, experts), (self.hedges["memory"], remembering)):
+                losses = _losses(columns, positive, negative, corrected)
+                losses[1:] = np.minimum(losses[1:] + PENALTY, 1.0)
+                one.update(losses, certainty)
+        loss = float(_losses(served[:, np.newaxis], positive, negative, weights)[0])
+        self._gains[kind].add(raw - loss)
+        return loss
 
     def learned_share(self, kind: str) -> float:
         """Return the share of the learned map in what is served."""
@@ -180,6 +211,12 @@ class Trust:
     def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""
         unpack(self._parts(), header, arrays)
+
+
+def _losses(scores: FloatArray, positive: IndexArray, negative: IndexArray, weights: FloatArray) -> FloatArray:
+    """Return the share of weighted pairs that each column of scores has in the wrong order; ties count half."""
+    gaps = scores[positive] - scores[negative]
+    return np.asarray(weights @ ((gaps < 0.0) + 0.5 * (gaps == 0.0)) / weights.sum())
 
 
 class Part(Protocol):

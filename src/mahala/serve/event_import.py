@@ -45,9 +45,10 @@ def import_events(
         except (ValueError, Unknown) as error:
             file.ignored[str(error)] += 1
             continue
-        key, n = search_key(page.search), pages[page.search]
+        n = pages[page.search]
         pages[page.search] += 1
-        entries.append(page_entry(page, rows, search, f"{key}:{n}" if n else key))
+        key = f"page:{n}:{page.search}" if n else search_key(page.search)  # of no other search
+        entries.append(page_entry(page, rows, search, key))
     before, written, there = service.store.collection(name).n_logged, 0, 0
     for start in range(0, len(entries), _BLOCK):
         for result in service.store.append_all([(name, [entry]) for entry in entries[start : start + _BLOCK]]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -239,23 +238,24 @@ class Service:
         return [index.row(id) for id in ids]
 
     def search(
-        self, name: str, query: Mapping[str, Any] | Query, k: int = 10, filter: Any = None, plain: bool = False
+        self,
+        name: str,
+        query: Mapping[str, Any] | Query,
+        k: int = 10,
+        filter: Any = None,
+        plain: bool = False,
+        user: str | None = None,
     ) -> tuple[int, list[Found]]:
-        """Return the version that ranked, and the k best items for a query, resolved or not; `plain`: by version 0."""
+        """Return the version that ranked, and the k best items for a query of a user; `plain`: by version 0."""
         served = self.served(name)
         model = PLAIN if plain else served.model
         resolved = query if isinstance(query, Query) else self.resolve(name, query)
-        return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None)
+        return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None, user)
 
-    def record(
-        self, name: str, query: Query, shown: Sequence[str], version: int, *, id: str | None = None, **more: Any
-    ) -> str:
-        """Return the id of a search, which is written in the background: events that come later can name it."""
+    def record(self, name: str, id: str, query: Query, shown: Sequence[str], **more: Any) -> None:
+        """Write a search in the background, so that events that come later can name its id."""
         vector = None if query.row is not None else query.vector
-        id = uuid.uuid4().hex if id is None else id
-        search = Search(id, shown[:RECORDED], query.row, vector, query.id, version=version, **more)
-        self.writer.record(name, search)
-        return search.id
+        self.writer.record(name, Search(id, shown[:RECORDED], query.row, vector, query.id, **more))
 
     def made_elsewhere(self, name: str, event: Shown) -> Search:
         """Return a search that another system made, to be written with the events that name it."""

@@ -38,12 +38,12 @@ def search_in_arm(
     control, arm, teams = Control.of(served.collection.settings), None, None
     if control.share and compared and served.model.version:  # version 0 is the plain ranking itself
         arm = control.arm(name, user or id)
-    version, found = service.search(name, query, k, filter, plain=arm == PLAIN)
+    version, found = service.search(name, query, k, filter, plain=arm == PLAIN, user=user)
     if arm == MIXED:
         plain = service.search(name, query, k, filter, plain=True)[1]
         found, teams = interleaved(found, plain, k, id, key=lambda one: one.id)
     shown = [one.id for one in found]
-    service.record(name, query, shown, version, id=id, user=user, arm=arm, teams=teams and teams[:RECORDED])
+    service.record(name, id, query, shown, version=version, user=user, arm=arm, teams=teams and teams[:RECORDED])
     return ArmSearch(id, version, arm, found)
 
 

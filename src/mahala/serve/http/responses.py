@@ -87,13 +87,14 @@ class Cause(Response):
 
 
 class Explanation(Response):
-    """The plain and the learned part of a score, the largest contributions to the learned part, and their causes."""
+    """A score: its plain and learned parts, what clicks for this query add, contributions, and their causes."""
 
     version: int
     item: str
     score: float
     plain: float
     learned: float
+    remembered: float
     features: list[Contribution]
     directions: list[Contribution]
     causes: list[Cause]

@@ -143,8 +143,9 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
         query, served = service.resolve(name, given.query.model_dump()), service.served(name)
         row, model, index = service.row(name, given.item), served.model, served.index
         entries = service.store.read_log(name, max(0, model.place - RECENT), RECENT) if model.version else []
-        people = {"causes": causes(entries, index, query, row, given.n, user_of(key, None, visit))}
-        return {"version": model.version, "item": given.item, **served.explain(query, row, given.n), **people}
+        user = user_of(key, None, visit)
+        people = {"causes": causes(entries, index, query, row, given.n, user)}
+        return {"version": model.version, "item": given.item, **served.explain(query, row, given.n, user), **people}
 
 
 def add_items(app: FastAPI, service: Service, guard: Guard) -> None:

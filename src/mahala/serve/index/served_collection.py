@@ -129,20 +129,34 @@ class ServedCollection:
             "taught": model.status.get("taught"),
         }
 
-    def ranked(self, query: Query, model: ServedModel, k: int, keep: Any = None) -> list[Found]:
-        """Return the k best items for a query; an item that is the query is left out.
+    def ranked(
+        self, query: Query, model: ServedModel, k: int, keep: Any = None, user: str | None = None
+    ) -> list[Found]:
+        """Return the k best items for a query of a user; an item that is the query is left out.
 
         To a query of zeros, such as words that an encoder does not know, nothing is similar: there are no results.
         """
         if not query.vector.any():
             return []
-        return self.index.search(model.embed(query), k, keep, -1 if query.row is None else query.row)
+        bonuses, leave_out = self._bonuses(query, model, user), -1 if query.row is None else query.row
+        return self.index.search_with_bonuses(model.embed(query), k, bonuses, keep, leave_out)
 
-    def explain(self, query: Query, row: int, n: int) -> dict[str, Any]:
-        """Return the plain and the learned part of a score, and the features and directions of the learned part."""
+    def _bonuses(self, query: Query, model: ServedModel, user: str | None) -> dict[int, float]:
+        """Return by row what is added to the scores of the live items that are remembered for a query."""
+        result: dict[int, float] = {}
+        if model.maps is not None:
+            rows, values = model.maps.bonuses(query.vector, query.id, user)
+            for row, value in zip(rows.tolist(), values.tolist(), strict=True):
+                if (live := self.index.current_row(row)) is not None:
+                    result[live] = max(value, result.get(live, value))
+        return result
+
+    def explain(self, query: Query, row: int, n: int, user: str | None = None) -> dict[str, Any]:
+        """Return the plain, the learned and the remembered part of a score, and what the learned part comes from."""
         x, z, maps = query.vector, self.index.vector(row), self.model.maps
         plain = float(x @ z)
         parts: dict[str, Any] = {"score": plain, "plain": plain, "learned": 0.0, "features": [], "directions": []}
+        parts["remembered"] = self._bonuses(query, self.model, user).get(row, 0.0)
         if maps is None:
             return parts
         is_known = maps.is_known(x, query.id)
@@ -150,7 +164,8 @@ class ServedCollection:
         learned = x * changed
         _, left = maps.known_directions if is_known else maps.new_directions
         directions = (x @ left) * (changed @ left)  # with the right vectors and the values in (M - I) z
-        parts |= {"score": plain + float(learned.sum()), "learned": float(learned.sum())}
+        parts["learned"] = float(learned.sum())
+        parts["score"] = plain + parts["learned"] + parts["remembered"]
         for name, shares in (("features", learned), ("directions", directions)):
             order = np.argsort(-np.abs(shares), kind="stable")[:n]
             parts[name] = [{"number": int(at), "contribution": float(shares[at])} for at in order]

@@ -21,6 +21,7 @@ from mahala.serve.store.checkpoints import Checkpoints, LeaseLost, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.rows import NAME, Collection, LogEntry
 from mahala.support.arrays import FloatArray
+from mahala.support.model_files import ModelFileError
 from mahala.support.parameters import check_params
 
 # The learners of a collection whose settings name none.
@@ -108,7 +109,10 @@ class Learners:
                 if np.isfinite(gain):
                     self.sums[name]["judged"].add(gain)
             try:
-                right[name] = adapter.learn_one(query, shown, entry.clicked, query_id=entry.query_id, user=entry.user)
+                right[name] = adapter.learn_one(
+                    query, shown, entry.clicked, query_id=entry.query_id, user=entry.user,
+                    item_ids=entry.shown, ranked=entry.kind == "impression",
+                )  # fmt: skip
             except ValueError:  # this learner does not take it, such as grades
                 self.n_refused += 1
             if (share := right.get(name)) is not None:
@@ -234,7 +238,11 @@ class Learning:
         stamp = (collection.generation, params)
         if name not in self._learners or self._learners[name][0] != stamp:
             checkpoint = self.checkpoints.newest(name, collection.generation)
-            self._learners[name] = stamp, Learners(params, checkpoint)
+            try:
+                learners = Learners(params, checkpoint)
+            except ModelFileError:  # of an earlier mahala: the log has all that is needed
+                learners = Learners(params, None)
+            self._learners[name] = stamp, learners
         return self._learners[name][1]
 
     def _write(self, collection: Collection, fence: int, learners: Learners) -> None:

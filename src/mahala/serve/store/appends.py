@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mahala.serve.store.database import Conflict, collections, log
+from mahala.serve.store.database import Conflict, Unknown, collections, log
 from mahala.serve.store.rows import LogEntry
 
 
@@ -22,7 +22,7 @@ def append_groups(connection: Any, name: str, groups: Sequence[Sequence[LogEntry
     try:
         # The row of the collection stays locked until the commit: places are in the order in which they are seen.
         start = raised(connection, name, n_logged=n)["n_logged"]
-    except KeyError as error:
+    except Unknown as error:
         return [error] * len(groups)
     keys = [entry.key for entries in groups for entry in entries if entry.key is not None]
     logged: dict[str | None, LogEntry] = {}  # entries by their keys
@@ -61,7 +61,7 @@ def raised(connection: Any, name: str, **by: int) -> dict[str, int]:
     statement = collections.update().where(collections.c.name == name).values(changes)
     now = connection.execute(statement.returning(*(collections.c[column] for column in by))).one_or_none()
     if now is None:
-        raise KeyError(f"there is no collection {name!r}")
+        raise Unknown(f"there is no collection {name!r}")
     return {column: int(value) - n for (column, n), value in zip(by.items(), now, strict=True)}
 
 

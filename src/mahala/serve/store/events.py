@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from mahala.data.events import Page, Reaction, join
 from mahala.serve.store.appends import KeyReused, append_groups, blocks, raised
-from mahala.serve.store.database import items, searches
+from mahala.serve.store.database import Unknown, items, searches
 from mahala.serve.store.rows import LogEntry
 from mahala.serve.store.searches import Search, add_searches, read_searches
 
@@ -36,7 +36,7 @@ def append_events(connection: Any, name: str, batches: Sequence[Events]) -> list
     """
     try:
         raised(connection, name, n_logged=0)  # the row of the collection stays locked until the commit
-    except KeyError as error:
+    except Unknown as error:
         return [error] * len(batches)
     add_searches(connection, name, list(chain.from_iterable(batch.searches for batch in batches)))
     reactions = list(chain.from_iterable(batch.reactions for batch in batches))

@@ -9,14 +9,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mahala.serve.store.appends import blocks
 from mahala.serve.store.database import Database, collections, searches
 from mahala.serve.store.rows import from_blob, to_blob
 from mahala.support.arrays import FloatArray
 
 # Seconds for which a search is kept, how many are kept of a collection at most, and how many are deleted at a time.
 KEPT, MOST, DELETED = 7 * 86400.0, 500_000, 2_000
-# Ids in one statement.
-_BLOCK = 500
 # Columns that hold a field as it is.
 _PLAIN = ("id", "at", "query", "query_id", "user", "version", "arm", "teams")
 
@@ -67,8 +66,8 @@ def add_searches(connection: Any, name: str, new: Sequence[Search]) -> None:
 def read_searches(connection: Any, name: str, ids: Sequence[str]) -> dict[str, Search]:
     """Return those of the searches that are in the table, by id."""
     result: dict[str, Search] = {}
-    for start in range(0, len(ids), _BLOCK):
-        mine = (searches.c.collection == name) & searches.c.id.in_(ids[start : start + _BLOCK])
+    for part in blocks(ids):
+        mine = (searches.c.collection == name) & searches.c.id.in_(part)
         result |= {row.id: Search.of(row) for row in connection.execute(sa.select(searches).where(mine))}
     return result
 
@@ -86,8 +85,7 @@ def delete_old_searches(database: Database, kept: float = KEPT, most: int = MOST
             before = max(time.time() - kept, -1.0 if beyond is None else beyond)
             old = sa.select(searches.c.id).where(mine, searches.c.at <= before).order_by(searches.c.at).limit(DELETED)
             ids = connection.scalars(old).all()
-        for start in range(0, len(ids), _BLOCK):  # others can write in between
+        for part in blocks(ids):  # others can write in between
             with database.writing() as connection:
-                part = searches.delete().where(mine, searches.c.id.in_(ids[start : start + _BLOCK]))
-                deleted += connection.execute(part).rowcount
+                deleted += connection.execute(searches.delete().where(mine, searches.c.id.in_(part))).rowcount
     return deleted

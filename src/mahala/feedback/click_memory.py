@@ -1,0 +1,241 @@
+"""What was clicked for each query: a bounded memory of clicks and of the clicks that positions alone explain."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mahala.feedback.remembered import digest_of
+from mahala.support.arrays import Arrays, FloatArray
+from mahala.support.model_files import ModelFileError, array_value, finite_array
+from mahala.support.validation import is_sparse
+
+Keys = NDArray[np.uint64]
+
+# Queries that are remembered, and items of each.
+QUERIES, ITEMS = 20_000, 16
+# Ranks with a rate of their own; lower results have that of the last one. A rate starts as that of all ranks, which
+# counts as much as this many results shown.
+RANKS, PRIOR = 50, 5.0
+# The net clicks of an item are its clicks minus a third of those expected at its ranks. To count all of these drives
+# out results that are not clicked for those that nobody has seen.
+NET = np.array([1.0, -1.0 / 3.0])
+
+
+class RankRates:
+    """How often the result at each rank is clicked, whatever it is.
+
+    >>> rates = RankRates()
+    >>> for clicked in ([1.0, 0.0], [1.0, 0.0], [0.0, 1.0]):
+    ...     rates.see(np.array(clicked))
+    >>> rates.of(2).round(2)
+    array([0.41, 0.28])
+    """
+
+    def __init__(self) -> None:
+        self.clicks, self.shown = np.zeros(RANKS), np.zeros(RANKS)
+
+    def see(self, clicks: FloatArray, weight: float = 1.0) -> None:
+        """Count the clicks on a page, numbers from 0 to 1 from the top."""
+        n = min(len(clicks), RANKS)
+        self.clicks[:n] += weight * clicks[:n]
+        self.shown[:n] += weight
+
+    def of(self, n: int) -> FloatArray:
+        """Return the rates of n results from the top, all above 0."""
+        mean = (self.clicks.sum() + 1.0) / (self.shown.sum() + 10.0)
+        rates = (self.clicks + PRIOR * mean) / (self.shown + PRIOR)
+        return np.asarray(rates[np.minimum(np.arange(n), RANKS - 1)])
+
+    def page_weights(self, n: int) -> FloatArray:
+        """Return weights from 0 to 1 by which clicks on n results are corrected for their positions.
+
+        A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
+        """
+        rates = self.of(n)
+        return np.minimum(1.0, np.median(rates) / rates)
+
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return the state as a header and arrays for a model file."""
+        return {}, {"clicks": self.clicks, "shown": self.shown}
+
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        """Restore what `get_state` returned."""
+        clicks, shown = (finite_array(arrays, name, (RANKS,)) for name in ("clicks", "shown"))
+        if (clicks < 0.0).any() or (shown < clicks * (1.0 - 1e-9)).any():
+            raise ModelFileError("'clicks' should be from 0 to the number of results 'shown' at each rank")
+        self.clicks, self.shown = clicks, shown
+
+
+class Bonuses(NamedTuple):
+    """The net clicks of items: those of the query with the digest `queries[i]` end at `stops[i]`."""
+
+    queries: Keys
+    stops: NDArray[np.int64]
+    items: Keys
+    values: NDArray[np.float32]
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Bonuses:
+        """Return what `_asdict` was called on; none, if the arrays are not there."""
+        return cls(**arrays) if arrays else NOTHING
+
+    def of(self, key: Hashable) -> tuple[Keys, FloatArray]:
+        """Return the items of a query in ascending order, and the net clicks of each."""
+        digest = np.uint64(digest_of(key))
+        at = int(np.searchsorted(self.queries, digest))
+        if at == len(self.queries) or self.queries[at] != digest:
+            return self.items[:0], np.zeros(0)
+        part = slice(int(self.stops[at - 1]) if at else 0, int(self.stops[at]))
+        return self.items[part], self.values[part].astype(np.float64)
+
+
+_EMPTY = np.zeros(0, dtype=np.uint64)
+NOTHING = Bonuses(_EMPTY, _EMPTY.astype(np.int64), _EMPTY, _EMPTY.astype(np.float32))
+
+
+class ClickMemory:
+    """For each query, the items that were shown: the clicks on each, and those expected from its ranks.
+
+    A click is evidence for an item, wherever it was. That an item was not clicked is evidence against it as far as
+    others are clicked at the same rank: so what is expected is the sum of the rates of the ranks it was shown at. The
+    queries that were not seen for the longest time are forgotten first, and of one query the items with the fewest
+    clicks, or then with the least that was expected.
+
+    >>> memory = ClickMemory()
+    >>> memory.learn("jazz", np.array([7, 9], dtype=np.uint64), np.array([0.0, 1.0]), np.array([0.5, 0.25]))
+    >>> memory.evidence("jazz", np.array([9, 7, 5], dtype=np.uint64))
+    array([[1.  , 0.25],
+           [0.  , 0.5 ],
+           [0.  , 0.  ]])
+    """
+
+    def __init__(self, queries: int = QUERIES, items: int = ITEMS) -> None:
+        self.n_queries, self.n_items = queries, items
+        # By the digest of a query: the keys of items in ascending order, and two numbers of each.
+        self._parts: OrderedDict[int, tuple[Keys, NDArray[np.float32]]] = OrderedDict()
+
+    def learn(self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray) -> None:
+        """Count clicks on different items that were shown for a query, and the clicks that were expected."""
+        digest = digest_of(key)
+        counts = np.column_stack([clicks, expected])
+        before = self._parts.pop(digest, None)
+        if before is not None:
+            items, counts = np.concatenate([before[0], items]), np.vstack([before[1], counts])
+        keys, inverse = np.unique(items, return_inverse=True)
+        sums = np.zeros((len(keys), 2))
+        np.add.at(sums, inverse, counts)
+        if len(keys) > self.n_items:
+            kept = np.sort(np.lexsort((-sums[:, 1], -sums[:, 0]))[: self.n_items])
+            keys, sums = keys[kept], sums[kept]
+        self._parts[digest] = keys, sums.astype(np.float32)
+        if len(self._parts) > self.n_queries:
+            self._parts.popitem(last=False)
+
+    def evidence(self, key: Hashable, items: Keys) -> FloatArray:
+        """Return the clicks and the expected clicks of items for a query; zeros, if they are not remembered."""
+        result = np.zeros((len(items), 2))
+        remembered, evidence = self.part(key)
+        if len(remembered):
+            at = np.minimum(np.searchsorted(remembered, items), len(remembered) - 1)
+            same = remembered[at] == items
+            result[same] = evidence[at[same]]
+        return result
+
+    def part(self, key: Hashable) -> tuple[Keys, NDArray[np.float32]]:
+        """Return the items that are remembered for a query in ascending order, and the two numbers of each."""
+        return self._parts.get(digest_of(key), (_EMPTY, np.zeros((0, 2), dtype=np.float32)))
+
+    def net(self, key: Hashable) -> tuple[Keys, FloatArray]:
+        """Return the items that are remembered for a query in ascending order, and the net clicks of each."""
+        items, evidence = self.part(key)
+        return items, evidence @ NET
+
+    def bonuses(self) -> Bonuses:
+        """Return the net clicks of all items for all queries."""
+        arrays = self.get_state()[1]
+        digests = arrays["queries"]
+        order = np.argsort(digests)
+        values = (arrays["evidence"] @ NET).astype(np.float32)
+        starts = arrays["stops"] - (lengths := np.diff(arrays["stops"], prepend=0))
+        rows = np.repeat(starts[order], lengths[order])
+        stops = np.cumsum(lengths[order])
+        rows += np.arange(len(rows)) - np.repeat(stops - lengths[order], lengths[order])
+        return Bonuses(digests[order], stops, arrays["items"][rows], values[rows])
+
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return the memory as a header and arrays for a model file."""
+        parts = list(self._parts.values()) or [(_EMPTY, np.zeros((0, 2), dtype=np.float32))]
+        stops = np.cumsum([len(keys) for keys, _ in self._parts.values()], dtype=np.int64)
+        arrays = {"queries": np.array(list(self._parts), dtype=np.uint64), "stops": stops}
+        items, evidence = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return {}, arrays | {"items": items, "evidence": evidence}
+
+    def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
+        """Restore what `get_state` returned."""
+        queries = array_value(arrays, "queries", np.uint64, (None,))
+        stops = array_value(arrays, "stops", np.int64, queries.shape)
+        items = array_value(arrays, "items", np.uint64, (None,))
+        evidence = array_value(arrays, "evidence", np.float32, (len(items), 2))
+        lengths = np.diff(stops, prepend=0)
+        most = f"{self.n_queries} queries with 1 to {self.n_items} items each"
+        if len(queries) > self.n_queries or ((lengths < 1) | (lengths > self.n_items)).any():
+            raise ModelFileError(f"the memory of clicks should have up to {most}")
+        if lengths.sum() != len(items) or not (np.isfinite(evidence) & (evidence >= 0.0)).all():
+            raise ModelFileError("the memory of clicks should have finite numbers of at least 0 for each of its items")
+        bounds = zip(stops - lengths, stops, strict=True)
+        parts = [(items[start:stop], evidence[start:stop]) for start, stop in bounds]
+        if any((keys[1:] <= keys[:-1]).any() for keys, _ in parts):
+            raise ModelFileError("the memory of clicks should have the items of a query in ascending order")
+        self._parts = OrderedDict(zip(queries.tolist(), parts, strict=True))
+
+
+def summed(first: tuple[Keys, FloatArray], second: tuple[Keys, FloatArray]) -> tuple[Keys, FloatArray]:
+    """Return the items of both in ascending order, and the sum of the numbers of each."""
+    items, inverse = np.unique(np.concatenate([first[0], second[0]]), return_inverse=True)
+    sums: FloatArray = np.bincount(inverse, np.concatenate([first[1], second[1]]), len(items)).astype(np.float64)
+    return items, sums
+
+
+def personal_key(user: Hashable, key: Hashable) -> tuple[int, int]:
+    """Return what tells a query of one user apart."""
+    return digest_of(user), digest_of(key)
+
+
+def item_keys(item_ids: Any, rows: Any) -> Keys:
+    """Return 64 bits by which each item is told apart: by its id, or without ids by its vector.
+
+    Integers from 0 are their own keys. Equal vectors have equal keys, whether they are dense or sparse.
+    """
+    n = rows.shape[0]
+    if item_ids is None:
+        return _vector_keys(rows)
+    if not isinstance(item_ids, Collection) and not hasattr(item_ids, "__len__"):
+        raise TypeError(f"item_ids must be a sequence of ids, got {type(item_ids).__name__}")
+    if len(item_ids) != n:
+        raise ValueError(f"item_ids must have one id for each of the {n} items, got {len(item_ids)}")
+    array = np.asarray(item_ids)
+    if array.ndim == 1 and array.dtype.kind in "iu" and (array >= 0).all():
+        return array.astype(np.uint64)
+    return np.array([digest_of(id) for id in item_ids], dtype=np.uint64)
+
+
+def _vector_keys(rows: Any) -> Keys:
+    """Return sums of the bits of the numbers, each times an odd number of its column, modulo 2^64."""
+    odd = np.random.default_rng(0).integers(2**63, size=rows.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    if is_sparse(rows):
+        csr = rows.tocsr()
+        terms = _mixed(csr.data) * odd[csr.indices]
+        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(terms, dtype=np.uint64)])
+        return np.asarray(sums[csr.indptr[1:]] - sums[csr.indptr[:-1]])
+    return np.asarray((_mixed(rows) * odd).sum(axis=1, dtype=np.uint64))
+
+
+def _mixed(numbers: Any) -> Keys:
+    """Return the bits of numbers, the high ones, in which most numbers differ, also moved to the low ones."""
+    bits = (np.asarray(numbers, dtype=np.float64) + 0.0).view(np.uint64)  # + 0: the same bits for 0 and -0
+    return np.asarray(bits ^ (bits >> np.uint64(29)))
