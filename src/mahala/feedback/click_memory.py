@@ -138,13 +138,7 @@ class ClickMemory:
 
     def evidence(self, key: Hashable, items: Keys) -> FloatArray:
         """Return the clicks and the expected clicks of items for a query; zeros, if they are not remembered."""
-        result = np.zeros((len(items), 2))
-        remembered, evidence = self.part(key)
-        if len(remembered):
-            at = np.minimum(np.searchsorted(remembered, items), len(remembered) - 1)
-            same = remembered[at] == items
-            result[same] = evidence[at[same]]
-        return result
+        return place_values(*self.part(key), items)
 
     def part(self, key: Hashable) -> tuple[Keys, NDArray[np.float32]]:
         """Return the items that are remembered for a query in ascending order, and the two numbers of each."""
@@ -199,6 +193,16 @@ def summed(first: tuple[Keys, FloatArray], second: tuple[Keys, FloatArray]) -> t
     items, inverse = np.unique(np.concatenate([first[0], second[0]]), return_inverse=True)
     sums: FloatArray = np.bincount(inverse, np.concatenate([first[1], second[1]]), len(items)).astype(np.float64)
     return items, sums
+
+
+def place_values(remembered: Keys, values: NDArray[Any], items: Keys) -> FloatArray:
+    """Return the values of items; 0 for those that are not `remembered`, which are in ascending order."""
+    result = np.zeros((len(items), *values.shape[1:]))
+    if len(remembered):
+        at = np.minimum(np.searchsorted(remembered, items), len(remembered) - 1)
+        same = remembered[at] == items
+        result[same] = values[at[same]]
+    return result
 
 
 def personal_key(user: Hashable, key: Hashable) -> tuple[int, int]:

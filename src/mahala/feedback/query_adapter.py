@@ -12,12 +12,24 @@ import numpy as np
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.feedback import judged
-from mahala.feedback.click_memory import NET, NOTHING, ClickMemory, Keys, RankRates, item_keys, personal_key, summed
+from mahala.feedback.click_memory import (
+    NET,
+    NOTHING,
+    ClickMemory,
+    Keys,
+    RankRates,
+    item_keys,
+    personal_key,
+    place_values,
+    summed,
+)
 from mahala.feedback.gains import RunningGain
 from mahala.feedback.item_ranking import rank_items
 from mahala.feedback.map_learner import MapLearner
 from mahala.feedback.query_maps import QueryMaps
 from mahala.feedback.remembered import Remembered
+from mahala.feedback.signal_ranker import SignalRanker
+from mahala.feedback.signals import ENGINE, Signals, check_signals
 from mahala.feedback.trust import Part, Trust, packed, page_pairs, unpack
 from mahala.judge import Verdict
 from mahala.metric import BilinearMetric
@@ -40,12 +52,13 @@ _COUNTS = ("n_impressions", "n_learned", "n_ignored")
 
 
 class Page(NamedTuple):
-    """The vectors of results from the top, a reaction to each, what tells them apart, and whether they were ranked."""
+    """The vectors of results from the top, reactions, what tells results apart, whether they were ranked, signals."""
 
     items: FloatArray
     values: FloatArray
     keys: Keys
     ranked: bool
+    signals: Signals | None = None
 
 
 @dataclass(eq=False, repr=False)
@@ -58,6 +71,7 @@ class QueryAdapter(SavedEstimator):
 
     For queries that are known, the clicks on each item are remembered, and the clicks that the ranks at which it was
     shown alone explain (`mahala.feedback.click_memory`). `rank` uses both the map and the memory; `embed` the map only.
+    `rerank` ranks the results of another engine by its scores and other signals (`mahala.feedback.signals`).
 
     Before each impression is learned from, 17 experts are judged by it: the raw scores, and raw + α (learned - raw)
     for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the share
@@ -114,6 +128,7 @@ class QueryAdapter(SavedEstimator):
     trust_ : dict, the share of the learned map in what is served to "new" and to "known" queries
     verdict_ : Verdict on the gain over the raw ranking, on queries that were not learned from
     stream_verdicts_ : dict, the Verdict on the impressions of "new" and of "known" queries, where there were any
+    signal_weights_ : dict, the weight of each signal in `rerank`
     cross_validation_ : CrossValidation, by query, after `fit`; it is not part of a model file
     n_impressions_, n_learned_, n_ignored_ : int, impressions in all; with pairs to learn from; with none
     n_features_in_ : int
@@ -206,6 +221,7 @@ class QueryAdapter(SavedEstimator):
         user: Hashable = None,
         item_ids: Any = None,
         ranked: bool = True,
+        signals: Any = None,
     ) -> float | None:
         """Learn from one impression; return the share of its pairs that were served in the right order.
 
@@ -224,6 +240,7 @@ class QueryAdapter(SavedEstimator):
         item_ids : an id of each result, any hashables, by which it is remembered. None: its vector.
         ranked : whether the results were in ranked order; False for answers and judgments, in which the position of a
             result means nothing
+        signals : as for `rerank`, from which `rerank` learns; None if there are none
         """
         x = self._vector(query)
         if (shown.shape[:1] == (0,)) if hasattr(shown, "shape") else (isinstance(shown, Collection) and not len(shown)):
@@ -231,13 +248,16 @@ class QueryAdapter(SavedEstimator):
         rows = check_rows(shown, "shown")
         self._check_same(len(x), rows.shape[1], "shown")
         values = check_reactions(clicked, rows.shape[0])
+        numbers = None if signals is None else check_signals(signals, rows.shape[0])
         check_params(self)
         is_new = not self.__sklearn_is_fitted__()
         with all_or_nothing(self) if is_new else nullcontext():
             if is_new:
                 self._begin(len(x))
             self._check_fixed()
-            page = Page(judged.dense_rows(rows), values, item_keys(item_ids, rows), ranked)
+            if numbers is not None:
+                self._signals.check_room(numbers)
+            page = Page(judged.dense_rows(rows), values, item_keys(item_ids, rows), ranked, numbers)
             return self._learn(x, page, query_id, user)
 
     def partial_fit(self, impressions: Iterable[Any]) -> Self:
@@ -277,6 +297,11 @@ class QueryAdapter(SavedEstimator):
                 corrected = weights
                 if page.ranked and self.bias is None:
                     corrected = weights * self._rates.page_weights(len(raw))[positive]
+                if page.signals is not None:
+                    similarity = self._similarities(x, items, page.keys, key)
+                    self._signals.learn(
+                        page.signals | {"similarity": similarity}, (positive, negative, corrected), share
+                    )
                 loss = self._trust.judge(self._kind(key), scores, (positive, negative, weights), share, corrected)
                 if self._model.plain:  # a click among many is less certain
                     weights = weights / len(np.unique(positive)) ** CLICK_COUNT_EXPONENT
@@ -379,6 +404,54 @@ class QueryAdapter(SavedEstimator):
         best = rank_items(mapped, bonuses, rows, int(k or rows.shape[0]), item_ids)
         return best[0] if is_one else best
 
+    @one_at_a_time
+    def rerank(
+        self,
+        query: Any,
+        candidates: Any,
+        signals: Any,
+        *,
+        query_id: Hashable = None,
+        item_ids: Any = None,
+        user: Hashable = None,
+    ) -> tuple[IndexArray, FloatArray]:
+        """Rank the results of another engine; return their row numbers, best first, and their scores in that order.
+
+        The score is the engine's own plus a weighted sum of signals. Their weights are learned by `learn_one` from
+        impressions with signals, and used as far as they improve the engine's order; before that its order is kept.
+
+        Parameters
+        ----------
+        query, query_id, item_ids, user : as for `rank`, with one query
+        candidates : vectors of the results in the order of the engine, dense or CSR rows
+        signals : dict of up to 32 names, each with a number for each candidate, None or NaN where it is missing. The
+            engine's own scores, under the name "score", are needed; larger is better, so negate distances. The score
+            of `rank` is added under the name "similarity".
+        """
+        x = self._vector(query)
+        rows = check_rows(candidates, "candidates")
+        self._check_same(len(x), rows.shape[1], "candidates")
+        numbers = check_signals(signals, rows.shape[0])
+        if not self.__sklearn_is_fitted__():
+            return ENGINE.rank(numbers)
+        key = x.tobytes() if query_id is None else query_id
+        similarity = self._similarities(x, judged.dense_rows(rows), item_keys(item_ids, rows), key, user)
+        return self._signals.served().rank(numbers | {"similarity": similarity})
+
+    def _similarities(
+        self, x: FloatArray, items: FloatArray, keys: Keys, key: Hashable, user: Hashable = None
+    ) -> FloatArray:
+        """Return the scores of items by which `rank` ranks them."""
+        return np.asarray(items @ self._embed(x, self._kind(key)) + place_values(*self._bonus(key, user), keys))
+
+    @property
+    @one_at_a_time
+    def signal_weights_(self) -> dict[str, float]:
+        """The weight of each signal in `rerank`, in usual spreads of the engine's score per spread of the signal."""
+        self._check_fitted()
+        served = self._signals.served()
+        return dict(zip(served.names, served.weights.tolist(), strict=True))
+
     def _bonus(self, key: Hashable, user: Hashable) -> tuple[Keys, FloatArray]:
         """Return the keys of the items that are remembered for a query of a user, and what is added to their scores."""
         items, clicks = self._memory.net(key)
@@ -451,6 +524,7 @@ class QueryAdapter(SavedEstimator):
         self._judged = None
         self._ids, self._users = Remembered(int(self.memory)), Remembered(int(self.memory))
         self._rates, self._memory, self._personal = RankRates(), ClickMemory(), ClickMemory()
+        self._signals = SignalRanker(float(self.cap), self.half_life)
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
 
@@ -482,7 +556,12 @@ class QueryAdapter(SavedEstimator):
 
     def _parts_by_name(self) -> dict[str, Part]:
         parts = {"model": self._model, "trust": self._trust, "ids": self._ids, "users": self._users}
-        return parts | {"rates": self._rates, "memory": self._memory, "personal": self._personal}
+        return parts | {
+            "rates": self._rates,
+            "memory": self._memory,
+            "personal": self._personal,
+            "signals": self._signals,
+        }
 
     def _get_state(self) -> tuple[dict[str, object], Arrays]:
         self._check_fixed()  # what is written must fit the parameters that are written with it

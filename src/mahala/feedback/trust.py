@@ -177,18 +177,18 @@ class Trust:
         hedge = self.hedges[kind]
         experts = scores[:, :3] @ self.experts.T
         served = experts @ hedge.weights()
-        raw = float(_losses(experts[:, :1], positive, negative, weights)[0])
+        raw = float(page_losses(experts[:, :1], positive, negative, weights)[0])
         if kind == "new":
-            hedge.update(_losses(experts, positive, negative, weights), weight)
+            hedge.update(page_losses(experts, positive, negative, weights), weight)
         else:
             certainty = weight * float(corrected.sum() / weights.sum())
             remembering = served[:, np.newaxis] + np.outer(scores[:, 3], self.memory)
             served = served + self.click_weight * scores[:, 3]
             for one, columns in ((hedge, experts), (self.hedges["memory"], remembering)):
-                losses = _losses(columns, positive, negative, corrected)
+                losses = page_losses(columns, positive, negative, corrected)
                 losses[1:] = np.minimum(losses[1:] + PENALTY, 1.0)
                 one.update(losses, certainty)
-        loss = float(_losses(served[:, np.newaxis], positive, negative, weights)[0])
+        loss = float(page_losses(served[:, np.newaxis], positive, negative, weights)[0])
         self._gains[kind].add(raw - loss)
         return loss
 
@@ -213,7 +213,7 @@ class Trust:
         unpack(self._parts(), header, arrays)
 
 
-def _losses(scores: FloatArray, positive: IndexArray, negative: IndexArray, weights: FloatArray) -> FloatArray:
+def page_losses(scores: FloatArray, positive: IndexArray, negative: IndexArray, weights: FloatArray) -> FloatArray:
     """Return the share of weighted pairs that each column of scores has in the wrong order; ties count half."""
     gaps = scores[positive] - scores[negative]
     return np.asarray(weights @ ((gaps < 0.0) + 0.5 * (gaps == 0.0)) / weights.sum())
