@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 import threading
 import time
@@ -249,3 +250,18 @@ def test_a_full_disk_shows_until_there_is_room(service, caplog, monkeypatch):
     monkeypatch.setattr(group_commit, "_PAUSE", 0.0)
     wait_for(lambda: http.get("/ready").status_code == 200)
     assert http.get(f"{BASE}/model").json()["problem"] is None
+
+
+def _fail(bound):
+    raise SystemExit(3)
+
+
+def test_processes_that_fail_as_they_start_are_not_started_for_ever(monkeypatch):
+    monkeypatch.setattr(server, "_PAUSE", 0.0)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")  # restored afterwards
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        with socket.socket() as bound, pytest.raises(SystemExit, match="end with the code 3 as soon as they start"):
+            server.run_processes(1, _fail, bound)
+    finally:
+        signal.signal(signal.SIGTERM, handler)

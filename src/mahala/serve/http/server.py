@@ -25,6 +25,8 @@ log = logging.getLogger("mahala.serve")
 
 # Seconds before a process that has ended is started again.
 _PAUSE = 1.0
+# Seconds within which a process that fails has failed to start.
+_STARTING = 20.0
 # Seconds for answers that are under way when the server is stopped.
 _STOPPING = 10
 # Milliseconds after which a connection is closed whose client takes nothing of what was sent, which is held in memory.
@@ -65,8 +67,8 @@ def run(app: Any, bound: socket.socket) -> None:
 def run_processes(n: int, serve: Callable[[socket.socket], None], bound: socket.socket) -> None:
     """Call a function in n processes with a socket that they share, until SIGINT or SIGTERM.
 
-    A process that ends is started again. `serve` can be pickled, and calls `run` at the end. The processes count
-    requests together, in files by prometheus_client.
+    A process that ends is started again, unless several in a row fail as soon as they start. `serve` can be pickled,
+    and calls `run` at the end. The processes count requests together, in files by prometheus_client.
     """
     _exit_on_sigterm()
     context = multiprocessing.get_context("spawn")
@@ -74,23 +76,29 @@ def run_processes(n: int, serve: Callable[[socket.socket], None], bound: socket.
     def started() -> Any:
         process = context.Process(target=_serve, args=(serve, bound), name="mahala-server", daemon=True)
         process.start()
-        return process
+        return process, time.monotonic()
 
     with tempfile.TemporaryDirectory(prefix="mahala-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        processes = [started() for _ in range(n)]
+        processes, n_failures = [started() for _ in range(n)], 0
         try:
             while True:
-                ended = wait([process.sentinel for process in processes])
-                time.sleep(_PAUSE)
-                for at, process in enumerate(processes):
-                    if process.sentinel in ended:
-                        log.warning("a server process ended with the code %s, and is started again", process.exitcode)
-                        processes[at] = started()
+                ended = wait([process.sentinel for process, _ in processes])
+                for at, (process, start) in enumerate(processes):
+                    if process.sentinel not in ended:
+                        continue
+                    process.join()
+                    failed = process.exitcode > 0 and time.monotonic() - start < _STARTING
+                    n_failures = n_failures + 1 if failed else 0
+                    if n_failures > n:
+                        sys.exit(f"the server processes end with the code {process.exitcode} as soon as they start")
+                    time.sleep(_PAUSE)
+                    log.warning("a server process ended with the code %s, and is started again", process.exitcode)
+                    processes[at] = started()
         finally:
-            for process in processes:
+            for process, _ in processes:
                 process.terminate()
-            for process in processes:
+            for process, _ in processes:
                 process.join()
 
 
