@@ -479,8 +479,8 @@ class QueryAdapter(SavedEstimator):
         """Return what is served at the moment, which maps queries without the learner and does not change."""
         self._check_fitted()
         personal = self._personal.bonuses() if self.personal else NOTHING
-        memory = self._memory.bonuses(), personal, self._weights
-        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.digests, *memory)
+        more = self._memory.bonuses(), personal, self._weights, self._signals.served()
+        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.digests, *more)
 
     @property
     @one_at_a_time

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mahala.feedback.click_memory import NOTHING, Bonuses, personal_key, summed
 from mahala.feedback.remembered import digest_of
+from mahala.feedback.signals import ENGINE, SignalWeights
 from mahala.support.arrays import FloatArray
 from mahala.support.states import prefixed, without_prefix
 
@@ -33,6 +34,7 @@ class QueryMaps:
     crowd: Bonuses = NOTHING
     personal: Bonuses = NOTHING
     weights: FloatArray = field(default_factory=lambda: np.zeros(2))  # of a click by anyone, and by the same user
+    signals: SignalWeights = ENGINE
 
     @cached_property
     def _ids(self) -> NDArray[np.uint64]:
@@ -85,6 +87,7 @@ class QueryMaps:
         """Return all of it as arrays, the matrices in single precision."""
         maps: dict[str, NDArray[Any]] = {name: getattr(self, name).astype(np.float32) for name in ("new", "known")}
         remembered = prefixed("crowd", self.crowd._asdict()) | prefixed("personal", self.personal._asdict())
+        remembered |= prefixed("signals", self.signals.to_arrays())
         return maps | {"ids": self.ids, "weights": self.weights} | remembered
 
     @classmethod
@@ -92,7 +95,8 @@ class QueryMaps:
         """Return what `to_arrays` was called on, in single precision."""
         crowd, personal = (Bonuses.from_arrays(without_prefix(name, arrays)) for name in ("crowd", "personal"))
         weights = arrays.get("weights", np.zeros(2))
-        return cls(arrays["new"], arrays["known"], arrays["ids"], crowd, personal, weights)
+        signals = SignalWeights.from_arrays(without_prefix("signals", arrays))
+        return cls(arrays["new"], arrays["known"], arrays["ids"], crowd, personal, weights, signals)
 
 
 def _key(query: FloatArray, query_id: Hashable) -> Hashable:

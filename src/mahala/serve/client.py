@@ -111,6 +111,17 @@ class Client:
         rankings = {name: [Result(**one) for one in answer[name]] for name in ("results", "plain") if name in answer}
         return Results(answer["version"], **rankings, search_id=answer["search_id"], arm=answer["arm"])
 
+    def rerank(
+        self, candidates: Sequence[Mapping[str, Any]], *, k: int | None = None, user: str | None = None, **query: Any
+    ) -> dict[str, Any]:
+        """Return the results of another engine in a better order, {"results": [...], "search_id": ...}.
+
+        A candidate is {"id": ..., "score": ..., "signals": {name: number or None}}, with a "vector" if the collection
+        does not have it. A result has its id, its score and its position among the candidates.
+        """
+        body = {"query": query, "candidates": list(candidates), "user": user} | ({} if k is None else {"k": k})
+        return self._call("POST", "/rerank", body)  # type: ignore[no-any-return]
+
     def impression(
         self,
         *,

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from mahala.data.events import Shown
+from mahala.feedback.signals import check_signals
 from mahala.serve.experiment.arms import Control, started
 from mahala.serve.experiment.report import Reports
+from mahala.serve.index.candidates import Candidate, Reranked, listed_signals
 from mahala.serve.index.graph import GraphThread
 from mahala.serve.index.item_index import Found, payload_filter
 from mahala.serve.index.served_collection import PLAIN, Query, ServedCollection, ServedModel
@@ -21,7 +23,7 @@ from mahala.serve.store.checkpoints import Checkpoints, Version
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable, Unknown
 from mahala.serve.store.group_commit import GroupCommit
-from mahala.serve.store.rows import LogEntry, NewItem, check_vector
+from mahala.serve.store.rows import LogEntry, NewItem, check_vector, picked
 from mahala.serve.store.searches import Search
 
 log = logging.getLogger("mahala.serve")
@@ -252,6 +254,22 @@ class Service:
         resolved = query if isinstance(query, Query) else self.resolve(name, query)
         return model.version, served.ranked(resolved, model, k, payload_filter(filter) if filter else None, user)
 
+    def rerank(
+        self, name: str, query: Query, candidates: Sequence[Candidate], plain: bool = False, user: str | None = None
+    ) -> tuple[int, list[Reranked]]:
+        """Return the version that ranked, and candidates of another engine, best first; `plain`: in its own order."""
+        served = self.served(name)
+        model, width = PLAIN if plain else served.model, served.collection.width
+        vectors = [
+            None if one.vector is None else check_vector(one.vector, width, f"candidates[{at}].vector")
+            for at, one in enumerate(candidates)
+        ]
+        signals = check_signals(listed_signals(candidates), len(candidates))
+        rows = self.rows(name, [one.id for one in candidates])
+        order, scores = served.reranked(query, model, rows, vectors, signals, user)
+        ranking = zip(order.tolist(), scores.tolist(), strict=True)
+        return model.version, [Reranked(candidates[at].id, score, at) for at, score in ranking]
+
     def record(self, name: str, id: str, query: Query, shown: Sequence[str], **more: Any) -> None:
         """Write a search in the background, so that events that come later can name its id."""
         vector = None if query.row is not None else query.vector
@@ -278,6 +296,7 @@ class Service:
         if None in found and len({value for _, value in kept}) < 2:
             raise Unknown(f"there is no item {shown[found.index(None)][:64]!r} in {name!r}; nothing is left to compare")
         rows, values = [row for row, _ in kept], [value for _, value in kept]
+        more["signals"] = picked(more.get("signals"), [at for at, row in enumerate(found) if row is not None])
         vector = None if query.row is not None else query.vector
         entry = LogEntry(kind, rows, values, query=query.row, vector=vector, query_id=query.id, **more)
         if kind != "pair":

@@ -17,6 +17,7 @@ from mahala.serve.http.feedback import add_feedback
 from mahala.serve.http.guard import Guard, ServerSettings
 from mahala.serve.http.middleware import Envelope, Metrics, handle_errors, problem
 from mahala.serve.http.openapi import document
+from mahala.serve.http.rerank import add_rerank
 from mahala.serve.http.responses import Health, Ready
 from mahala.serve.http.routes import add_items, add_models, add_search
 from mahala.serve.service import Service
@@ -52,7 +53,7 @@ def create_app(service: Service, settings: ServerSettings | None = None, pages: 
         """Return counters and times for Prometheus."""
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
-    for add in (add_search, add_events, add_feedback, add_items, add_models, add_control):
+    for add in (add_search, add_events, add_feedback, add_items, add_models, add_control, add_rerank):
         add(app, service, guard)
     app.router.routes.extend(pages)
     document(app, needs_keys=settings.needs_keys)

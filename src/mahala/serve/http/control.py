@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from fastapi import FastAPI
 from prometheus_client.core import GaugeMetricFamily
@@ -13,37 +13,61 @@ from mahala.serve.experiment.arms import MIXED, PLAIN, Control, interleaved
 from mahala.serve.http.guard import Guard
 from mahala.serve.http.responses import ControlReport
 from mahala.serve.http.schemas import COLLECTION, Name
-from mahala.serve.index.item_index import Found
 from mahala.serve.index.served_collection import Query
 from mahala.serve.service import RECORDED, Service
 from mahala.serve.store.database import Unavailable
+from mahala.serve.store.rows import SignalLists
 
 _BOUNDS = {"mean": "mean", "low": "always_low", "high": "always_high"}
 
 
-class ArmSearch(NamedTuple):
+class Ranked(Protocol):
+    """An item of a ranking."""
+
+    @property
+    def id(self) -> str: ...
+
+
+T = TypeVar("T", bound=Ranked)
+
+
+class ArmSearch(NamedTuple, Generic[T]):
     """The items that were found for a search, its id, its arm, and the version that ranked."""
 
     id: str
     version: int
     arm: str | None
-    found: list[Found]
+    found: list[T]
 
 
 def search_in_arm(
-    service: Service, name: str, user: str | None, query: Query, k: int, filter: Any, *, compared: bool
-) -> ArmSearch:
-    """Search by the ranking of a user's arm, and record the search; if not `compared`, it has no arm."""
+    service: Service,
+    name: str,
+    user: str | None,
+    query: Query,
+    k: int,
+    ranking: Callable[[bool], tuple[int, list[T]]],
+    *,
+    compared: bool = True,
+    signals_of: Callable[[list[T]], SignalLists] | None = None,
+) -> ArmSearch[T]:
+    """Search by the ranking of a user's arm, and record the search; if not `compared`, it has no arm.
+
+    `ranking` returns the version that ranked and at least k items, by the plain ranking if it is given True;
+    `signals_of` returns the signals of items.
+    """
     served, id = service.served(name), uuid.uuid4().hex
     control, arm, teams = Control.of(served.collection.settings), None, None
     if control.share and compared and served.model.version:  # version 0 is the plain ranking itself
         arm = control.arm(name, user or id)
-    version, found = service.search(name, query, k, filter, plain=arm == PLAIN, user=user)
+    version, found = ranking(arm == PLAIN)
     if arm == MIXED:
-        plain = service.search(name, query, k, filter, plain=True)[1]
-        found, teams = interleaved(found, plain, k, id, key=lambda one: one.id)
+        found, teams = interleaved(found, ranking(True)[1], k, id, key=lambda one: one.id)
     shown = [one.id for one in found]
-    service.record(name, id, query, shown, version=version, user=user, arm=arm, teams=teams and teams[:RECORDED])
+    more = {"signals": signals_of(found)} if signals_of else {}
+    service.record(
+        name, id, query, shown, version=version, user=user, arm=arm, teams=teams and teams[:RECORDED], **more
+    )
     return ArmSearch(id, version, arm, found)
 
 

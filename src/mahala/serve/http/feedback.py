@@ -12,11 +12,12 @@ from pydantic import Field, FiniteFloat, Tag, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
+from mahala.feedback.signals import SIGNALS, check_signals
 from mahala.serve.http.events import Problem, report
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.quick_route import QuickRoute
 from mahala.serve.http.responses import CONFLICT, LOGGED, Logged, Question
-from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, Version
+from mahala.serve.http.schemas import BATCH, COLLECTION, FORM, PAGE, Body, Id, Name, QueryBody, SignalName, Version
 from mahala.serve.service import Service
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.keys import ApiKey
@@ -49,6 +50,7 @@ class ImpressionBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QU
     shown: Annotated[list[Id], Field(min_length=1, max_length=PAGE)]
     clicked: Annotated[list[Id], Field(max_length=PAGE)] | None = None
     reactions: Annotated[list[FiniteFloat], Field(max_length=PAGE)] | None = None
+    signals: Annotated[dict[SignalName, list[FiniteFloat | None]], Field(max_length=SIGNALS)] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> ImpressionBody:
@@ -60,6 +62,8 @@ class ImpressionBody(FeedbackBody, json_schema_extra={"examples": [{"query": _QU
             raise ValueError("shown must have each item once")
         if strangers := set(self.clicked or ()) - set(self.shown):
             raise ValueError(f"clicked must be among the items shown, got {min(strangers)!r:.80}")
+        if self.signals is not None:
+            check_signals(self.signals, len(self.shown))
         return self
 
     def parts(self) -> tuple[str, list[Any], list[float]]:
@@ -151,6 +155,7 @@ async def _append(
 
     def entry(at: int, body: FeedbackBody) -> LogEntry | None:
         more = {"user": user_of(key, body.user, visit), "version": body.version}
+        more["signals"] = getattr(body, "signals", None)
         more["key"] = None if retry is None else f"{key.id}:{retry}:{at}"
         kind, ids, values = body.parts()
         try:

@@ -57,6 +57,23 @@ class Searched(Response):
     plain: list[Found] | None = None
 
 
+class RerankedCandidate(Response):
+    """A candidate with its new score, and its position among those given, from 0."""
+
+    id: str
+    score: float
+    position: int
+
+
+class RerankedList(Response):
+    """The candidates, best first, and what else a search returns."""
+
+    version: int
+    search_id: str
+    arm: str | None
+    results: list[RerankedCandidate]
+
+
 class Contribution(Response):
     """What a feature or a direction adds to a score."""
 

@@ -109,8 +109,12 @@ def add_search(app: FastAPI, service: Service, guard: Guard) -> None:
 
     def answer(name: str, given: SearchBody, user: str | None) -> dict[str, Any]:
         query = service.resolve(name, given.query.model_dump())
+
+        def ranking(plain: bool) -> tuple[int, list[Found]]:
+            return service.search(name, query, given.k, given.filter, plain, user)
+
         # Who sees both rankings is in no arm.
-        shown = search_in_arm(service, name, user, query, given.k, given.filter, compared=not given.plain)
+        shown = search_in_arm(service, name, user, query, given.k, ranking, compared=not given.plain)
         result = {"version": shown.version, "search_id": shown.id, "arm": shown.arm, "results": _listed(shown.found)}
         if given.plain:
             result["plain"] = _listed(service.search(name, query, given.k, given.filter, plain=True)[1])

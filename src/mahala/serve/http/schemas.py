@@ -70,6 +70,10 @@ class Body(BaseModel, extra="forbid", strict=True):
     """A body without unknown fields, whose values have the types that are asked for: "5" and true are no numbers."""
 
 
+# Other numbers of an item, or lists of them, by the names of signals.
+SignalName = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_text)]
+
+
 class QueryBody(Body, json_schema_extra={"examples": [{"item": "Gazpacho"}]}):
     """A query: a vector, the id of an item, or a text; and an id by which it is recognised."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +11,13 @@ from safetensors.numpy import load
 
 from mahala.feedback.query_maps import QueryMaps
 from mahala.feedback.questions import candidates, usefulness
+from mahala.feedback.signals import ENGINE, Signals
 from mahala.serve.index.item_index import Found, Index
 from mahala.serve.store.checkpoints import Checkpoints
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Conflict
 from mahala.serve.store.rows import Collection, LogEntry
-from mahala.support.arrays import FloatArray
+from mahala.support.arrays import FloatArray, IndexArray
 
 # Questions among which one is chosen, and items with the other verdict that a judged pair is compared with at most.
 N_CANDIDATES, MOST = 500, 10
@@ -140,6 +141,28 @@ class ServedCollection:
             return []
         bonuses, leave_out = self._bonuses(query, model, user), -1 if query.row is None else query.row
         return self.index.search_with_bonuses(model.embed(query), k, bonuses, keep, leave_out)
+
+    def reranked(
+        self,
+        query: Query,
+        model: ServedModel,
+        rows: Sequence[int | None],
+        vectors: Sequence[FloatArray | None],
+        signals: Signals,
+        user: str | None = None,
+    ) -> tuple[IndexArray, FloatArray]:
+        """Return the numbers of candidates, best first, and their scores in that order.
+
+        A candidate is a row, or None with a vector; without either, its similarity is missing.
+        """
+        x, bonuses, similarity = model.embed(query), self._bonuses(query, model, user), np.full(len(rows), np.nan)
+        for at, (row, vector) in enumerate(zip(rows, vectors, strict=True)):
+            if row is not None:
+                similarity[at] = self.index.vector(row) @ x + bonuses.get(row, 0.0)
+            elif vector is not None:
+                similarity[at] = vector @ x
+        weights = ENGINE if model.maps is None else model.maps.signals
+        return weights.rank(signals | {"similarity": similarity})
 
     def _bonuses(self, query: Query, model: ServedModel, user: str | None) -> dict[int, float]:
         """Return by row what is added to the scores of the live items that are remembered for a query."""

@@ -111,7 +111,7 @@ class Learners:
             try:
                 right[name] = adapter.learn_one(
                     query, shown, entry.clicked, query_id=entry.query_id, user=entry.user,
-                    item_ids=entry.shown, ranked=entry.kind == "impression",
+                    item_ids=entry.shown, ranked=entry.kind == "impression", signals=entry.signals,
                 )  # fmt: skip
             except ValueError:  # this learner does not take it, such as grades
                 self.n_refused += 1

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 # Raised by one with every change of the tables; an older database is refused in words.
-SCHEMA = 2
+SCHEMA = 3
 # Seconds to wait for another process that writes to the same file.
 _WAIT = 10.0
 # Whether SQLite waits until a transaction is on the disk.
@@ -65,9 +65,9 @@ log = _table(
 searches = _table(
     "searches", _IN_COLLECTION | {"id": sa.String(256)},
     sa.Index("mahala_searches_at", "collection", "at"), sa.Index("mahala_searches_user", "collection", "user"),
-    nullable=["query", "vector", "query_id", "user", "version", "arm", "teams"], at=sa.Float, query=sa.BigInteger,
-    vector=sa.LargeBinary, query_id=sa.String(1000), shown=sa.JSON, clicked=sa.JSON, user=sa.String(256),
-    version=sa.BigInteger, arm=sa.String(16), teams=sa.String(200),
+    nullable=["query", "vector", "query_id", "user", "version", "arm", "teams", "signals"], at=sa.Float,
+    query=sa.BigInteger, vector=sa.LargeBinary, query_id=sa.String(1000), shown=sa.JSON, clicked=sa.JSON,
+    user=sa.String(256), version=sa.BigInteger, arm=sa.String(16), teams=sa.String(200), signals=sa.JSON,
 )  # fmt: skip
 
 checkpoints = _table(

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mahala.data.events import Page, Reaction, join
 from mahala.serve.store.appends import KeyReused, append_groups, blocks, raised
 from mahala.serve.store.database import Unknown, items, searches
-from mahala.serve.store.rows import LogEntry
+from mahala.serve.store.rows import LogEntry, picked
 from mahala.serve.store.searches import Search, add_searches, read_searches
 
 COUNTED_BEFORE = "reactions to this search were counted before, from a file"
@@ -92,9 +92,10 @@ def search_key(id: str) -> str:
 
 def page_entry(page: Page, rows: Mapping[str, int], search: Search, key: str | None) -> LogEntry:
     """Return the entry of the log for a page of a search."""
+    places = [search.shown.index(item) for item in page.items] if search.signals else []
     return LogEntry(
         "impression", [rows[item] for item in page.items], page.values, search.query, search.vector, search.query_id,
-        page.user, search.version, page.at, key,
+        page.user, search.version, page.at, key, signals=picked(search.signals, places),
     )  # fmt: skip
 
 

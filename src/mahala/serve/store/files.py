@@ -14,6 +14,7 @@ import numpy as np
 
 from mahala.data.frames import read_frame
 from mahala.data.search_files import read_vectors
+from mahala.feedback.signals import check_signals
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unknown
 from mahala.serve.store.rows import Collection, LogEntry, NewItem, check_vector
@@ -23,7 +24,7 @@ IMAGE_TYPES = {
     ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",
 }  # fmt: skip
 # The other fields of a line, which `mahala stream` passes on.
-_MORE = ("query_id", "user", "kind", "at", "version", "key")
+_MORE = ("query_id", "user", "kind", "at", "version", "key", "signals")
 # Lines that are written to the log in one transaction.
 _BLOCK = 500
 
@@ -197,6 +198,8 @@ def _entry(line: str, number: int, collection: Collection) -> LogEntry:
         if not all(0 <= row < collection.n_rows for row in [*shown, fields.get("query", 0)]):
             raise ValueError(f"rows must be among the {collection.n_rows} rows of {collection.name!r}")
         clicked = [float(value) for value in given["clicked"]]
+        if "signals" in fields:
+            check_signals(fields["signals"], len(shown))
         if len(clicked) != len(shown) or not np.isfinite(clicked).all():
             raise ValueError("clicked must have a finite number for each item shown")
         return LogEntry(given.get("kind", "impression"), shown, clicked, **fields)

@@ -69,11 +69,16 @@ class NewItem(NamedTuple):
     payload: dict[str, Any]
 
 
+# By the name of a signal, a number of each item, or None.
+SignalLists = dict[str, list[float | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class LogEntry:
     """What was shown for a query, and a reaction to each item shown.
 
     The query is a row number, or a vector. `key` identifies repeated requests; `place` is the position in the log.
+    `signals` are other numbers of each item shown, None where one is missing.
     """
 
     kind: str
@@ -87,6 +92,7 @@ class LogEntry:
     at: float = field(default_factory=time.time)
     key: str | None = None
     place: int = 0
+    signals: SignalLists | None = None
 
     @property
     def rows(self) -> list[int]:
@@ -100,7 +106,7 @@ class LogEntry:
             "collection": collection,
             "place": place,
             "vector": None if self.vector is None else to_blob(self.vector),
-            "body": body | {"query_id": self.query_id},
+            "body": body | {"query_id": self.query_id} | ({} if self.signals is None else {"signals": self.signals}),
             **{name: getattr(self, name) for name in ("kind", "user", "at", "version", "key")},
         }
 
@@ -119,6 +125,11 @@ class LogEntry:
                 row["body"] |= {"shown": row["body"]["shown"][:1], "clicked": row["body"]["clicked"][:1]}
         ours, theirs = ([json.dumps(row["body"]), row["kind"], row["vector"], row["user"]] for row in rows)
         return ours == theirs
+
+
+def picked(signals: SignalLists | None, places: Sequence[int]) -> SignalLists | None:
+    """Return the signals of the items at some places."""
+    return signals and {name: [values[at] for at in places] for name, values in signals.items()}
 
 
 def to_blob(vector: FloatArray) -> bytes:

@@ -11,13 +11,13 @@ import sqlalchemy as sa
 
 from mahala.serve.store.appends import blocks
 from mahala.serve.store.database import Database, collections, searches
-from mahala.serve.store.rows import from_blob, to_blob
+from mahala.serve.store.rows import SignalLists, from_blob, to_blob
 from mahala.support.arrays import FloatArray
 
 # Seconds for which a search is kept, how many are kept of a collection at most, and how many are deleted at a time.
 KEPT, MOST, DELETED = 7 * 86400.0, 500_000, 2_000
 # Columns that hold a field as it is.
-_PLAIN = ("id", "at", "query", "query_id", "user", "version", "arm", "teams")
+_PLAIN = ("id", "at", "query", "query_id", "user", "version", "arm", "teams", "signals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Search:
     """A query, the ids of the items that were shown for it from the top, and the version that ranked them.
 
     The query is a row number, or a vector. `clicked` has, by item, the largest reaction so far and its place in the
-    log. `arm` is that of a comparison of rankings; `teams` has a letter for each item of two mixed rankings.
+    log. `arm` is that of a comparison of rankings; `teams` has a letter for each item of two mixed rankings. `signals`
+    are those by which candidates were reranked, a number or None for each item shown.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Search:
     version: int | None = None
     arm: str | None = None
     teams: str | None = None
+    signals: SignalLists | None = None
     at: float = field(default_factory=time.time)
     clicked: dict[str, tuple[float, int]] = field(default_factory=dict)
 
