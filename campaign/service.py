@@ -170,5 +170,8 @@ def _check(service: Service, acknowledged: dict[str, int], folder: Path) -> None
     )
     for _ in stream.learn(line.encode() for line in log_lines(service.store, "c")):
         pass
-    if stream.learner.to_bytes() != states["adapter"]:
+    # Their memories of clicks differ in how they name items: rows here, vectors there.
+    adapter, found = whole.adapters["adapter"], stream.learner
+    same = np.array_equal(found.metric_.matrix, adapter.metric_.matrix)
+    if not same or found.trust_ != adapter.trust_:
         raise Failed("the model is not that of mahala stream over the same log")
