@@ -4,7 +4,7 @@ import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -104,6 +104,19 @@ class MahalanobisMixin(BaseMetricLearner):
         """Return M = LᵀL."""
         check_is_fitted(self, "components_")
         return self.components_.T @ self.components_
+
+
+class PointsLearner(TransformerMixin, MahalanobisMixin):
+    """Base class of the learners from points with a target each."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
 
 
 class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):

@@ -3,31 +3,17 @@
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin
 
 import mahala.batch as native
 from mahala.compat.metric_learn._initial import _check_n_components, _initialize_components, components_from_metric
 from mahala.compat.metric_learn._util import renamed, warn_of_unused
-from mahala.compat.metric_learn.base_metric import MahalanobisMixin
+from mahala.compat.metric_learn.base_metric import PointsLearner
 from mahala.compat.metric_learn.constraints import Constraints
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
 
 
-class _PointsLearner(TransformerMixin, MahalanobisMixin):
-    """Base class of the learners from points."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
-
-class Covariance(_PointsLearner):
+class Covariance(PointsLearner):
     """The metric of the inverse covariance."""
 
     def __init__(self, preprocessor: Any = None) -> None:
@@ -46,7 +32,7 @@ class Covariance(_PointsLearner):
         return tags
 
 
-class LFDA(_PointsLearner):
+class LFDA(PointsLearner):
     """Local Fisher discriminant analysis, see :class:`mahala.batch.LFDA`."""
 
     def __init__(
@@ -71,7 +57,7 @@ class LFDA(_PointsLearner):
         return self
 
 
-class _DescentLearner(_PointsLearner):
+class _DescentLearner(PointsLearner):
     """Base class of the learners of a linear map by descent from `init`."""
 
     init: Any
@@ -189,7 +175,7 @@ class MLKR(_DescentLearner):
         return self._store(learner.fit(X, y), m)
 
 
-class RCA(_PointsLearner):
+class RCA(PointsLearner):
     """Relevant component analysis of chunks, see :class:`mahala.RCA`."""
 
     def __init__(self, n_components: int | None = None, preprocessor: Any = None) -> None:

@@ -4,14 +4,13 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin
 from sklearn.utils import check_array
 
 import mahala.batch as native
 from mahala.comparisons import Triplets
 from mahala.compat.metric_learn._initial import components_from_metric
 from mahala.compat.metric_learn._util import warn_of_unused
-from mahala.compat.metric_learn.base_metric import MahalanobisMixin, _TripletsClassifierMixin
+from mahala.compat.metric_learn.base_metric import MahalanobisMixin, PointsLearner, _TripletsClassifierMixin
 
 
 class _BaseSCML(MahalanobisMixin):
@@ -92,7 +91,7 @@ class SCML(_BaseSCML, _TripletsClassifierMixin):
         return self._learn(Triplets.from_array(triplets), None, bases, n_bases)
 
 
-class SCML_Supervised(TransformerMixin, _BaseSCML):
+class SCML_Supervised(PointsLearner, _BaseSCML):
     """SCML from triplets of near rows of the same and of other classes."""
 
     _authorized_basis = ("triplet_diffs", "lda")
@@ -135,12 +134,3 @@ class SCML_Supervised(TransformerMixin, _BaseSCML):
         labelled = np.flatnonzero(np.asarray(y) >= 0)  # points without a label have a negative one
         neighbors = {"n_neighbors": self.k_genuine, "n_impostors": self.k_impostor}
         return self._learn(X[labelled], y[labelled], bases, n_bases, **neighbors)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)

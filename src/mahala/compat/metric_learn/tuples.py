@@ -3,7 +3,6 @@
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin
 from sklearn.metrics import pairwise_distances
 from sklearn.utils import check_array
 
@@ -11,7 +10,7 @@ import mahala.batch as native
 from mahala.comparisons import Pairs
 from mahala.compat.metric_learn._initial import _initialize_metric_mahalanobis, components_from_metric
 from mahala.compat.metric_learn._util import renamed, warn_of_unused
-from mahala.compat.metric_learn.base_metric import MahalanobisMixin, _PairsClassifierMixin
+from mahala.compat.metric_learn.base_metric import MahalanobisMixin, PointsLearner, _PairsClassifierMixin
 from mahala.compat.metric_learn.constraints import Constraints
 from mahala.metric import MahalanobisMetric
 from mahala.support.arrays import FloatArray
@@ -35,7 +34,7 @@ class _TuplesLearner(MahalanobisMixin):
         return self
 
 
-class _Supervised(TransformerMixin, MahalanobisMixin):
+class _Supervised(PointsLearner):
     """Draws tuples from labels, and learns from them."""
 
     n_constraints: int | None
@@ -51,15 +50,6 @@ class _Supervised(TransformerMixin, MahalanobisMixin):
         X, (a, b, c, d) = self._drawn(X, y)
         rows = np.column_stack([np.concatenate([a, c]), np.concatenate([b, d])])
         return X[rows], np.repeat([1, -1], [len(a), len(c)])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
 
 
 class _BaseITML(_TuplesLearner):
