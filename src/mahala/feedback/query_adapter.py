@@ -12,40 +12,25 @@ import numpy as np
 from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.feedback import judged
-from mahala.feedback.click_memory import (
-    NET,
-    NOTHING,
-    ClickMemory,
-    Keys,
-    RankRates,
-    item_keys,
-    personal_key,
-    place_values,
-    summed,
-)
+from mahala.feedback.adapter_ranking import AdapterRanking, check_width
+from mahala.feedback.click_memory import NET, ClickMemory, Keys, RankRates, item_keys, personal_key
 from mahala.feedback.gains import RunningGain
-from mahala.feedback.item_ranking import rank_items
 from mahala.feedback.map_learner import MapLearner
-from mahala.feedback.query_maps import QueryMaps
 from mahala.feedback.remembered import Remembered
 from mahala.feedback.signal_ranker import SignalRanker
-from mahala.feedback.signals import ENGINE, Signals, check_signals
+from mahala.feedback.signals import Signals, check_signals
 from mahala.feedback.trust import Part, Trust, packed, page_pairs, unpack
 from mahala.judge import Verdict
-from mahala.metric import BilinearMetric
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.display import SHOWN, task_bar
 from mahala.support.model_files import ModelFileError, check_matrix_shape, count_value, header_value
-from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_seed, check_value
-from mahala.support.validation import check_row, check_rows, is_sparse
+from mahala.support.parameters import Count, NonNegative, Positive, Seed, Share, check_params, check_seed
+from mahala.support.validation import check_rows
 
 # The weight of a click on a page with n of them is n to the power of minus this.
 CLICK_COUNT_EXPONENT = 0.5
-# The weight of a user's own clicks, in units of the usual difference of scores on a page.
-PERSONAL = 0.6
 # Parameters that cannot change while a stream runs.
 _FIXED = ("learner", "cap", "half_life", "personal", "memory")
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
@@ -62,7 +47,7 @@ class Page(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class QueryAdapter(SavedEstimator):
+class QueryAdapter(AdapterRanking):
     """A map of queries, learned from clicks or judgments, for an index over frozen vectors that ranks by inner product.
 
     A similarity learner learns M in the score xᵀ M z of a query x and an item z. What is sent to the index is Mᵀx, so
@@ -172,7 +157,7 @@ class QueryAdapter(SavedEstimator):
         """
         check_params(self)
         queries, items = check_rows(queries, "queries"), check_rows(items, "items")
-        _check_width(queries.shape[1], items.shape[1], "items")
+        check_width(queries.shape[1], items.shape[1], "items")
         judgments = Judgments.of(qrels, queries.shape[0], items.shape[0])
         n = len(judgments.judged_queries)
         if n < 2:
@@ -323,165 +308,6 @@ class QueryAdapter(SavedEstimator):
         if page.ranked:
             self._rates.see(clicks, share)
 
-    @one_at_a_time
-    def embed(self, query: Any, query_id: Any = None) -> Any:
-        """Return what to send to the index: one vector for a vector, or rows for rows.
-
-        Before anything is learned that is the query itself.
-
-        Parameters
-        ----------
-        query : vector, or dense or CSR rows
-        query_id : the id that `learn_one` was given for this query, or a sequence of ids for rows. None is the vector
-            itself, as in `learn_one`, and for rows that all are new.
-        """
-        if (query.ndim if is_sparse(query) else np.ndim(query)) == 1:
-            x = self._vector(query)
-            self._check_same(len(x))
-            if not self.__sklearn_is_fitted__():
-                return x.copy()
-            return self._embed(x, self._kind(x.tobytes() if query_id is None else query_id))
-        rows = check_rows(query, "query")
-        self._check_same(rows.shape[1])
-        dense = judged.dense_rows(rows)
-        if not self.__sklearn_is_fitted__():
-            return dense
-        result = dense @ self._matrix("new")
-        ids = _row_ids(query_id, len(dense))
-        if ids is not None:
-            is_known = np.array([self._kind(id) == "known" for id in ids])
-            if is_known.any():
-                result[is_known] = dense[is_known] @ self._matrix("known")
-        return result
-
-    def _embed(self, x: FloatArray, kind: str) -> FloatArray:
-        if kind not in self._served:
-            self._served[kind] = None  # a second query before anything is learned is worth a matrix
-            _, mean, last = self._trust.shares(kind)
-            products = self._model.learned.products(x)
-            return np.asarray(x + last * (products[0] - x) + mean * (products[1] - x))
-        return np.asarray(x @ self._matrix(kind))
-
-    @one_at_a_time
-    def rank(
-        self,
-        query: Any,
-        items: Any,
-        k: int | None = None,
-        query_id: Any = None,
-        *,
-        item_ids: Any = None,
-        user: Hashable = None,
-    ) -> IndexArray:
-        """Return the row numbers of the k best items, best first, for a query or for each row of queries.
-
-        Scores are those of the map, plus what is remembered of clicks for this query.
-
-        Parameters
-        ----------
-        query, query_id : as for `embed`
-        items : dense or CSR rows
-        k : how many; None for all
-        item_ids : the ids of all items that `learn_one` was given; None if they are told apart by their vectors
-        user : who asks; with `personal`, what this user clicked counts as well
-        """
-        is_one = (query.ndim if is_sparse(query) else np.ndim(query)) == 1
-        queries = self._vector(query)[np.newaxis] if is_one else judged.dense_rows(check_rows(query, "query"))
-        rows = check_rows(items, "items")
-        self._check_same(queries.shape[1], rows.shape[1])
-        if k is not None:
-            check_value(k, "k", Count)
-        ids = [query_id] if is_one else _row_ids(query_id, len(queries))
-        mapped, bonuses = queries, {}
-        if self.__sklearn_is_fitted__():
-            mapped = queries @ self._matrix("new") if ids is None else mapped.copy()
-            for at, id in enumerate(ids or ()):
-                key = queries[at].tobytes() if id is None else id
-                mapped[at] = self._embed(queries[at], self._kind(key))
-                bonus = self._bonus(key, user)
-                if len(bonus[0]):
-                    bonuses[at] = bonus
-        best = rank_items(mapped, bonuses, rows, int(k or rows.shape[0]), item_ids)
-        return best[0] if is_one else best
-
-    @one_at_a_time
-    def rerank(
-        self,
-        query: Any,
-        candidates: Any,
-        signals: Any,
-        *,
-        query_id: Hashable = None,
-        item_ids: Any = None,
-        user: Hashable = None,
-    ) -> tuple[IndexArray, FloatArray]:
-        """Rank the results of another engine; return their row numbers, best first, and their scores in that order.
-
-        The score is the engine's own plus a weighted sum of signals. Their weights are learned by `learn_one` from
-        impressions with signals, and used as far as they improve the engine's order; before that its order is kept.
-
-        Parameters
-        ----------
-        query, query_id, item_ids, user : as for `rank`, with one query
-        candidates : vectors of the results in the order of the engine, dense or CSR rows
-        signals : dict of up to 32 names, each with a number for each candidate, None or NaN where it is missing. The
-            engine's own scores, under the name "score", are needed; larger is better, so negate distances. The score
-            of `rank` is added under the name "similarity".
-        """
-        x = self._vector(query)
-        rows = check_rows(candidates, "candidates")
-        self._check_same(len(x), rows.shape[1], "candidates")
-        numbers = check_signals(signals, rows.shape[0])
-        if not self.__sklearn_is_fitted__():
-            return ENGINE.rank(numbers)
-        key = x.tobytes() if query_id is None else query_id
-        similarity = self._similarities(x, judged.dense_rows(rows), item_keys(item_ids, rows), key, user)
-        return self._signals.served().rank(numbers | {"similarity": similarity})
-
-    def _similarities(
-        self, x: FloatArray, items: FloatArray, keys: Keys, key: Hashable, user: Hashable = None
-    ) -> FloatArray:
-        """Return the scores of items by which `rank` ranks them."""
-        return np.asarray(items @ self._embed(x, self._kind(key)) + place_values(*self._bonus(key, user), keys))
-
-    @property
-    @one_at_a_time
-    def signal_weights_(self) -> dict[str, float]:
-        """The weight of each signal in `rerank`, in usual spreads of the engine's score per spread of the signal."""
-        self._check_fitted()
-        served = self._signals.served()
-        return dict(zip(served.names, served.weights.tolist(), strict=True))
-
-    def _bonus(self, key: Hashable, user: Hashable) -> tuple[Keys, FloatArray]:
-        """Return the keys of the items that are remembered for a query of a user, and what is added to their scores."""
-        items, clicks = self._memory.net(key)
-        crowd = items, (self._weights[0] if self._kind(key) == "known" else 0.0) * clicks
-        if not self.personal or user is None:
-            return crowd
-        items, clicks = self._personal.net(personal_key(user, key))
-        return summed(crowd, (items, self._weights[1] * clicks))
-
-    @property
-    def _weights(self) -> FloatArray:
-        """What is added to the score of an item for a click on it by anyone, and by the same user."""
-        gap = self._model.gap
-        return np.array([gap * self._trust.click_weight, gap * PERSONAL])
-
-    @property
-    @one_at_a_time
-    def metric_(self) -> BilinearMetric:
-        """The similarity that serves new queries."""
-        self._check_fitted()
-        return BilinearMetric(self._matrix("new"), origin={"learner": type(self).__name__, "trust": self.trust_["new"]})
-
-    @one_at_a_time
-    def maps(self) -> QueryMaps:
-        """Return what is served at the moment, which maps queries without the learner and does not change."""
-        self._check_fitted()
-        personal = self._personal.bonuses() if self.personal else NOTHING
-        more = self._memory.bonuses(), personal, self._weights, self._signals.served()
-        return QueryMaps(self._matrix("new"), self._matrix("known"), self._ids.digests, *more)
-
     @property
     @one_at_a_time
     def trust_(self) -> dict[str, float]:
@@ -528,34 +354,8 @@ class QueryAdapter(SavedEstimator):
         self._served: dict[str, FloatArray | None] = {}
         self.n_impressions_ = self.n_learned_ = self.n_ignored_ = 0
 
-    def _matrix(self, kind: str) -> FloatArray:
-        served = self._served.get(kind)
-        if served is None:
-            _, mean, last = self._trust.shares(kind)
-            models = self._model.learned.matrices()
-            served = last * models[0] + mean * models[1]
-            # What is left of the shares, rounding included, so that models that are the identity give the identity.
-            served[np.diag_indices(len(served))] += 1.0 - (last + mean)
-            self._served[kind] = served
-        return served
-
-    def _kind(self, query_id: Hashable) -> str:
-        return "known" if query_id in self._ids else "new"
-
-    def _vector(self, query: Any) -> FloatArray:
-        if not is_sparse(query) and np.ndim(query) == 2 and len(query) == 1:
-            query = query[0]
-        return check_row(query, "query")
-
-    def _check_same(self, n_query: int, n_item: int | None = None, name: str = "items") -> None:
-        n_features = self.n_features_in_ if self.__sklearn_is_fitted__() else n_query
-        if n_query != n_features:
-            raise ValueError(f"query has {n_query} features, but QueryAdapter was fitted with {n_features} features")
-        if n_item is not None:
-            _check_width(n_query, n_item, name)
-
     def _parts_by_name(self) -> dict[str, Part]:
-        parts = {"model": self._model, "trust": self._trust, "ids": self._ids, "users": self._users}
+        parts: dict[str, Part] = {"model": self._model, "trust": self._trust, "ids": self._ids, "users": self._users}
         return parts | {
             "rates": self._rates,
             "memory": self._memory,
@@ -583,18 +383,3 @@ class QueryAdapter(SavedEstimator):
         except ValueError as error:
             raise ModelFileError(f"header entry 'judged' is damaged ({error})") from None
         unpack(self._parts_by_name(), header, arrays)
-
-
-def _row_ids(query_id: Any, n: int) -> list[Hashable] | None:
-    if query_id is None:
-        return None
-    if not isinstance(query_id, Collection) or len(query_id) != n:
-        raise ValueError(f"query_id must have one id for each of the {n} rows, got {query_id!r:.80}")
-    return list(query_id)
-
-
-def _check_width(n_query: int, n_item: int, name: str) -> None:
-    if n_item != n_query:
-        raise ValueError(
-            f"{name} must have the {n_query} features of the queries, got {n_item}: scores are inner products"
-        )
