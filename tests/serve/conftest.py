@@ -43,6 +43,17 @@ def entries(n, seed=0):
     return result
 
 
+@pytest.fixture
+def service(tmp_path):
+    """A service over a small collection; it does not learn."""
+    from mahala.serve.service import Service
+
+    with Service(tmp_path / "mahala.db", learn=False) as service:
+        service.create("c", width=WIDTH)
+        service.put_items("c", [item._asdict() for item in new_items()])
+        yield service
+
+
 def wait_for(condition, seconds=30.0):
     end = time.monotonic() + seconds
     while not condition():

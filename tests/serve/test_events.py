@@ -28,14 +28,6 @@ ITEMS = [item._asdict() | {"vector": item.vector.tolist()} for item in new_items
 
 
 @pytest.fixture
-def service(tmp_path):
-    with Service(tmp_path / "mahala.db", learn=False) as service:
-        service.create("c", width=WIDTH)
-        service.put_items("c", ITEMS)
-        yield service
-
-
-@pytest.fixture
 def client(service):
     http = TestClient(create_app(service), base_url="http://127.0.0.1")
     return Client(collection="c", http=http, attempts=1)

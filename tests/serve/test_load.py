@@ -21,24 +21,15 @@ from mahala.serve.http import guard as guards
 from mahala.serve.http import middleware, protocol, routes, server
 from mahala.serve.http.app import create_app
 from mahala.serve.http.guard import Buckets, ServerSettings
-from mahala.serve.service import Service
 from mahala.serve.store import group_commit
 from mahala.serve.store.collection_store import Store
 from mahala.serve.store.database import Unavailable
 from mahala.serve.store.keys import Keys
 
 from .conftest import WIDTH, wait_for
-from .test_api import BASE, IMPRESSION, ITEMS, SEARCH, http_of
+from .test_api import BASE, IMPRESSION, SEARCH, http_of
 
 HEAD = b"POST /v1/collections/c/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-
-
-@pytest.fixture
-def service(tmp_path):
-    with Service(tmp_path / "mahala.db", learn=False) as service:
-        service.create("c", width=WIDTH)
-        service.put_items("c", ITEMS)
-        yield service
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ PERSONAL = 0.6
 
 
 class AdapterRanking(SavedEstimator):
-    """Base class of `QueryAdapter`: how it ranks with what it has learned."""
+    """Base class of `QueryAdapter`: embeds queries and ranks items by the learned map, memory and signals."""
 
     personal: bool
     n_features_in_: int

@@ -97,7 +97,7 @@ class Service:
     def close(self, *, learning: bool = True) -> None:
         """Write what is in the queue, stop learning and close the database.
 
-        Without `learning`, a process that learns goes on, and the items leave memory: other processes serve them.
+        With `learning=False` the learning process keeps running, and this process only frees the items that it held.
         """
         self._stop.set()
         if self._graphs is not None:

@@ -6,7 +6,6 @@ import numpy as np
 
 import mahala.batch as native
 from mahala.comparisons import Quadruplets
-from mahala.compat.metric_learn._util import renamed
 from mahala.compat.metric_learn.base_metric import _QuadrupletsClassifierMixin
 from mahala.compat.metric_learn.tuples import _Supervised, _TuplesLearner
 
@@ -59,8 +58,8 @@ class LSML_Supervised(_Supervised, _BaseLSML):
         num_constraints: Any = "deprecated",
     ) -> None:
         _BaseLSML.__init__(self, tol, max_iter, prior, verbose, preprocessor, random_state)
-        self.n_constraints = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
-        self.weights, self.num_constraints = weights, "deprecated"
+        self._set_n_constraints(n_constraints, num_constraints)
+        self.weights = weights
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""

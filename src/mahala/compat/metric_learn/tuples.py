@@ -40,6 +40,10 @@ class _Supervised(PointsLearner):
     n_constraints: int | None
     random_state: Any
 
+    def _set_n_constraints(self, n_constraints: int | None, num_constraints: Any) -> None:
+        self.n_constraints = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
+        self.num_constraints = "deprecated"
+
     def _drawn(self, X: Any, y: Any, same_length: bool = False) -> tuple[FloatArray, Any]:
         """Return the points, and the rows a, b of pairs of one class and c, d of pairs of two."""
         X, y = self._prepare_inputs(X, y, needs_y=True, ensure_min_samples=2)
@@ -112,8 +116,7 @@ class ITML_Supervised(_Supervised, _BaseITML):
         _BaseITML.__init__(
             self, gamma, max_iter, tol, prior, verbose, preprocessor, random_state, convergence_threshold
         )
-        self.n_constraints = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
-        self.num_constraints = "deprecated"
+        self._set_n_constraints(n_constraints, num_constraints)
 
     def fit(self, X: Any, y: Any, bounds: Any = None) -> Self:
         """Learn from points with class labels."""
@@ -188,8 +191,7 @@ class MMC_Supervised(_Supervised, _BaseMMC):
     ) -> None:
         _BaseMMC.__init__(self, max_iter, max_proj, tol, init, diagonal, diagonal_c, verbose, preprocessor,
                           random_state, convergence_threshold)  # fmt: skip
-        self.n_constraints = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
-        self.num_constraints = "deprecated"
+        self._set_n_constraints(n_constraints, num_constraints)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
@@ -243,8 +245,7 @@ class SDML_Supervised(_Supervised, _BaseSDML):
         num_constraints: Any = "deprecated",
     ) -> None:
         _BaseSDML.__init__(self, balance_param, sparsity_param, prior, verbose, preprocessor, random_state)
-        self.n_constraints = renamed(num_constraints, n_constraints, "num_constraints", "n_constraints")
-        self.num_constraints = "deprecated"
+        self._set_n_constraints(n_constraints, num_constraints)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from points with class labels."""
