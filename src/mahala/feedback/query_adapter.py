@@ -77,7 +77,8 @@ class QueryAdapter(AdapterRanking):
     Parameters
     ----------
     learner : SimilarityLearner or None
-        What learns M; its `init`, `average`, `storage` and `record` are set by the adapter. None is
+        What learns M; its `init`, `average`, `storage` and `record` are set by the adapter, and the matrices of `OASIS`
+        and `OGD` are in float64. None is
         ``OASIS(C="auto", margin="auto")``, with a margin that is the mean difference between the best and the worst raw
         score among the results shown, or in `fit` the median one between the first and the tenth. Two results may have
         been chosen because they are close, so that their difference is that between the first scores of two pages.
