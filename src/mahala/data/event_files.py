@@ -1,7 +1,5 @@
 """Files of events: all impressions that their searches and reactions make."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Formats of events: those of `mahala serve`, of OpenSearch's User Behavior Insights (UBI), and of Metarank."""
 
-from __future__ import annotations
-
 import math
 import re
 import time

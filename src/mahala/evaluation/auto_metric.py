@@ -1,7 +1,5 @@
 """AutoMetric: the metric that the judge chooses, as a scikit-learn transformer."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Compare learners with each other and with plain distances by cross-validation: plan, measure, summarise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any, Literal, overload

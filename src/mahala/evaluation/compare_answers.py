@@ -1,7 +1,5 @@
 """Compare learners by the answers that they foresee: folds over items, and folds over questions."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Errors of nearest-neighbour classification under a metric."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal

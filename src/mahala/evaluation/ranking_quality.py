@@ -1,7 +1,5 @@
 """Quality of search rankings against relevance judgments, and whether a metric improves it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests of differences: several methods over data sets (Friedman, Holm, Nemenyi), and two over the same queries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

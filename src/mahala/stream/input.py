@@ -1,14 +1,12 @@
 """The input of a stream: its lines, the position in it, and which of its lines are new."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from mahala.support.model_files import ModelFileError, count_value, header_value
 from mahala.support.parameters import ParameterError
@@ -33,7 +31,7 @@ class LongLine(bytes):
     """What is kept of a line that is too long to hold: its length and digest."""
 
     @classmethod
-    def of(cls, length: int, digest: Any, end: bytes) -> LongLine:
+    def of(cls, length: int, digest: Any, end: bytes) -> Self:
         return cls(f"{length} {digest.hexdigest()}".encode() + end)
 
 
@@ -98,7 +96,7 @@ class Position:
     marks: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, header: dict[str, Any]) -> Position:
+    def of(cls, header: dict[str, Any]) -> Self:
         """Read the position from the header of a model file."""
         lines, head = count_value(header, "lines"), header_value(header, "head", list)
         if len(head) != min(lines, HEAD):

@@ -1,7 +1,5 @@
 """Stream: an online learner that reads lines, and resumes where it stopped."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """Fit learners to scaled features, and methods that users might try instead, which are context for a comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
