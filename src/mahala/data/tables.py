@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import listed, read_arrays
-from mahala.data.cells import MISSING, Decimal, cell_values, decimal_marks, flag_form
+from mahala.data.cells import MISSING, Decimal, cell_values, decimal_marks, form_of
 from mahala.data.columns import distinct
 from mahala.data.frames import CSV, FRAMES, Frame, read_frame
 from mahala.data.preprocessing import TablePreprocessor
@@ -236,7 +236,7 @@ def _labels(series: Any, decimal: Decimal) -> NDArray[Any]:
     texts, codes = distinct(series.fill_null(""))
     marks = decimal_marks(texts)
     labels: NDArray[Any] = cell_values(texts, "number", next(iter(marks)) if len(marks) == 1 else decimal)
-    if flag_form(texts) is not None:
+    if form_of(texts, "flag") is not None:
         labels = np.array([text.lower() == "true" for text in texts])
     elif np.isnan(labels).any():
         labels = np.array(texts, dtype=object)
