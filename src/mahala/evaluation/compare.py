@@ -11,9 +11,7 @@ from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import Scaling
 from mahala.evaluation.answer_board import AnswerBoard
-from mahala.evaluation.answer_panel import answers_of, chosen_learners
 from mahala.evaluation.cell_file import CellFile
-from mahala.evaluation.compare_answers import compare_answers
 from mahala.evaluation.cross_validation.fitting import fitted
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measures import Measure
@@ -143,6 +141,10 @@ def compare(  # type: ignore[misc]
         if refused:
             usual = "'auto'" if refused[0] in automatic else "None"
             raise ValueError(f"{refused[0]} must be {usual} with {type(X).__name__}: it is for rows with labels")
+        # Other learners, which a comparison on a table need not import.
+        from mahala.evaluation.answer_panel import answers_of, chosen_learners
+        from mahala.evaluation.compare_answers import compare_answers
+
         answers = answers_of(X, y, random_state)
         given = None if learners is None else chosen_learners(answers, learners, random_state)
         return compare_answers(
