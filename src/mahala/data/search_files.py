@@ -69,11 +69,14 @@ def read_vectors(
 
     Parameters
     ----------
-    path : .npy, with rows only; .npz, with X or the only array (or the parts of a CSR matrix) and perhaps ids; or
-        .parquet, with a column of lists
-    vector : Parquet column of the vectors; by default the only one that holds lists of numbers, or of several the one
-        that is named vector, embedding, emb or dense
-    id : Parquet column, or array of an .npz file, of the ids; by default one with a usual name, such as id, _id or ids
+    path : str or path
+        An .npy file, with rows only; .npz, with X or the only array (or the parts of a CSR matrix) and perhaps ids;
+        or .parquet, with a column of lists.
+    vector : str or None, default=None
+        Parquet column of the vectors. None is the only one that holds lists of numbers, or of several the one named
+        vector, embedding, emb or dense.
+    id : str or None, default=None
+        Parquet column, or array of an .npz file, of the ids. None is one with a usual name, such as id, _id or ids.
 
     Rows of float32 stay float32, others become float64.
     """
