@@ -1,9 +1,7 @@
 """What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -302,7 +300,7 @@ class MarginState(PairState):
         if self._R is not None and not self.tuning[kernels.SIGMA] > 0.0:
             raise ModelFileError("the shift of R should be positive")
 
-    def mix(self, states: Sequence[MarginState]) -> None:
+    def mix(self, states: Sequence[Self]) -> None:
         if self.kernel_map is not None:
             super().mix(states)
         self.M = np.mean([state.M for state in states], axis=0)
