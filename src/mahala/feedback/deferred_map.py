@@ -74,7 +74,6 @@ class DeferredMap:
             self._left[self._n_waiting] = x
             self._n_waiting += 1
         if self._n_waiting == WAITING:
-            self.M, self.L = (np.require(matrix, requirements="W") for matrix in (self.M, self.L))  # not of a file
             self._add_waiting(self.M, self.L)
             self._n_waiting = 0
             self._prepared = {}
