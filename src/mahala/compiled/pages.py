@@ -42,7 +42,8 @@ def page_losses(scores: FloatArray, better: IndexArray, worse: IndexArray, weigh
         for e in range(len(losses)):
             first, second = scores[better[t], e], scores[worse[t], e]
             losses[e] += weights[t] * (1.0 if first < second else 0.5 if first == second else 0.0)
-    return losses / weights.sum()
+    losses /= weights.sum()
+    return losses
 
 
 @kernel

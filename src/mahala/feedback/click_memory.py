@@ -70,7 +70,7 @@ def page_weights(rates: FloatArray) -> FloatArray:
     A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
     """
     ordered, n = np.sort(rates), len(rates)
-    return np.minimum(1.0, 0.5 * (ordered[(n - 1) // 2] + ordered[n // 2]) / rates)
+    return np.asarray(np.minimum(1.0, 0.5 * (ordered[(n - 1) // 2] + ordered[n // 2]) / rates))
 
 
 class Bonuses(NamedTuple):

@@ -41,8 +41,8 @@ def page_pairs(reactions: FloatArray, bias: Literal["skip-above"] | float | None
     reactions : a number per result, from the top of the page; larger ones are better
     bias : the correction for positions of :class:`mahala.QueryAdapter`
     """
-    is_number = bias is not None and not isinstance(bias, str)
-    return pages.page_pairs(np.ascontiguousarray(reactions), bias == "skip-above", float(bias) if is_number else 0.0)
+    eta = 0.0 if bias is None or isinstance(bias, str) else float(bias)
+    return pages.page_pairs(np.ascontiguousarray(reactions), bias == "skip-above", eta)
 
 
 def mixtures(cap: float) -> FloatArray:
