@@ -6,6 +6,7 @@ from typing import Any
 
 from sklearn.base import clone
 
+from mahala.feedback.deferred_map import DeferredMap
 from mahala.feedback.judged import Averaged
 from mahala.metric import BilinearMetric
 from mahala.online.oasis import OASIS
@@ -33,12 +34,8 @@ class MapLearner:
         self.learner._gap = self.learner._size = 1.0
         self._n_scales = 0
         self._score: float | None = None  # the first raw score of the last page
+        self.plain = bool(self.learner._step_rule().plain)  # whether steps can have any length
         self.learned = self.new_model()
-
-    @property
-    def plain(self) -> bool:
-        """Whether steps can have any length."""
-        return bool(self.learner._step_rule().plain)
 
     @property
     def rule(self) -> SimilarityRule:
@@ -48,6 +45,8 @@ class MapLearner:
 
     def new_model(self) -> Averaged:
         """Return a model with nothing learned."""
+        if self.plain:
+            return DeferredMap(self.learner.n_features_in_, self.learner.max_memory)
         try:
             model: Averaged = self.learner._model_in("dense", self.rule)
         except MemoryError as error:  # whose advice is for learners that need not hold the whole matrix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Iterable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
@@ -13,10 +14,10 @@ from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.feedback import judged
 from mahala.feedback.adapter_ranking import AdapterRanking, check_width
-from mahala.feedback.click_memory import NET, ClickMemory, Keys, RankRates, item_keys, personal_key
+from mahala.feedback.click_memory import NET, ClickMemory, Keys, RankRates, item_keys, page_weights, personal_key
 from mahala.feedback.gains import RunningGain
 from mahala.feedback.map_learner import MapLearner
-from mahala.feedback.remembered import Remembered
+from mahala.feedback.remembered import Remembered, digest_of
 from mahala.feedback.signal_ranker import SignalRanker
 from mahala.feedback.signals import Signals, check_signals
 from mahala.feedback.trust import Part, Trust, packed, page_pairs, unpack
@@ -77,7 +78,8 @@ class QueryAdapter(AdapterRanking):
     Parameters
     ----------
     learner : SimilarityLearner or None
-        What learns M; its `init`, `average`, `storage` and `record` are set by the adapter. None is
+        What learns M; its `init`, `average`, `storage` and `record` are set by the adapter, and the matrices of `OASIS`
+        and `OGD` are in float64. None is
         ``OASIS(C="auto", margin="auto")``, with a margin that is the mean difference between the best and the worst raw
         score among the results shown, or in `fit` the median one between the first and the tenth. Two results may have
         been chosen because they are close, so that their difference is that between the first scores of two pages.
@@ -270,8 +272,8 @@ class QueryAdapter(AdapterRanking):
         with uninterrupted():
             self.n_impressions_ += 1
             raw = items @ x
-            self._model.see_page(raw, float(np.sqrt((x @ x) * np.einsum("ij,ij->i", items, items).mean())))
-            key = x.tobytes() if query_id is None else query_id
+            self._model.see_page(raw, math.sqrt(float(x @ x) * float(np.vdot(items, items)) / len(items)))
+            key, rates = digest_of(x.tobytes() if query_id is None else query_id), self._rates.of(len(raw))
             share = 1.0
             if self.user_cap is not None and user is not None:
                 share = min(1.0, self.user_cap / self._users.add(user))
@@ -281,7 +283,7 @@ class QueryAdapter(AdapterRanking):
                 scores = np.column_stack([raw, items @ mean, items @ last, remembered])
                 corrected = weights
                 if page.ranked and self.bias is None:
-                    corrected = weights * self._rates.page_weights(len(raw))[positive]
+                    corrected = weights * page_weights(rates)[positive]
                 if page.signals is not None:
                     similarity = self._similarities(x, items, page.keys, key)
                     self._signals.learn(
@@ -289,19 +291,20 @@ class QueryAdapter(AdapterRanking):
                     )
                 loss = self._trust.judge(self._kind(key), scores, (positive, negative, weights), share, corrected)
                 if self._model.plain:  # a click among many is less certain
-                    weights = weights / len(np.unique(positive)) ** CLICK_COUNT_EXPONENT
+                    n_better = 1 + np.count_nonzero(positive[1:] != positive[:-1])
+                    weights = weights / n_better**CLICK_COUNT_EXPONENT
                 self._model.learned.feed_query(x, items, (positive, negative, weights * share), self._model.rule)
                 self._ids.add(key)
-            self._remember(key, page, share, user)
+            self._remember(key, page, share, user, rates)
             self._served.clear()
             self.n_learned_ += bool(len(positive))
             self.n_ignored_ += not len(positive)
         return 1.0 - loss if len(positive) else None
 
-    def _remember(self, key: Hashable, page: Page, share: float, user: Hashable) -> None:
-        """Count the clicks on a page, and those that were expected at its ranks."""
+    def _remember(self, key: Hashable, page: Page, share: float, user: Hashable, rates: FloatArray) -> None:
+        """Count the clicks on a page, and those that were expected at the rates of its ranks."""
         clicks = np.maximum(page.values, 0.0) / (np.abs(page.values).max() or 1.0)
-        expected = self._rates.of(len(clicks)) if page.ranked else np.full(len(clicks), clicks.mean())
+        expected = rates if page.ranked else np.full(len(clicks), clicks.mean())
         self._memory.learn(key, page.keys, share * clicks, share * expected)
         if self.personal and user is not None:
             self._personal.learn(personal_key(user, key), page.keys, clicks, expected)
