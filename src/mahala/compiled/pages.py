@@ -47,6 +47,29 @@ def page_losses(scores: FloatArray, better: IndexArray, worse: IndexArray, weigh
 
 
 @kernel
+def exponential_weights(logs: FloatArray, rate: float, losses: FloatArray) -> FloatArray:
+    """Return weights in proportion to exp(log - rate · loss) whose sum is 1."""
+    powers = logs - rate * losses
+    weights: FloatArray = np.exp(powers - powers.max())
+    weights /= weights.sum()
+    return weights
+
+
+@kernel
+def rank_rates(clicks: FloatArray, shown: FloatArray, n: int, prior: float) -> FloatArray:
+    """Return the share of clicks at each of n ranks, of which the last ones have that of the last rank counted.
+
+    To each rank, `prior` results with the mean rate are added; that starts as 1 click on 10 results.
+    """
+    mean = (clicks.sum() + 1.0) / (shown.sum() + 10.0)
+    rates = np.empty(n)
+    for i in range(n):
+        rank = min(i, len(clicks) - 1)
+        rates[i] = (clicks[rank] + prior * mean) / (shown[rank] + prior)
+    return rates
+
+
+@kernel
 def add_counts(
     keys: NDArray[np.uint64],
     counts: NDArray[np.float32],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.pages import add_counts
+from mahala.compiled.pages import add_counts, rank_rates
 from mahala.feedback.remembered import digest_of
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, array_value, finite_array
@@ -48,9 +49,7 @@ class RankRates:
 
     def of(self, n: int) -> FloatArray:
         """Return the rates of n results from the top, all above 0."""
-        mean = (self.clicks.sum() + 1.0) / (self.shown.sum() + 10.0)
-        rates = (self.clicks + PRIOR * mean) / (self.shown + PRIOR)
-        return np.asarray(rates[np.minimum(np.arange(n), RANKS - 1)])
+        return rank_rates(self.clicks, self.shown, n, PRIOR)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""
@@ -69,8 +68,7 @@ def page_weights(rates: FloatArray) -> FloatArray:
 
     A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
     """
-    ordered, n = np.sort(rates), len(rates)
-    return np.asarray(np.minimum(1.0, 0.5 * (ordered[(n - 1) // 2] + ordered[n // 2]) / rates))
+    return np.asarray(np.minimum(1.0, statistics.median(rates.tolist()) / rates))
 
 
 class Bonuses(NamedTuple):

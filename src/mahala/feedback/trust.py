@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from mahala.compiled import pages
-from mahala.compiled.pages import page_losses
+from mahala.compiled.pages import exponential_weights, page_losses
 from mahala.feedback.gains import RunningGain
 from mahala.judge import Verdict
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
@@ -95,10 +95,7 @@ class Hedge:
 
     def weights(self) -> FloatArray:
         """Return the weights of the experts for the next update."""
-        logs = self._logs - self.rate * math.sqrt(8.0 * self._H / (self.n + 1.0)) * self.losses
-        weights: FloatArray = np.exp(logs - logs.max())
-        weights /= weights.sum()
-        return weights
+        return exponential_weights(self._logs, self.rate * math.sqrt(8.0 * self._H / (self.n + 1.0)), self.losses)
 
     def update(self, losses: FloatArray, weight: float = 1.0) -> None:
         """Count the losses of the experts, with a weight from 0 to 1; T is the sum of the weights."""
@@ -159,28 +156,37 @@ class Trust:
         """What a remembered click adds to the score of an item, in usual differences of scores on a page."""
         return float(self.hedges["memory"].weights() @ self.memory)
 
-    def judge(self, kind: str, scores: FloatArray, pairs: PagePairs, weight: float, corrected: FloatArray) -> float:
+    def judge(
+        self,
+        kind: str,
+        scores: FloatArray,
+        remembered: FloatArray,
+        pairs: PagePairs,
+        weight: float,
+        corrected: FloatArray,
+    ) -> float:
         """Judge the experts by a page; return the share of its pairs that was served in the wrong order.
 
         Parameters
         ----------
         kind : "new" or "known"
-        scores : columns of raw scores, those of the mean and those of the last model, and remembered clicks
+        scores : columns of raw scores, those of the mean and those of the last model
+        remembered : net clicks of each result, in usual differences of scores on a page
         pairs : of results on the page
         weight : that of the page
         corrected : weights of the pairs, corrected for positions, by which known queries are judged
         """
         positive, negative, weights = pairs
         hedge = self.hedges[kind]
-        experts = scores[:, :3] @ self.experts.T
+        experts = scores @ self.experts.T
         served = experts @ hedge.weights()
         expert_losses = page_losses(experts, positive, negative, weights)
         if kind == "new":
             hedge.update(expert_losses, weight)
         else:
             certainty = weight * float(corrected.sum() / weights.sum())
-            remembering = served[:, np.newaxis] + np.outer(scores[:, 3], self.memory)
-            served = served + self.click_weight * scores[:, 3]
+            remembering = served[:, np.newaxis] + np.outer(remembered, self.memory)
+            served = served + self.click_weight * remembered
             for one, columns in ((hedge, experts), (self.hedges["memory"], remembering)):
                 losses = page_losses(columns, positive, negative, corrected)
                 losses[1:] = np.minimum(losses[1:] + PENALTY, 1.0)
