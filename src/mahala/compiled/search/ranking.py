@@ -115,9 +115,9 @@ def _judge(
     """Count the items above each relevant one, without sorting them all.
 
     The relevant items of query i have the scores relevant[start[i]:start[i + 1]], ascending, and these grades; `best`
-    holds the grades of a query in descending order, `discounts` the sums over the first k ranks. In a group of `size` equal
-    scores, r of them of relevant items, each place is that of a relevant item with probability r / size (McSherry and
-    Najork, 2008).
+    holds the grades of a query in descending order, `discounts` the sums over the first k ranks. In a group of `size`
+    equal scores, r of them of relevant items, each place is that of a relevant item with probability r / size (McSherry
+    and Najork, 2008).
     """
     for i in range(len(scores)):
         first, n_relevant = start[i], start[i + 1] - start[i]

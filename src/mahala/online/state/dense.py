@@ -82,13 +82,14 @@ class DenseState(SimilarityState):
         width, adaptive, average = self.layout
         parts: Any = penalty if width > 1 else None, adaptive or None, average or None
         covariances: Any = (self.left, self.right) if rule.r else (None, None)
-        settings: Any = *parts, self.clock, step, eta, *covariances, shrinkage
+        state: Any = self.planes, *parts, self.clock, step, eta, *covariances, shrinkage
         n_columns, ends = self.shape[1], chunk.items[0]
         # Reading a whole row in order is faster than reading a third of it at scattered places.
         whole = 6 * ends[-1] > n_columns * (len(ends) - 1)
         n = n_columns if whole else 2 * n_columns
         space: Any = None if whole else np.empty(n, dtype=np.int64), np.empty(n), np.empty(n if rule.r else 0)
-        kernels.stream(*chunk[:2], *chunk.numbers, self.planes, *settings, *steps, *space)
+        arguments: Any = *chunk.numbers, *state, *steps, *space
+        kernels.stream(*chunk[:2], *arguments)
         return len(chunk.y), 0
 
     def cost(self, touched: float) -> float:

@@ -130,9 +130,9 @@ class SparseState(SimilarityState):
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         *rule_numbers, shrinkage = self.settings(rule)
-        storage: Any = self.store, self.layout, self.initial, self.clock
-        covariances: Any = self.left, self.right, shrinkage
-        return kernels.stream(*chunk[:2], *chunk.numbers, *storage, *rule_numbers, *covariances, *steps)
+        state = self.store, self.layout, self.initial, self.clock, *rule_numbers, self.left, self.right, shrinkage
+        arguments: Any = *chunk.numbers, *state, *steps
+        return kernels.stream(*chunk[:2], *arguments)
 
     def _settle(self) -> None:
         entries = self._dump()
