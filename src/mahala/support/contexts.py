@@ -147,7 +147,6 @@ class one_blas_thread(ContextDecorator):
     def __enter__(self) -> None:
         try:
             with uninterrupted(), _lock:
-                _drop_abandoned()
                 _limited[id(self)] = threading.get_ident(), sys._getframe(1)
                 if not _before:
                     _before.extend(library.get_num_threads() for library in _libraries())
@@ -168,15 +167,13 @@ class one_blas_thread(ContextDecorator):
 def _drop_abandoned() -> None:
     """Remove the contexts of this thread whose functions have ended."""
     thread = threading.get_ident()
-    entries = {key: entered_in for key, (owner, entered_in) in _limited.items() if owner == thread}
-    if entries:
-        running: set[FrameType] = set()
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            running.add(frame)
-            frame = frame.f_back
-        for key in [key for key, entered_in in entries.items() if entered_in not in running]:
-            del _limited[key]
+    ended = {frame for owner, frame in _limited.values() if owner == thread}
+    frame: FrameType | None = sys._getframe(1)
+    while ended and frame is not None:
+        ended.discard(frame)
+        frame = frame.f_back
+    for key in [key for key, (owner, frame) in _limited.items() if owner == thread and frame in ended]:
+        del _limited[key]
 
 
 @functools.cache

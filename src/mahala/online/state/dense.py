@@ -18,7 +18,7 @@ from mahala.compiled.triplets.rows import CSR, Layout, lay_out, rows_as_csr
 from mahala.metric.matrices import row_dots
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, check_room, row_blocks, slices
+from mahala.support.arrays import BoolArray, FloatArray, RealArray, check_room, row_blocks, slices
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
@@ -88,21 +88,6 @@ class DenseState(SimilarityState):
     def cost(self, touched: float) -> float:
         """Steps in blocks take less: many of them make a chunk."""
         return touched / 16.0 if may_take_blocks(touched, self.planes, self.layout) else touched
-
-    def feed_query(
-        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
-    ) -> None:
-        n = len(pairs[0])
-        if not rule.plain or not rule.average:
-            super().feed_query(x, items, pairs, rule)
-            return
-        if self.clock + n > self.longest_clock:
-            self.settle()
-        self.own("planes")
-        steps = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
-        kernels.stream_query(self.planes, self.clock, x, items, *pairs, rule.step(self.dtype), *steps)
-        self.clock += n
-        self.n_steps += n
 
     def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""

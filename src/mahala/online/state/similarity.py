@@ -203,10 +203,7 @@ class SimilarityState(State):
     def feed_query(
         self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
     ) -> None:
-        """Take a step for each two items of one query: the numbers of the better and the worse, and a weight.
-
-        The weight scales the length of a step, where the rule is plain; elsewhere it must be 1.
-        """
+        """Take a step for each two items of one query: the numbers of the better and the worse, and a weight of 1."""
         positive, negative, _ = pairs
         n = len(positive)
         numbers = np.zeros(n, dtype=np.intp), positive, negative
