@@ -1,5 +1,6 @@
 """What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -95,6 +96,13 @@ class PairState(State):
     def threshold(self) -> float:
         """The squared distance up to which `metric` counts a pair as similar."""
         return self.b
+
+    def snapshot(self) -> Self:
+        """Return a copy whose `metric` may be asked for while this state goes on."""
+        result = copy.copy(self)
+        result.M = self.M.copy()
+        result.kernel_map = None if self.kernel_map is None else self.kernel_map.freeze()
+        return result
 
     def feed_one(self, v: FloatArray, y: int, rule: Any) -> tuple[float, float, int]:
         """Take a step for one difference of full length; return its p, τ and predicted label."""
