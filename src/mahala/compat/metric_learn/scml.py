@@ -18,7 +18,7 @@ from mahala.compat.metric_learn.base_metric import (
 )
 
 
-class _SCML(MahalanobisMixin):
+class _BaseSCML(MahalanobisMixin):
     _authorized_basis: tuple[str, ...] = ("triplet_diffs",)
 
     def _check_counts(self: Any, *names: str) -> None:
@@ -62,7 +62,7 @@ class _SCML(MahalanobisMixin):
 
 @with_params(beta=1e-5, basis="triplet_diffs", n_basis=None, gamma=5e-3, max_iter=10000, output_iter=500,
              batch_size=10, verbose=False, preprocessor=None, random_state=None)  # fmt: skip
-class SCML(_SCML, _TripletsClassifierMixin):
+class SCML(_BaseSCML, _TripletsClassifierMixin):
     """Sparse compositional metric learning, see :class:`mahala.batch.SCML`."""
 
     def fit(self: Any, triplets: Any) -> Any:
@@ -81,7 +81,7 @@ class SCML(_SCML, _TripletsClassifierMixin):
 
 @with_params(k_genuine=3, k_impostor=10, beta=1e-5, basis="lda", n_basis=None, gamma=5e-3, max_iter=10000,
              output_iter=500, batch_size=10, verbose=False, preprocessor=None, random_state=None)  # fmt: skip
-class SCML_Supervised(PointsLearner, _SCML):
+class SCML_Supervised(PointsLearner, _BaseSCML):
     """SCML from triplets of near rows of the same and of other classes."""
 
     _authorized_basis = ("triplet_diffs", "lda")

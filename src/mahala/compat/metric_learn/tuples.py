@@ -55,7 +55,7 @@ class _Supervised(PointsLearner):
         return self._fit(*self._pairs(X, y))
 
 
-class _ITML(_TuplesLearner):
+class _BaseITML(_TuplesLearner):
     def _fit(self: Any, pairs: Any, y: Any, bounds: Any = None) -> Any:
         pairs, y = self._prepare_inputs(pairs, y, "tuples", needs_y=True)
         given, prior = Pairs.from_array(pairs, y), self._prior(pairs)
@@ -74,7 +74,7 @@ class _ITML(_TuplesLearner):
 
 @with_params(gamma=1.0, max_iter=1000, tol=1e-3, prior="identity", verbose=False, preprocessor=None,
              random_state=None, convergence_threshold="deprecated")  # fmt: skip
-class ITML(_ITML, _PairsClassifierMixin):
+class ITML(_BaseITML, _PairsClassifierMixin):
     """Information-theoretic metric learning, see :class:`mahala.ITML`."""
 
     def fit(  # type: ignore[override]
@@ -87,7 +87,7 @@ class ITML(_ITML, _PairsClassifierMixin):
 @with_params(gamma=1.0, max_iter=1000, tol=1e-3, n_constraints=None, prior="identity", verbose=False,
              preprocessor=None, random_state=None, num_constraints="deprecated",
              convergence_threshold="deprecated")  # fmt: skip
-class ITML_Supervised(_Supervised, _ITML):
+class ITML_Supervised(_Supervised, _BaseITML):
     """ITML from pairs that are drawn from labels."""
 
     def fit(self, X: Any, y: Any, bounds: Any = None) -> Any:
@@ -95,7 +95,7 @@ class ITML_Supervised(_Supervised, _ITML):
         return self._fit(*self._pairs(X, y), bounds=bounds)
 
 
-class _MMC(_TuplesLearner):
+class _BaseMMC(_TuplesLearner):
     def _fit(self: Any, pairs: Any, y: Any) -> Any:
         """Learn the direction of M, which its two formulations share, and give it the scale that theirs has.
 
@@ -119,18 +119,18 @@ class _MMC(_TuplesLearner):
 
 @with_params(max_iter=100, max_proj=10000, tol=1e-3, init="identity", diagonal=False, diagonal_c=1.0, verbose=False,
              preprocessor=None, random_state=None, convergence_threshold="deprecated")  # fmt: skip
-class MMC(_MMC, _PairsClassifierMixin):
+class MMC(_BaseMMC, _PairsClassifierMixin):
     """Metric for clustering with side information, see :class:`mahala.MMC`."""
 
 
 @with_params(max_iter=100, max_proj=10000, tol=1e-6, n_constraints=None, init="identity", diagonal=False,
              diagonal_c=1.0, verbose=False, preprocessor=None, random_state=None, num_constraints="deprecated",
              convergence_threshold="deprecated")  # fmt: skip
-class MMC_Supervised(_Supervised, _MMC):
+class MMC_Supervised(_Supervised, _BaseMMC):
     """MMC from pairs that are drawn from labels."""
 
 
-class _SDML(_TuplesLearner):
+class _BaseSDML(_TuplesLearner):
     def _fit(self: Any, pairs: Any, y: Any) -> Any:
         pairs, y = self._prepare_inputs(pairs, y, "tuples", needs_y=True)
         if pairs.shape[2] < 2:
@@ -143,17 +143,17 @@ class _SDML(_TuplesLearner):
 
 @with_params(balance_param=0.5, sparsity_param=0.01, prior="identity", verbose=False, preprocessor=None,
              random_state=None)  # fmt: skip
-class SDML(_SDML, _PairsClassifierMixin):
+class SDML(_BaseSDML, _PairsClassifierMixin):
     """Sparse distance metric learning, see :class:`mahala.batch.SDML`."""
 
 
 @with_params(balance_param=0.5, sparsity_param=0.01, prior="identity", n_constraints=None, verbose=False,
              preprocessor=None, random_state=None, num_constraints="deprecated")  # fmt: skip
-class SDML_Supervised(_Supervised, _SDML):
+class SDML_Supervised(_Supervised, _BaseSDML):
     """SDML from pairs that are drawn from labels."""
 
 
-class _LSML(_TuplesLearner):
+class _BaseLSML(_TuplesLearner):
     def _fit(self: Any, quadruplets: Any, weights: Any = None) -> Any:
         quadruplets = self._prepare_inputs(quadruplets, type_of_inputs="tuples")
         weights = np.ones(len(quadruplets)) if weights is None else np.asarray(weights, dtype=float)
@@ -165,7 +165,7 @@ class _LSML(_TuplesLearner):
 
 
 @with_params(tol=1e-3, max_iter=1000, prior="identity", verbose=False, preprocessor=None, random_state=None)
-class LSML(_LSML, _QuadrupletsClassifierMixin):
+class LSML(_BaseLSML, _QuadrupletsClassifierMixin):
     """Least squared-residual metric learning, see :class:`mahala.batch.LSML`."""
 
     def fit(self, quadruplets: Any, weights: Any = None) -> Any:
@@ -175,7 +175,7 @@ class LSML(_LSML, _QuadrupletsClassifierMixin):
 
 @with_params(tol=1e-3, max_iter=1000, prior="identity", n_constraints=None, weights=None, verbose=False,
              preprocessor=None, random_state=None, num_constraints="deprecated")  # fmt: skip
-class LSML_Supervised(_Supervised, _LSML):
+class LSML_Supervised(_Supervised, _BaseLSML):
     """LSML from quadruplets that are drawn from labels."""
 
     def fit(self: Any, X: Any, y: Any) -> Any:
