@@ -14,7 +14,7 @@ from mahala.batch.whitening import constant, covariances, whiten_varying
 from mahala.comparisons import Triplets
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.compiled.threads import product, transposed_product
-from mahala.engine.class_neighbors import class_neighbors
+from mahala.engine.neighbors import class_neighbors
 from mahala.learner import LabelledRows
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
 from mahala.support.model_files import ModelFileError, array_value

@@ -5,10 +5,10 @@ import numpy as np
 from mahala.comparisons import Triplets
 from mahala.compiled.sums.lmnn import add_pull, hinges_of_triplets, squared_distances
 from mahala.engine import current_engine
-from mahala.engine.class_neighbors import class_neighbors
 from mahala.engine.hinges import best_scale
 from mahala.engine.inputs import computed, kept
 from mahala.engine.moments import rows_times
+from mahala.engine.neighbors import class_neighbors
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 

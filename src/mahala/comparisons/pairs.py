@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mahala.engine.class_neighbors import class_neighbors
+from mahala.engine.neighbors import class_neighbors
 from mahala.support.arrays import BoolArray, IndexArray, SignArray
 from mahala.support.display import as_table, paragraph
 from mahala.support.parameters import Count, Seed, Share, check_seed, check_value

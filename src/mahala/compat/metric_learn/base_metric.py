@@ -44,9 +44,14 @@ class BaseMetricLearner(BaseEstimator):
     _tuple_size: int | None = None
     preprocessor: Any
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # of `with_params`
 
         def __init__(self, *values: Any, **params: Any) -> None: ...
+
+    else:
+
+        def __init__(self, preprocessor=None):
+            self.preprocessor = preprocessor
 
     def __post_init__(self) -> None:
         for old, new in _RENAMED.items():
