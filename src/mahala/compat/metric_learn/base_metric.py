@@ -3,18 +3,16 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
+from sklearn.metrics import roc_auc_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mahala.compat.metric_learn._util import ArrayIndexer, check_input, renamed, validate_vector
+from mahala.metric.thresholds import Strategy, best_threshold
 from mahala.support.arrays import FloatArray
-
-Strategy = Literal["accuracy", "f_beta", "max_tpr", "max_tnr"]
-
 
 # Former names of parameters, whose default is "deprecated" then, and the present names.
 _RENAMED = {
@@ -213,7 +211,9 @@ class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
         self._validate_calibration_params(strategy, min_rate, beta)
         pairs_valid, y_valid = self._prepare_inputs(pairs_valid, y_valid, "tuples")
         scores = np.asarray(self.decision_function(pairs_valid))
-        self.threshold_ = -_cutoff(scores, y_valid == 1, strategy, min_rate, beta)
+        # Only the square of beta counts, and 0 is allowed: precision alone.
+        beta = max(abs(beta), 1e-150)
+        self.threshold_ = best_threshold(-scores, y_valid == 1, strategy, beta, 0.5 if min_rate is None else min_rate)
         return self
 
     def fit(self, pairs: Any, y: Any, calibration_params: dict[str, Any] | None = None) -> Self:
@@ -239,29 +239,6 @@ class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
             raise ValueError(f"Parameter min_rate must be a number in[0, 1]. Got {min_rate} instead.")
         if strategy == "f_beta" and not isinstance(beta, int | float):
             raise ValueError(f"Parameter beta must be a real number. Got {type(beta)} instead.")
-
-
-def _cutoff(scores: FloatArray, similar: Any, strategy: str, min_rate: float | None, beta: float) -> float:
-    """Return the smallest score that counts as similar; above the largest score, none does."""
-    if strategy == "accuracy":
-        order = np.argsort(scores)[::-1]
-        right = np.concatenate([[0], np.cumsum(similar[order])])
-        right += np.concatenate([[0], np.cumsum(~similar[order[::-1]])])[::-1]
-        cutoffs = np.concatenate([[scores[order[0]] + 1.0], scores[order]])
-        # A cutoff accepts all of its ties, so only the last of them has the accuracy that was counted.
-        last = np.append(cutoffs[1:] != cutoffs[:-1], True)
-        return float(cutoffs[last][np.argmax(right[last])])
-    if strategy == "f_beta":
-        precision, recall, cutoffs = precision_recall_curve(similar, scores)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
-        return float(cutoffs[np.argmax(np.nan_to_num(values)[: len(cutoffs)])])
-    false_rate, true_rate, cutoffs = roc_curve(similar, scores)
-    true_negative = 1.0 - false_rate
-    wanted, bounded = (true_rate, true_negative) if strategy == "max_tpr" else (true_negative, true_rate)
-    allowed = np.flatnonzero(bounded >= min_rate)
-    cutoff = cutoffs[allowed[np.argmax(wanted[allowed])]]
-    return float(min(cutoff, scores.max() + 1.0))  # scikit-learn's first one is infinite
 
 
 class _OrderMixin(ClassifierMixin, BaseMetricLearner):
