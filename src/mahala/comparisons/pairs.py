@@ -70,6 +70,12 @@ class Comparisons:
         X = check_rows(array.reshape(n_rows, array.shape[2]), "array")
         return X, [np.arange(role, n_rows, cls._arity) for role in range(cls._arity)]
 
+    @classmethod
+    def from_array(cls, array: ArrayLike) -> Self:
+        """Build comparisons from an array of shape (n, 3 or 4, n_features), which is not copied if it is contiguous."""
+        X, columns = cls._split(array)
+        return cls._build(X, *columns)
+
     def _columns(self) -> list[NDArray[Any] | None]:
         return [getattr(self, name) for name in self._names]
 
