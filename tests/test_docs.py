@@ -1,7 +1,7 @@
 """Test that the code of the documentation runs and prints what the pages show, and that no page or link is missing.
 
-If a learner or a command prints something new, `python tests/test_docs.py PAGE ...` writes that into the pages; look at
-the difference before you commit it.
+If a learner or a command prints or draws something new, `python tests/test_docs.py PAGE ...` writes that into the pages
+and beside them; look at the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,17 @@ FENCE = re.compile(r"^```(?P<language>\w+)(?P<title>[^\n]*)\n(?P<body>.*?)^```$"
 LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<target>[^)#\s]*)(?:#[^)\s]*)?\)")
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e-?\d+)?")
 OUTPUT = 'title="Output"'
+PICTURE = re.compile(r"\]\((?P<name>[\w-]+\.svg)\)")  # of the same folder: the code of the page draws it
+PICTURE_STYLE = {
+    "figure.constrained_layout.use": True,
+    "savefig.transparent": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "mahala",
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    # a grey that is seen on white and on black
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), "#8a8f98"),
+}
 WRITTEN_BY_PROGRAMS = re.compile(r'^```text title="Output"\n.*?^```$', re.DOTALL | re.MULTILINE)
 REQUIRES = re.compile(r'title="Requires ([^"]*)"')  # packages, and environment variables in capitals
 COLUMNS = "100"  # width of the terminal in which commands run
@@ -173,6 +184,7 @@ def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monke
         if picture is not None:  # the front page shows what the first example has learned
             assert len(gallery.draw(name_of(page), namespace)) > 1000
             picture = None
+    assert {found["name"] for found in PICTURE.finditer(text_of(page))} <= {file.name for file in tmp_path.iterdir()}
     if missing := sorted({name for block in FENCE.finditer(text_of(page)) for name in missing_for(block)}):
         pytest.skip(f"all ran but the blocks that require {', '.join(missing)}")
 
@@ -280,9 +292,16 @@ def test_links_of_a_page_lead_somewhere(page):
 
 
 def rewrite(page):
-    """Write what the blocks of a page print into the page, if it differs from what the page shows."""
+    """Write what the blocks of a page print into the page, if it differs, and what they draw beside it."""
+    import matplotlib as mpl
+
     text = result = text_of(page)
-    for printed, output in reversed(list(run_page(text))):
+    with mpl.rc_context(PICTURE_STYLE | {"backend": "agg"}):
+        outputs = list(run_page(text))
+    for picture in PICTURE.finditer(text):
+        drawn = Path(picture["name"]).read_text(encoding="utf-8")
+        (page.parent / picture["name"]).write_text(re.sub("<dc:date>.*?</dc:date>", "", drawn), encoding="utf-8")
+    for printed, output in reversed(outputs):
         if output is not None and not same_but_for_rounding(printed, output["body"]):
             lines = "".join(f"{line.rstrip()}\n" for line in printed.strip("\n").split("\n"))
             result = result[: output.start("body")] + lines + result[output.end("body") :]

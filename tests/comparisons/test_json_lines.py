@@ -14,7 +14,8 @@ from mahala.comparisons import Pairs, Triplets
 from mahala.comparisons.json_lines import PAIR, TRIPLET, LineError, LineReader
 
 NUMBERS = st.floats(-1e45, 1e45) | st.integers(-(10**9), 10**9)
-OTHERS = st.dictionaries(st.text(max_size=5).map("my ".__add__), st.none() | st.booleans() | NUMBERS | st.text())
+TEXTS = st.text('aé☃😀"\\/\n\x00 ', max_size=5)
+OTHERS = st.dictionaries(TEXTS.map("my ".__add__), st.none() | st.booleans() | NUMBERS | TEXTS)
 
 
 def line(**entries):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from contextlib import contextmanager
 
@@ -58,10 +59,10 @@ _SETTINGS = {
     "MLKR": [{"max_iter": 10, "n_components": 2}],
     "GML": [{}, {"diagonal": True}, {"solver": "vsgd", "max_iter": 3}, {"n_components": 2, "alpha": 0.5}],
     "MMC": [{}, {"diagonal": True}],
-    "BoostMetric": [{"max_iter": 60, "validation_fraction": 0.2}],
-    "PSDBoost": [{"max_iter": 6}],
-    "LMNN": [{"max_iter": 50}, {"max_iter": 50, "n_components": 2, "n_neighbors": 1}],
-    "LogisticMetric": [{"lam": 0.01}, {"prior": "covariance", "n_components": 2, "noise": 0.1}],
+    "BoostMetric": [{"max_iter": 30, "validation_fraction": 0.2}],
+    "PSDBoost": [{"max_iter": 3}],
+    "LMNN": [{"max_iter": 20}, {"max_iter": 20, "n_components": 2, "n_neighbors": 1}],
+    "LogisticMetric": [{}, {"prior": "covariance", "n_components": 2, "noise": 0.1}],
     "ITML": [{"prior": "covariance", "gamma": 0.1}],
     "LSML": [{"gamma": 10.0}],
     "SDML": [{"sparsity": 0.1}],
@@ -79,9 +80,9 @@ _SETTINGS = {
 
 
 def few(kind):
-    """What keeps a learner quick that by default draws thousands of comparisons, or hundreds of bases."""
+    """What keeps a learner quick that by default draws thousands of comparisons or bases, or tries many penalties."""
     if issubclass(kind, mahala.LogisticMetric):
-        return {"n_pairs": 100}
+        return {"n_pairs": 100, "lam": 0.01}
     if issubclass(kind, mahala.batch.SCML):
         return {"n_bases": 12}
     return {"n_triplets": 150} if issubclass(kind, SimilarityLearner) else {}
@@ -114,6 +115,16 @@ every_batch_learner = parametrize([learner for learner in ALL if isinstance(lear
 every_stream = parametrize(
     [learner for learner in ALL if isinstance(learner, OnlineLearner) and getattr(learner, "storage", None) != "gram"]
 )
+
+
+_FITTED = {}
+
+
+def fitted_to(learner, labelled):
+    """A copy of the learner that is fitted to the rows of the fixture `labelled`: each setting is fitted once."""
+    if learner not in _FITTED:
+        _FITTED[learner] = clone(learner).fit(*labelled)
+    return copy.deepcopy(_FITTED[learner])
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from mahala import LDA, AutoMetric, Pairs, Triplets
+from mahala import LDA, OASIS, AutoMetric, LogisticMetric, Pairs, Triplets
 from mahala.evaluation import auto_metric
 from mahala.evaluation.cross_validation.fitting import refit
 from mahala.evaluation.cross_validation.splits import possible_folds
@@ -103,12 +103,15 @@ def test_comparisons(kind, monkeypatch):
     X = rng.normal(size=(60, 6))
     X[:, 0] *= 0.5
     y = (X[:, 0] > 0).astype(int)
+    learners = {"LogisticMetric": LogisticMetric(lam=0.001), "OASIS": OASIS()}  # one learns a distance
+    monkeypatch.setattr(auto_metric, "panel_for", lambda data, seed: learners)
     data = kind.from_labels(X, y, 400, random_state=0)
     metric = AutoMetric(budget=30.0).fit(data)
     assert metric.verdict_.kind == "shown to help"
     assert metric.verdict_.units == "items"
-    assert metric.chosen_ in auto_metric.panel_for(data)
+    assert metric.chosen_ == "LogisticMetric"
     board = metric.leaderboard_
+    assert {entry.name for entry in board.entries if entry.name in learners} == {"LogisticMetric"}
     assert board[metric.chosen_].new_items > board["Euclidean"].new_items + 0.1
     assert metric.transform(X).shape[0] == 60
     nothing = kind.from_labels(X, rng.integers(0, 2, 60), 200, random_state=1)

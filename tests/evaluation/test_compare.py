@@ -82,10 +82,10 @@ SCALES = {
 def test_errors_are_those_of_a_plain_loop(scaling):
     X, y = table()
     X = X * [1.0, 10.0, 0.1, 3.0]
-    board = compare(X, y, PANEL, folds=4, repeats=2, scaling=scaling, n_neighbors=3, random_state=5)
+    board = compare(X, y, PANEL, folds=2, repeats=2, scaling=scaling, n_neighbors=3, random_state=5)
     expected = {name: [] for name in ("Euclidean", "Euclidean, scaled", *PANEL)}
     sizes = []
-    for train, test in RepeatedStratifiedKFold(n_splits=4, n_repeats=2, random_state=5).split(X, y):
+    for train, test in RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=5).split(X, y):
         scales = SCALES[scaling](X[train])
         sizes.append(len(test))
         rows = {"Euclidean": X, "Euclidean, scaled": X / scales}
@@ -205,7 +205,7 @@ def test_noise_does_not_help():
 
 
 def test_one_feature_of_many_is_found():
-    board = compare(*noisy(), {"LDA": LDA(), "GML weights": GML(diagonal=True)}, n_neighbors=3)
+    board = compare(*noisy(), PANEL, n_neighbors=3)
     verdict = board.verdict
     assert (verdict.kind, verdict.n, verdict.repeats, verdict.wins) == ("shown to help", 400, 2, 2)
     assert board.winner is board.candidate

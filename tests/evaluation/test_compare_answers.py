@@ -86,7 +86,7 @@ def test_items_of_the_test_fold_are_not_learned_from():
 
 def test_a_feature_that_matters_is_learned():
     data = triplets()
-    learner = LogisticMetric(random_state=0)
+    learner = LogisticMetric(lam=0.01, random_state=0)
     board = mahala.compare(data, learners={"LogisticMetric": learner})
     assert board.chosen == board.same_chosen == board.winner.name == "LogisticMetric"
     assert board.verdict.kind == board.same_verdict.kind == "shown to help"

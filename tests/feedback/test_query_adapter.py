@@ -219,7 +219,7 @@ def test_a_stream_of_clicks_improves_what_is_shown_and_noise_does_not_harm(click
 def test_wrong_clicks_are_bounded_by_the_cap_and_forgotten():
     queries, items, qrels = collection()
     none = mahala.feedback.simulate_clicks(
-        QueryAdapter(cap=0.0), queries, items, qrels, clicks="adversarial", n_impressions=200
+        QueryAdapter(cap=0.0), queries, items, qrels, clicks="adversarial", n_impressions=50
     )
     assert none.gain == 0.0
     capped, full = (QueryAdapter(cap=cap) for cap in (0.2, 1.0))

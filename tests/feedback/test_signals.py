@@ -59,8 +59,7 @@ def test_a_signal_that_decides_is_learned(adapter):
     assert weights["freshness"] > 3.0 * max(abs(weights["noise"]), abs(weights["similarity"]))
 
 
-@pytest.mark.parametrize("kind", ["random", "engine"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("kind", "seed"), [("random", 0), ("engine", 1)])
 def test_the_order_of_the_engine_is_kept_where_it_is_not_improved(kind, seed):
     assert learned(kind, seed)[1] >= -0.01
 

@@ -27,7 +27,8 @@ def teach(teacher, n, feature=0):
 
 
 def margins(rows, questions):
-    return [np.sum((rows[q] - rows[b]) ** 2) - np.sum((rows[q] - rows[a]) ** 2) for q, a, b in questions]
+    queries, a, b = rows[np.asarray(questions).T]
+    return np.sum((queries - b) ** 2, axis=1) - np.sum((queries - a) ** 2, axis=1)
 
 
 def test_the_map_is_the_minimum_of_the_objective():
@@ -36,7 +37,7 @@ def test_the_map_is_the_minimum_of_the_objective():
 
     def objective(vector):
         L = vector.reshape(3, 3)
-        loss = np.logaddexp(0.0, -np.array(margins(teacher.X @ L.T, teacher._answers)) / t).sum()
+        loss = np.logaddexp(0.0, -margins(teacher.X @ L.T, teacher._answers) / t).sum()
         return loss + penalty * np.square(L - np.eye(3)).sum()
 
     lowest = minimize(objective, np.eye(3).ravel(), tol=1e-12)
@@ -44,7 +45,7 @@ def test_the_map_is_the_minimum_of_the_objective():
     assert before - objective(teacher._model.ravel()) > 0.999 * (before - lowest.fun)
     teacher._ascend(0, 4000)  # the steps converge to it
     np.testing.assert_allclose(teacher._model, lowest.x.reshape(3, 3), atol=2e-5)
-    expected = 1 / (1 + np.exp(np.array(margins(teacher.X @ teacher._model, teacher._answers)) / t))
+    expected = 1 / (1 + np.exp(margins(teacher.X @ teacher._model, teacher._answers) / t))
     np.testing.assert_allclose(teacher._slopes, expected, atol=1e-6)
 
 
@@ -70,8 +71,8 @@ def test_answers_about_one_feature_are_learned():
     weights = teacher.metric_.matrix.diagonal()
     assert weights[0] > 5 * weights[1:].max()
     questions = np.array(list(itertools.permutations(range(40), 3)))
-    right = np.array(margins(X[:, :1], questions)) * margins(X, questions) > 0.0
-    learned = np.array(margins(X[:, :1], questions)) * margins(teacher.metric_.transform(X), questions) > 0.0
+    right = margins(X[:, :1], questions) * margins(X, questions) > 0.0
+    learned = margins(X[:, :1], questions) * margins(teacher.metric_.transform(X), questions) > 0.0
     assert learned.mean() > 0.9 > 0.7 > right.mean()
     answers = mahala.LogisticMetric(random_state=teacher._seed).fit(mahala.Triplets(X, *teacher._answers.T))
     assert teacher.verdict_ == answers.verdict_
@@ -104,7 +105,7 @@ def test_the_question_is_the_most_useful_one_until_it_is_answered():
     teacher = teach(mahala.Teacher(items(), random_state=0), 20)
     question = teacher.ask()
     assert teacher.ask() == question
-    raw, learned = (np.array(margins(rows, teacher._queue)) for rows in (teacher.X, teacher.X @ teacher._model))
+    raw, learned = (margins(rows, teacher._queue) for rows in (teacher.X, teacher.X @ teacher._model))
     useful = usefulness(raw, learned, teacher._typical)
     asked = [module._key(*one) not in teacher._closed for one in teacher._queue]
     assert teacher._queue[int(np.where(asked, useful, -1.0).argmax())] == list(question)

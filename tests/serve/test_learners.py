@@ -134,7 +134,7 @@ def test_what_was_foreseen_is_told():
         if apart.any():
             plain = (apart * (np.subtract.outer(scores[1], scores[1]) > 0.0)).sum() / apart.sum()
             right.append([share, plain])
-        learners.learn(entry, lambda rows: X[list(rows)])
+        learners.learn([entry], lambda rows: X[list(rows)])
     told = learners.status()["learners"]["adapter"]
     assert told["foreseen"]["n"] == len(right)
     assert [told["foreseen"]["served"], told["foreseen"]["plain"]] == pytest.approx(np.mean(right, axis=0))
@@ -205,7 +205,7 @@ def test_pieces_of_a_model_are_no_version_without_its_place(store, monkeypatch, 
     learn_all(other)
     fresh = module.Learners(module.DEFAULT, None)
     for entry in store.read_log("c"):
-        fresh.learn(entry, lambda rows: store.vectors("c", rows))
+        fresh.learn([entry], lambda rows: store.vectors("c", rows))
     assert states(store)[2] == {"adapter": fresh.adapters["adapter"].to_bytes()}
     with store.database.reading() as connection:
         assert set(connection.scalars(sa.select(models.c.version))) == {1, 2}
@@ -251,7 +251,7 @@ def test_a_forgotten_user_leaves_no_trace(store, tmp_path):
     without = [entry for entry in entries(60) if entry.user != "u1"]
     fresh = module.Learners(module.DEFAULT, None)
     for entry in without:
-        fresh.learn(entry, lambda rows: store.vectors("c", rows))
+        fresh.learn([entry], lambda rows: store.vectors("c", rows))
     assert states(store)[2]["adapter"] == fresh.adapters["adapter"].to_bytes()
     versions = Checkpoints(store.database).versions("c")
     assert {version.generation for version in versions} == {1}

@@ -157,7 +157,7 @@ def _quality(hostile=None, learn=True):
             "impression", shown.tolist(), clicked.astype(float).tolist(), vector=queries[row], query_id=f"q{row}",
             user=user, place=at + 1,
         )  # fmt: skip
-        learners.learn(entry, lambda rows: items[list(rows)])
+        learners.learn([entry], lambda rows: items[list(rows)])
     discounts = 1.0 / np.log2(np.arange(2.0, 12.0))
     values = []
     for row in range(100, 160):

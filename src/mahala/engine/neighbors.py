@@ -76,10 +76,11 @@ def neighbor_means(train: Any, values: FloatArray, test: Any, counts: IndexArray
         n_last = n_nearer[:, -1] - n_nearer[at, first[:, -1]]
         last = nearer[:, -1] - nearer[at, first[:, -1]]
         if width < n_places:
-            is_open = n_nearer[at, first[:, -1]] < most
-            for row in np.flatnonzero(is_open):
-                n_last[row], last[row] = places.at_distance(
-                    queries[[block.start + row]], squared[row, -1], None if rows is None else rows[row]
+            left = np.flatnonzero(n_nearer[at, first[:, -1]] < most)
+            for part in row_blocks(len(left), n_places * values.shape[1]):
+                some = left[part]
+                n_last[some], last[some] = places.at_distance(
+                    queries[block.start + some], squared[some, -1:], None if rows is None else rows[some]
                 )
         means = np.empty((len(counts), n, values.shape[1]))
         for place, k in enumerate(counts.tolist()):
@@ -146,14 +147,14 @@ class _Places(NamedTuple):
             end[:, j] = np.where(same[:, j], end[:, j + 1], j + 1)
         return first, end
 
-    def at_distance(self, query: Any, squared: float, row: int | None) -> tuple[float, FloatArray]:
-        """Return how many training rows are at a distance of a query, and the sum of their values."""
+    def at_distance(self, queries: Any, squared: FloatArray, rows: IndexArray | None) -> tuple[FloatArray, FloatArray]:
+        """Return how many training rows are at a distance of each query, and the sums of their values."""
         n, n_places = 1, self.rows.shape[0]
         while n < n_places:
             n = min(max(4 * n, 64), n_places)
-            near, distances = self.nearest(query, n)
-            if distances[0, -1] > squared and not self.is_tied(distances[0, -1], squared):
+            near, distances = self.nearest(queries, n)
+            tied = self.is_tied(distances, squared)
+            if ((distances > squared) & ~tied).any(axis=1).all():
                 break
-        chosen = near[:, self.is_tied(distances[0], squared)]
-        sizes, sums = self.contents(chosen, None if row is None else np.array([row]))
-        return float(sizes.sum()), sums[0].sum(axis=0)
+        sizes, sums = self.contents(near, rows)
+        return (sizes * tied).sum(axis=1), (sums * tied[:, :, np.newaxis]).sum(axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mahala.compiled.pages import add_counts, rank_rates
 from mahala.feedback.remembered import digest_of
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, array_value, finite_array
@@ -47,17 +49,7 @@ class RankRates:
 
     def of(self, n: int) -> FloatArray:
         """Return the rates of n results from the top, all above 0."""
-        mean = (self.clicks.sum() + 1.0) / (self.shown.sum() + 10.0)
-        rates = (self.clicks + PRIOR * mean) / (self.shown + PRIOR)
-        return np.asarray(rates[np.minimum(np.arange(n), RANKS - 1)])
-
-    def page_weights(self, n: int) -> FloatArray:
-        """Return weights from 0 to 1 by which clicks on n results are corrected for their positions.
-
-        A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
-        """
-        rates = self.of(n)
-        return np.minimum(1.0, np.median(rates) / rates)
+        return rank_rates(self.clicks, self.shown, n, PRIOR)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""
@@ -69,6 +61,14 @@ class RankRates:
         if (clicks < 0.0).any() or (shown < clicks * (1.0 - 1e-9)).any():
             raise ModelFileError("'clicks' should be from 0 to the number of results 'shown' at each rank")
         self.clicks, self.shown = clicks, shown
+
+
+def page_weights(rates: FloatArray) -> FloatArray:
+    """Return weights from 0 to 1 by which clicks on results are corrected for the rates of their ranks.
+
+    A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
+    """
+    return np.asarray(np.minimum(1.0, statistics.median(rates.tolist()) / rates))
 
 
 class Bonuses(NamedTuple):
@@ -95,6 +95,7 @@ class Bonuses(NamedTuple):
 
 
 _EMPTY = np.zeros(0, dtype=np.uint64)
+NO_PART = _EMPTY, np.zeros((0, 2), dtype=np.float32)
 NOTHING = Bonuses(_EMPTY, _EMPTY.astype(np.int64), _EMPTY, _EMPTY.astype(np.float32))
 
 
@@ -122,17 +123,8 @@ class ClickMemory:
     def learn(self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray) -> None:
         """Count clicks on different items that were shown for a query, and the clicks that were expected."""
         digest = digest_of(key)
-        counts = np.column_stack([clicks, expected])
-        before = self._parts.pop(digest, None)
-        if before is not None:
-            items, counts = np.concatenate([before[0], items]), np.vstack([before[1], counts])
-        keys, inverse = np.unique(items, return_inverse=True)
-        sums = np.zeros((len(keys), 2))
-        np.add.at(sums, inverse, counts)
-        if len(keys) > self.n_items:
-            kept = np.sort(np.lexsort((-sums[:, 1], -sums[:, 0]))[: self.n_items])
-            keys, sums = keys[kept], sums[kept]
-        self._parts[digest] = keys, sums.astype(np.float32)
+        before = self._parts.pop(digest, NO_PART)
+        self._parts[digest] = add_counts(*before, items, clicks, expected, self.n_items)
         if len(self._parts) > self.n_queries:
             self._parts.popitem(last=False)
 
@@ -142,7 +134,7 @@ class ClickMemory:
 
     def part(self, key: Hashable) -> tuple[Keys, NDArray[np.float32]]:
         """Return the items that are remembered for a query in ascending order, and the two numbers of each."""
-        return self._parts.get(digest_of(key), (_EMPTY, np.zeros((0, 2), dtype=np.float32)))
+        return self._parts.get(digest_of(key), NO_PART)
 
     def net(self, key: Hashable) -> tuple[Keys, FloatArray]:
         """Return the items that are remembered for a query in ascending order, and the net clicks of each."""
@@ -163,7 +155,7 @@ class ClickMemory:
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the memory as a header and arrays for a model file."""
-        parts = list(self._parts.values()) or [(_EMPTY, np.zeros((0, 2), dtype=np.float32))]
+        parts = list(self._parts.values()) or [NO_PART]
         stops = np.cumsum([len(keys) for keys, _ in self._parts.values()], dtype=np.int64)
         arrays = {"queries": np.array(list(self._parts), dtype=np.uint64), "stops": stops}
         items, evidence = (np.concatenate(column) for column in zip(*parts, strict=True))

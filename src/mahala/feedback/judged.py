@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.comparisons import Judgments
+from mahala.feedback.deferred_map import DeferredMap
 from mahala.feedback.gains import CrossValidation
 from mahala.judge import Verdict, judge
 from mahala.judge import choose as choose_by_bound
@@ -17,7 +18,7 @@ from mahala.online.state.similarity import SimilarityRule
 from mahala.support.arrays import FloatArray, IndexArray, row_blocks
 from mahala.support.validation import is_sparse
 
-Averaged = DenseState | CovarianceState  # they have the mean of all models beside the last one
+Averaged = DeferredMap | DenseState | CovarianceState  # they have the mean of all models beside the last one
 
 # Candidates of a query, from which negatives are drawn and among which experts are judged. A ranking of all items finds
 # them, at the start and in the middle of the passes.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
+from mahala.feedback.deferred_map import DeferredMap
 from mahala.feedback.judged import Averaged
 from mahala.metric import BilinearMetric
 from mahala.online.oasis import OASIS
@@ -33,12 +35,8 @@ class MapLearner:
         self.learner._gap = self.learner._size = 1.0
         self._n_scales = 0
         self._score: float | None = None  # the first raw score of the last page
+        self.plain = bool(self.learner._step_rule().plain)  # whether steps can have any length
         self.learned = self.new_model()
-
-    @property
-    def plain(self) -> bool:
-        """Whether steps can have any length."""
-        return bool(self.learner._step_rule().plain)
 
     @property
     def rule(self) -> SimilarityRule:
@@ -48,6 +46,8 @@ class MapLearner:
 
     def new_model(self) -> Averaged:
         """Return a model with nothing learned."""
+        if self.plain:
+            return DeferredMap(self.learner.n_features_in_, self.learner.max_memory)
         try:
             model: Averaged = self.learner._model_in("dense", self.rule)
         except MemoryError as error:  # whose advice is for learners that need not hold the whole matrix
@@ -58,6 +58,13 @@ class MapLearner:
             ) from error
         return model
 
+    def scores(self, x: FloatArray, items: FloatArray) -> FloatArray:
+        """Return columns of the scores of items: raw, by the mean of all models, and by the last model."""
+        if isinstance(self.learned, DeferredMap):
+            return self.learned.scores(x, items)
+        last, mean = self.learned.products(x)
+        return np.column_stack([items @ x, items @ mean, items @ last])
+
     @property
     def gap(self) -> float:
         """The mean difference between the best and the worst raw score on a page; 1 before one was seen."""
@@ -65,10 +72,11 @@ class MapLearner:
 
     def see_page(self, raw: FloatArray, size: float) -> None:
         """Take the raw scores of a page into the scale; `size` is the mean product of the lengths of two vectors."""
-        gap = float(raw.max() - raw.min())
-        if len(raw) == 2 and self._score is not None:
-            gap = abs(float(raw[0]) - self._score)  # the two may have been chosen because their scores are close
-        self._score = float(raw[0])
+        scores = raw.tolist()
+        gap = max(scores) - min(scores)
+        if len(scores) == 2 and self._score is not None:
+            gap = abs(scores[0] - self._score)  # the two may have been chosen because their scores are close
+        self._score = scores[0]
         self.see(gap, size)
 
     def see(self, gap: float, size: float, weight: int = 1) -> None:

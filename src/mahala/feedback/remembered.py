@@ -16,12 +16,18 @@ from mahala.support.model_files import ModelFileError, array_value
 _MOST = 2**62  # of a count in a file: one more must fit into 64 bits
 
 
-def digest_of(id: Hashable) -> int:
+class Digest(int):
+    """64 bits by which an id is told apart; it is its own digest."""
+
+
+def digest_of(id: Hashable) -> Digest:
     """Return 64 bits by which an id is told apart."""
+    if isinstance(id, Digest):
+        return id
     if isinstance(id, np.generic):  # the same id as the number or string of Python
         id = id.item()
     data = id if isinstance(id, bytes) else repr(id).encode()
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+    return Digest.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
 class Remembered:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from mahala.compiled.pages import page_losses
 from mahala.feedback.signals import SIGNALS, Signals, SignalWeights
-from mahala.feedback.trust import PENALTY, Hedge, PagePairs, mixtures, page_losses, prior
+from mahala.feedback.trust import PENALTY, Hedge, PagePairs, mixtures, prior
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, finite_array, header_value, number_value
 from mahala.support.states import prefixed, without_prefix

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from mahala.compiled import pages
+from mahala.compiled.pages import exponential_weights, page_losses
 from mahala.feedback.gains import RunningGain
 from mahala.judge import Verdict
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
@@ -38,17 +41,8 @@ def page_pairs(reactions: FloatArray, bias: Literal["skip-above"] | float | None
     reactions : a number per result, from the top of the page; larger ones are better
     bias : the correction for positions of :class:`mahala.QueryAdapter`
     """
-    values = reactions / (np.abs(reactions).max() or 1.0)  # whose differences do not overflow
-    gaps = values[:, np.newaxis] - values
-    above = gaps > 0.0
-    if bias == "skip-above":
-        above = np.tril(above)
-    better, worse = np.nonzero(above)
-    weights = gaps[better, worse] / (values.max() - values.min() or 1.0)
-    if bias is not None and not isinstance(bias, str):
-        weights = weights * ((better + 1.0) / len(values)) ** float(bias)
-    some = weights > 0.0
-    return better[some], worse[some], weights[some]
+    eta = 0.0 if bias is None or isinstance(bias, str) else float(bias)
+    return pages.page_pairs(np.ascontiguousarray(reactions), bias == "skip-above", eta)
 
 
 def mixtures(cap: float) -> FloatArray:
@@ -88,20 +82,20 @@ class Hedge:
     """
 
     def __init__(self, prior: FloatArray, rate: float, half_life: float | None = None) -> None:
-        self.prior = prior
+        self.set_prior(prior)
         self.rate = rate
         self.discount = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
         self.losses = np.zeros(len(prior))
         self.n = 0.0
 
+    def set_prior(self, prior: FloatArray) -> None:
+        """Set the prior weights of the experts."""
+        self.prior, self._logs = prior, np.log(prior)
+        self._H = -float(self._logs.min())
+
     def weights(self) -> FloatArray:
         """Return the weights of the experts for the next update."""
-        H = -np.log(self.prior.min())
-        eta = self.rate * np.sqrt(8.0 * H / (self.n + 1.0))
-        logs = np.log(self.prior) - eta * self.losses
-        weights: FloatArray = np.exp(logs - logs.max())
-        weights /= weights.sum()
-        return weights
+        return exponential_weights(self._logs, self.rate * math.sqrt(8.0 * self._H / (self.n + 1.0)), self.losses)
 
     def update(self, losses: FloatArray, weight: float = 1.0) -> None:
         """Count the losses of the experts, with a weight from 0 to 1; T is the sum of the weights."""
@@ -110,11 +104,10 @@ class Hedge:
 
     def bound(self, expert: int) -> float:
         """Return the most by which the weighted mean loss can exceed that of an expert, over all updates so far."""
-        H = -np.log(self.prior.min())
-        if H == 0.0:
+        if self._H == 0.0:
             return 0.0
-        start = -np.log(self.prior[expert]) / (self.rate * np.sqrt(8.0 * H))
-        return float(np.sqrt(self.n) * (start + self.rate * np.sqrt(H / 2.0)))
+        start = -self._logs[expert] / (self.rate * np.sqrt(8.0 * self._H))
+        return float(np.sqrt(self.n) * (start + self.rate * np.sqrt(self._H / 2.0)))
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""
@@ -128,7 +121,8 @@ class Hedge:
         n = number_value(header, "n", least=0.0)
         if losses.max() > n * (1.0 + 1e-9):
             raise ModelFileError(f"'losses' should be at most the number of updates, {n}")
-        self.prior, self.losses, self.n = prior, losses, n
+        self.set_prior(prior)
+        self.losses, self.n = losses, n
 
 
 class Trust:
@@ -150,7 +144,7 @@ class Trust:
     def prefer(self, expert: int) -> None:
         """Begin with nearly all the weight on one expert."""
         for kind in RATES:
-            self.hedges[kind].prior = prior(len(self.experts), expert, 1.0 - DOUBT)
+            self.hedges[kind].set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
 
     def shares(self, kind: str) -> FloatArray:
         """Return the shares of raw scores, mean and last model in what is served."""
@@ -162,34 +156,43 @@ class Trust:
         """What a remembered click adds to the score of an item, in usual differences of scores on a page."""
         return float(self.hedges["memory"].weights() @ self.memory)
 
-    def judge(self, kind: str, scores: FloatArray, pairs: PagePairs, weight: float, corrected: FloatArray) -> float:
+    def judge(
+        self,
+        kind: str,
+        scores: FloatArray,
+        remembered: FloatArray,
+        pairs: PagePairs,
+        weight: float,
+        corrected: FloatArray,
+    ) -> float:
         """Judge the experts by a page; return the share of its pairs that was served in the wrong order.
 
         Parameters
         ----------
         kind : "new" or "known"
-        scores : columns of raw scores, those of the mean and those of the last model, and remembered clicks
+        scores : columns of raw scores, those of the mean and those of the last model
+        remembered : net clicks of each result, in usual differences of scores on a page
         pairs : of results on the page
         weight : that of the page
         corrected : weights of the pairs, corrected for positions, by which known queries are judged
         """
         positive, negative, weights = pairs
         hedge = self.hedges[kind]
-        experts = scores[:, :3] @ self.experts.T
+        experts = scores @ self.experts.T
         served = experts @ hedge.weights()
-        raw = float(page_losses(experts[:, :1], positive, negative, weights)[0])
+        expert_losses = page_losses(experts, positive, negative, weights)
         if kind == "new":
-            hedge.update(page_losses(experts, positive, negative, weights), weight)
+            hedge.update(expert_losses, weight)
         else:
             certainty = weight * float(corrected.sum() / weights.sum())
-            remembering = served[:, np.newaxis] + np.outer(scores[:, 3], self.memory)
-            served = served + self.click_weight * scores[:, 3]
+            remembering = served[:, np.newaxis] + np.outer(remembered, self.memory)
+            served = served + self.click_weight * remembered
             for one, columns in ((hedge, experts), (self.hedges["memory"], remembering)):
                 losses = page_losses(columns, positive, negative, corrected)
                 losses[1:] = np.minimum(losses[1:] + PENALTY, 1.0)
                 one.update(losses, certainty)
         loss = float(page_losses(served[:, np.newaxis], positive, negative, weights)[0])
-        self._gains[kind].add(raw - loss)
+        self._gains[kind].add(float(expert_losses[0]) - loss)
         return loss
 
     def learned_share(self, kind: str) -> float:
@@ -211,12 +214,6 @@ class Trust:
     def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""
         unpack(self._parts(), header, arrays)
-
-
-def page_losses(scores: FloatArray, positive: IndexArray, negative: IndexArray, weights: FloatArray) -> FloatArray:
-    """Return the share of weighted pairs that each column of scores has in the wrong order; ties count half."""
-    gaps = scores[positive] - scores[negative]
-    return np.asarray(weights @ ((gaps < 0.0) + 0.5 * (gaps == 0.0)) / weights.sum())
 
 
 class Part(Protocol):

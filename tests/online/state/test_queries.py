@@ -14,7 +14,6 @@ from strategies import examples
 LEARNERS = [
     mahala.OASIS(0.5, margin=0.25),
     mahala.OASIS(0.5, dtype="float32"),
-    mahala.OGD(0.125),
     mahala.SORS(0.125, lam=0.0625),
     mahala.SORS(0.125, lam=0.0625, penalty="offdiagonal"),
     mahala.AdaSORS(0.125, lam=0.0625),
@@ -50,20 +49,6 @@ def test_steps_for_a_query_are_those_of_its_triplets(learner, seed):
         slow._model.settle()
         np.testing.assert_allclose(last, x @ slow._model.planes[:, 0].astype(float), atol=tolerance)
     assert fast._model.n_steps == slow._model.n_steps
-
-
-@examples(12)
-@given(seed=st.integers(0, 2**32 - 1), weight=st.sampled_from([0.25, 0.5, 1.0]))
-def test_a_weight_scales_a_step(seed, weight):
-    rng = np.random.default_rng(seed)
-    x, items = rng.normal(size=4), rng.normal(size=(2, 4))
-    changes = []
-    for factor in (weight, 1.0):
-        stream = mahala.OASIS(0.5, margin=3.0, average=True).partial_fit(Triplets(np.zeros((1, 4)), [0], [0], [0]))
-        pair = np.array([0]), np.array([1]), np.array([factor])
-        stream._model.feed_query(x, items, pair, stream._rule())
-        changes.append(stream._model.products(x)[0] - x)
-    np.testing.assert_allclose(changes[0], weight * changes[1], atol=1e-12)
 
 
 def test_products_before_the_first_step_are_those_of_the_start():

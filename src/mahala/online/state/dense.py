@@ -1,10 +1,8 @@
 """A bilinear form held as a full matrix: single steps, steps in blocks, and steps through the rows' inner products."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +16,7 @@ from mahala.compiled.triplets.rows import CSR, Layout, lay_out, rows_as_csr
 from mahala.metric.matrices import row_dots
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, check_room, row_blocks, slices
+from mahala.support.arrays import BoolArray, FloatArray, RealArray, check_room, row_blocks, slices
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
@@ -80,29 +78,23 @@ class DenseState(SimilarityState):
         if takes_blocks(self.planes, self.layout, chunk):
             stream_blocks(self, chunk, rule, steps)
             return len(chunk.y), 0
-        *rule_numbers, shrinkage = self.settings(rule)
-        state: Any = self.planes, self.layout, self.clock, *rule_numbers, self.left, self.right, shrinkage, *steps
-        kernels.stream(*chunk[:2], *chunk.numbers, *state)
+        step, penalty, eta, shrinkage = self.settings(rule)
+        width, adaptive, average = self.layout
+        parts: Any = penalty if width > 1 else None, adaptive or None, average or None
+        covariances: Any = (self.left, self.right) if rule.r else (None, None)
+        state: Any = self.planes, *parts, self.clock, step, eta, *covariances, shrinkage
+        n_columns, ends = self.shape[1], chunk.items[0]
+        # Reading a whole row in order is faster than reading a third of it at scattered places.
+        whole = 6 * ends[-1] > n_columns * (len(ends) - 1)
+        n = n_columns if whole else 2 * n_columns
+        space: Any = None if whole else np.empty(n, dtype=np.int64), np.empty(n), np.empty(n if rule.r else 0)
+        arguments: Any = *chunk.numbers, *state, *steps, *space
+        kernels.stream(*chunk[:2], *arguments)
         return len(chunk.y), 0
 
     def cost(self, touched: float) -> float:
         """Steps in blocks take less: many of them make a chunk."""
         return touched / 16.0 if may_take_blocks(touched, self.planes, self.layout) else touched
-
-    def feed_query(
-        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
-    ) -> None:
-        n = len(pairs[0])
-        if not rule.plain or not rule.average:
-            super().feed_query(x, items, pairs, rule)
-            return
-        if self.clock + n > self.longest_clock:
-            self.settle()
-        self.own("planes")
-        steps = np.empty(n), np.empty(n), np.empty(n, dtype=np.int8)
-        kernels.stream_query(self.planes, self.clock, x, items, *pairs, rule.step(self.dtype), *steps)
-        self.clock += n
-        self.n_steps += n
 
     def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""
@@ -142,7 +134,7 @@ class DenseState(SimilarityState):
         if self.layout[2]:
             self.planes[:, -1] += total.toarray() if is_sparse(total) else total
 
-    def mix(self, models: Sequence[DenseState]) -> None:
+    def mix(self, models: Sequence[Self]) -> None:
         if self.layout[2]:
             super().mix(models)
         for model in models:

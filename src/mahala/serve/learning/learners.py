@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,8 @@ from safetensors.numpy import save
 
 from mahala.compiled.search.ranking import ndcg
 from mahala.feedback.gains import RunningGain
-from mahala.feedback.query_adapter import QueryAdapter
+from mahala.feedback.query_adapter import Page, QueryAdapter
+from mahala.feedback.signals import check_signals
 from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import learner_from_bytes
@@ -98,10 +100,22 @@ class Learners:
             for name in self.adapters
         }
 
-    def learn(self, entry: LogEntry, vectors: Callable[[Sequence[int]], FloatArray]) -> None:
-        """Learn from the next entry of the log."""
-        query = entry.vector if entry.query is None else vectors([entry.query])[0]
-        shown = vectors(entry.shown)
+    def learn(self, entries: Sequence[LogEntry], vectors: Callable[[Sequence[int]], FloatArray]) -> None:
+        """Learn from the next entries of the log, at least one."""
+        rows = sorted({row for entry in entries for row in entry.rows})
+        X, place = vectors(rows), {row: at for at, row in enumerate(rows)}
+        queries: list[Any] = [entry.vector if entry.query is None else X[place[entry.query]] for entry in entries]
+        for adapter in self.adapters.values():
+            adapter.expect(np.array(queries))
+        for entry, query in zip(entries, queries, strict=True):
+            self._learn(entry, query, X[[place[row] for row in entry.shown]])
+
+    def _learn(self, entry: LogEntry, query: FloatArray, shown: FloatArray) -> None:
+        signals = None if entry.signals is None else check_signals(entry.signals, len(shown))
+        page = Page(
+            query, shown, np.array(entry.clicked, dtype=np.float64), np.array(entry.shown, dtype=np.uint64),
+            entry.query_id, entry.user, entry.kind == "impression", signals,
+        )  # fmt: skip
         right = {}
         for name, adapter in self.adapters.items():
             if entry.kind == "judgment":
@@ -109,10 +123,7 @@ class Learners:
                 if np.isfinite(gain):
                     self.sums[name]["judged"].add(gain)
             try:
-                right[name] = adapter.learn_one(
-                    query, shown, entry.clicked, query_id=entry.query_id, user=entry.user,
-                    item_ids=entry.shown, ranked=entry.kind == "impression", signals=entry.signals,
-                )  # fmt: skip
+                right[name] = adapter.learn_page(page)
             except ValueError:  # this learner does not take it, such as grades
                 self.n_refused += 1
             if (share := right.get(name)) is not None:
@@ -219,10 +230,8 @@ class Learning:
     def _step(self, collection: Collection, fence: int) -> float:
         learners = self._of(collection)
         entries = list(self.store.read_log(collection.name, learners.place, _BLOCK))
-        if rows := sorted({row for entry in entries for row in entry.rows}):
-            X, place = self.store.vectors(collection.name, rows), {row: at for at, row in enumerate(rows)}
-            for entry in entries:
-                learners.learn(entry, lambda named: X[[place[row] for row in named]])
+        if entries:
+            learners.learn(entries, functools.partial(self.store.vectors, collection.name))
         caught_up = len(entries) < _BLOCK
         learners.ready = learners.ready or caught_up or collection.generation == 0
         # Also if no entry is left to learn again from: the models from before must go.
@@ -247,7 +256,7 @@ class Learning:
 
     def _write(self, collection: Collection, fence: int, learners: Learners) -> None:
         started = time.monotonic()
-        learners.teach(lambda rows: self.store.vectors(collection.name, rows))
+        learners.teach(functools.partial(self.store.vectors, collection.name))
         try:
             self.checkpoints.write(
                 collection.name, fence, place=learners.place, generation=collection.generation, ready=learners.ready,

@@ -1,0 +1,110 @@
+"""Steps for the items of one query, where changes of M wait as factors; and the product that adds them to M."""
+
+from __future__ import annotations
+
+from mahala.compiled.jit import kernel, kernel_with
+from mahala.compiled.triplets.rows import StepRule, step_length
+from mahala.support.arrays import FloatArray, IndexArray
+
+# Rows of a result that are computed together: they stay near the processor.
+TILE = 32
+
+
+@kernel_with({"contract"})
+def add_product(A: FloatArray, B: FloatArray, C: FloatArray) -> None:
+    """Add A B to C.
+
+    Each number is summed in the order of the rows of B, so that a row of C does not depend on how many others there
+    are. BLAS does not promise that.
+    """
+    n, inner = A.shape
+    whole = inner - inner % 4
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        for k in range(0, whole, 4):
+            b0, b1, b2, b3 = B[k], B[k + 1], B[k + 2], B[k + 3]
+            for i in range(start, stop):
+                a0, a1, a2, a3 = A[i, k], A[i, k + 1], A[i, k + 2], A[i, k + 3]
+                if a0 != 0.0 or a1 != 0.0 or a2 != 0.0 or a3 != 0.0:
+                    c = C[i]
+                    for j in range(len(c)):
+                        c[j] = c[j] + a0 * b0[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j]
+        for k in range(whole, inner):
+            for i in range(start, stop):
+                a, b, c = A[i, k], B[k], C[i]
+                for j in range(len(c)):
+                    c[j] += a * b[j]
+
+
+@kernel
+def add_factors(x: FloatArray, left: FloatArray, right: FloatArray, n: int, last: FloatArray, late: FloatArray) -> None:
+    """Add what the first n factors change of xᵀM to `last`, and of the second matrix to `late`."""
+    for k in range(n):
+        inner = 0.0
+        for j in range(len(x)):
+            inner += left[k, j] * x[j]
+        if inner != 0.0:
+            for j in range(len(last)):
+                last[j] += inner * right[0, k, j]
+                late[j] += inner * right[1, k, j]
+
+
+@kernel
+def score_page(
+    x: FloatArray,
+    items: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    n: int,
+    n_steps: int,
+    last: FloatArray,
+    late: FloatArray,
+    scores: FloatArray,
+) -> None:
+    """Add factors as `add_factors` does; write the scores of items by x, by the mean of all models and by the last."""
+    add_factors(x, left, right, n, last, late)
+    for i in range(len(items)):
+        raw = newest = behind = 0.0
+        for j in range(len(x)):
+            raw += items[i, j] * x[j]
+            newest += items[i, j] * last[j]
+            behind += items[i, j] * late[j]
+        scores[i, 0], scores[i, 1], scores[i, 2] = raw, newest - behind / max(n_steps, 1), newest
+
+
+@kernel
+def take_steps(
+    x: FloatArray,
+    items: FloatArray,
+    positives: IndexArray,
+    negatives: IndexArray,
+    weights: FloatArray,
+    rule: StepRule,
+    n_steps: int,
+    w: FloatArray,
+    change: FloatArray,
+    late: FloatArray,
+) -> None:
+    """Take one step for each two items of one query x, each weight times as long as the rule says.
+
+    M changes by terms x qᵀ only, so the steps need w = Mᵀx alone, which changes with them. The sum of τ q is added to
+    `change`, and that of t τ q to `late`, where t is the number of the step, `n_steps` having been taken before.
+    """
+    x_norm = 0.0
+    for j in range(len(x)):
+        x_norm += x[j] * x[j]
+    for t in range(len(positives)):
+        better, worse = items[positives[t]], items[negatives[t]]
+        score = q_norm = 0.0
+        for j in range(len(w)):
+            q = better[j] - worse[j]
+            score += w[j] * q
+            q_norm += q * q
+        tau = weights[t] * step_length(rule[4] - score, x_norm * q_norm, rule)
+        if tau != 0.0:
+            number = n_steps + t + 1.0
+            for j in range(len(w)):
+                step = tau * (better[j] - worse[j])
+                change[j] += step
+                late[j] += number * step
+                w[j] += x_norm * step

@@ -1,0 +1,118 @@
+"""DeferredMap: the matrix of a map that is learned query by query, and the mean of all models, changed in blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mahala.compiled.triplets.deferred import add_factors, add_product, score_page, take_steps
+from mahala.online.state.similarity import SimilarityRule
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, check_room
+from mahala.support.model_files import ModelFileError, array_value, finite, finite_array
+
+# Queries whose changes wait until they are added to the matrices.
+WAITING = 32
+
+
+class DeferredMap:
+    """M, which starts as the identity and changes by a term x qᵀ in each step, and the mean of the models before steps.
+
+    Step t adds τ x qᵀ to M, and t τ x qᵀ to a second matrix L. After n steps the mean of all models is M - L / n. The
+    changes of a query wait as two factors, the query and a sum of q; those of 32 queries are added by one product.
+    """
+
+    def __init__(self, n_features: int, max_memory: float | None) -> None:
+        check_room(
+            16.0 * n_features**2,
+            max_memory,
+            f"a full matrix of {n_features} × {n_features} features",
+            "raise max_memory of the adapter's learner, or use vectors of fewer features",
+        )
+        self.M, self.L = np.eye(n_features), np.zeros((n_features, n_features))
+        self.n_steps = 0
+        self._left, self._right = np.zeros((WAITING, n_features)), np.zeros((2, WAITING, n_features))
+        self._n_waiting = 0
+        self.expect(self._left[:0])
+        # By the bytes of a query, xᵀM and xᵀL without what waits.
+        self._products: dict[bytes, tuple[FloatArray, FloatArray]] = {}
+        self._scored: tuple[FloatArray, FloatArray] | None = None  # a query, and its xᵀM
+
+    def expect(self, queries: FloatArray) -> None:
+        """Note queries in the order in which they will be learned from, so that their products are computed together.
+
+        That takes less time than one by one, and gives the same bits.
+        """
+        self._expected, self._numbers = queries, {x.tobytes(): at for at, x in enumerate(queries)}
+
+    def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return xᵀM of the last model and of the mean of all models."""
+        last, late = self._without_waiting(x)
+        add_factors(x, self._left, self._right, self._n_waiting, last, late)
+        return last, last - late / max(self.n_steps, 1)
+
+    def scores(self, x: FloatArray, items: FloatArray) -> FloatArray:
+        """Return columns of the scores of items: by x itself, by the mean of all models, and by the last model."""
+        last, late = self._without_waiting(x)
+        result = np.empty((len(items), 3))
+        score_page(x, items, self._left, self._right, self._n_waiting, self.n_steps, last, late, result)
+        self._scored = x, last  # for `feed_query`, which comes next
+        return result
+
+    def _without_waiting(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return xᵀM and xᵀL without the changes that wait."""
+        if (key := x.tobytes()) not in self._products:
+            at = self._numbers.get(key)
+            rows = x[np.newaxis] if at is None else self._expected[at : at + WAITING - self._n_waiting]
+            last, late = np.zeros((2, *rows.shape))
+            add_product(rows, self.M, last)
+            add_product(rows, self.L, late)
+            self._products = {row.tobytes(): (last[at], late[at]) for at, row in enumerate(rows)}
+        last, late = self._products[key]
+        return last.copy(), late.copy()
+
+    def feed_query(
+        self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
+    ) -> None:
+        """Take a step for each two items of a query: the numbers of the better and the worse, and a weight."""
+        last = self._scored[1] if self._scored is not None and self._scored[0] is x else self.products(x)[0]
+        self._scored = None
+        change = self._right[:, self._n_waiting]
+        change[:] = 0.0
+        take_steps(x, items, *pairs, rule.step(np.float64), self.n_steps, last, change[0], change[1])
+        self.n_steps += len(pairs[0])
+        if change.any():
+            self._left[self._n_waiting] = x
+            self._n_waiting += 1
+        if self._n_waiting == WAITING:
+            self._add_waiting(self.M, self.L)
+            self._n_waiting = 0
+            self._products = {}
+
+    def _add_waiting(self, *matrices: FloatArray) -> None:
+        """Add the changes that wait to M and L."""
+        left = np.ascontiguousarray(self._left[: self._n_waiting].T)
+        for at, matrix in enumerate(matrices):
+            add_product(left, self._right[at, : self._n_waiting], matrix)
+
+    def matrices(self) -> tuple[FloatArray, FloatArray]:
+        """Return M of the last model and of the mean of all models."""
+        last, late = self.M.copy(), self.L.copy()
+        self._add_waiting(last, late)
+        late /= -max(self.n_steps, 1)
+        late += last
+        return last, late
+
+    def get_state(self) -> tuple[dict[str, object], Arrays]:
+        """Return the state as a header and arrays for a model file."""
+        n = self._n_waiting
+        return {}, {"M": self.M, "L": self.L, "queries": self._left[:n], "changes": self._right[:, :n]}
+
+    def set_state(self, header: dict[str, Any], arrays: Arrays, n_steps: int) -> None:
+        """Restore what `get_state` returned."""
+        self.M, self.L = (finite_array(arrays, name, self.M.shape) for name in ("M", "L"))
+        queries = finite(array_value(arrays, "queries", np.float64, (None, len(self.M))), "queries")
+        if (n := len(queries)) >= WAITING:
+            raise ModelFileError(f"array 'queries' should have fewer than {WAITING} rows, found {n}")
+        self._left[:n], self._right[:, :n] = queries, finite_array(arrays, "changes", (2, n, len(self.M)))
+        self._n_waiting, self.n_steps, self._products, self._scored = n, n_steps, {}, None
