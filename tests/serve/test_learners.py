@@ -37,6 +37,7 @@ SHADOWS = {
 def _at_once(monkeypatch):
     monkeypatch.setattr(module, "_SECONDS", 0.0)
     monkeypatch.setattr(module, "_TIMES", 0.0)
+    monkeypatch.setattr(module, "_STATES", 0.0)
 
 
 def process(store, seconds=3.0):
@@ -282,3 +283,25 @@ def test_versions_are_pinned_and_pruned(store):
     assert checkpoints.served("c", "adapter")[0].version == 20
     with pytest.raises(Unknown, match="no version 99"):
         checkpoints.pin("c", 99)
+
+
+def test_versions_without_states_are_served_and_learned_again(store, monkeypatch):
+    """A process that is killed goes back to the last states, and what is served does not go back."""
+    monkeypatch.setattr(module, "_STATES", 1e9)
+    first, given = process(store, seconds=0.0), entries(60)
+    for start in range(0, 40, 4):
+        store.append("c", given[start : start + 4])
+        first.step()
+    checkpoints = Checkpoints(store.database)
+    assert (checkpoints.newest("c", 0)[0].place, checkpoints.versions("c")[0].place) == (4, 40)
+    monkeypatch.setattr(module, "_BLOCK", 16)
+    second = process(store, seconds=0.0)
+    second.step()
+    assert checkpoints.served("c", "adapter")[0].place == 40
+    store.append("c", given[40:])
+    learn_all(second)
+    second.step()  # nothing is left to learn: the states are written
+    version, states = checkpoints.newest("c", 0)
+    fresh = Learners(module.DEFAULT, None)
+    fresh.learn(list(store.read_log("c")), functools.partial(store.vectors, "c"))
+    assert (version.place, states) == (60, {"adapter": fresh.adapters["adapter"].to_bytes()})

@@ -73,18 +73,17 @@ def rank_rates(clicks: FloatArray, shown: FloatArray, n: int, prior: float) -> F
 def add_counts(
     keys: NDArray[np.uint64],
     counts: NDArray[np.float32],
+    n: int,
     items: NDArray[np.uint64],
     clicks: FloatArray,
     expected: FloatArray,
-    most: int,
-) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
-    """Return the keys of items in ascending order and the two counts of each, after those of a page are added.
+) -> int:
+    """Add the two counts of items to the first n of `keys`, which ascend; return how many there are then.
 
-    Of more than `most` items, those with the fewest clicks are left out, or then with the fewest that were expected.
+    If there is no room for all, those with the fewest clicks are left out, or then with the fewest that were expected.
     """
-    n = len(keys)
     all_keys, sums = np.empty(n + len(items), dtype=np.uint64), np.zeros((n + len(items), 2))
-    all_keys[:n], sums[:n] = keys, counts
+    all_keys[:n], sums[:n] = keys[:n], counts[:n]
     for t in range(len(items)):
         at = 0
         while at < n and all_keys[at] < items[t]:
@@ -96,7 +95,7 @@ def add_counts(
             n += 1
         sums[at, 0] += clicks[t]
         sums[at, 1] += expected[t]
-    while n > most:
+    while n > len(keys):
         worst = 0
         for k in range(1, n):
             fewer = sums[k, 0] < sums[worst, 0]
@@ -105,4 +104,5 @@ def add_counts(
         n -= 1
         for k in range(worst, n):
             all_keys[k], sums[k] = all_keys[k + 1], sums[k + 1]
-    return all_keys[:n].copy(), sums[:n].astype(np.float32)
+    keys[:n], counts[:n] = all_keys[:n], sums[:n]
+    return n
