@@ -36,19 +36,19 @@ class BoostMetric(IterationParams, TripletLearner):
 
     Parameters
     ----------
-    n_neighbors : int
+    n_neighbors : int, default=3
         Each labelled row is the anchor of triplets with its n_neighbors nearest rows of its class and of other classes.
-    lam : float
+    lam : float, default=1e-7
         Weight of the trace.
-    validation_fraction : float or None
+    validation_fraction : float or None, default=None
         Share of the anchors whose triplets are held out.
-    n_iter_no_change : int
+    n_iter_no_change : int, default=20
         With validation_fraction, the fit ends when the share of held-out triplets in the wrong order has not decreased
         for this many iterations, and returns to the iteration with the smallest share.
     shrinkage : "auto" or float, see :class:`mahala.LMNN`
-    max_iter : int
+    max_iter : int, default=500
         Maximum number of iterations and therefore of the rank of M.
-    tol : float
+    tol : float, default=1e-7
         The fit ends when an iteration lowers the objective by less than this share of it, or of 1 if it is below 1.
     warm_start, callback, verbose, random_state : see :class:`mahala.NCA`; a warm start adds iterations
 

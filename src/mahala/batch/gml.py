@@ -38,18 +38,18 @@ class GML(IterationParams, WeightedLearner):
 
     Parameters
     ----------
-    alpha : float
+    alpha : float, default=0.9
         Weight α of the dissimilar pairs, between 0 and 1.
-    n_components : int or None
+    n_components : int or None, default=None
         Number m of rows of L; None for the number of features.
-    diagonal : bool
+    diagonal : bool, default=False
         Whether to learn feature weights, L = diag(a), instead of a full L.
-    solver : "lbfgs" or "vsgd"
+    solver : "lbfgs" or "vsgd", default="lbfgs"
         "lbfgs" uses all pairs in each iteration and is deterministic. "vsgd" is the paper's: stochastic gradient
         descent with an automatic learning rate for each variable; its iteration is 500 steps of 10 random pairs.
-    n_pairs : int or "auto"
+    n_pairs : int or "auto", default="auto"
         Number of pairs drawn once from labelled rows; "auto" uses all pairs.
-    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
+    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L, in coordinates in which the scatter of the similar pairs is isotropic, scaled to a mean distance
         of about 1 between dissimilar pairs; a metric is used unchanged.
     max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`

@@ -25,9 +25,9 @@ class LDA(WeightedLearner):
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Number of directions, at most the number of classes less one; None for all of them.
-    shrinkage : None, "auto" or float
+    shrinkage : None, "auto" or float, default=None
         Share s, from 0 to 1, of the shrinkage S_w ← (1 - s) S_w + s (tr S_w / d) I, with features scaled to variance
         one; "auto" is the estimate of Ledoit and Wolf.
 

@@ -40,14 +40,14 @@ class LMNN(IterationParams, TripletLearner):
 
     Parameters
     ----------
-    n_neighbors : int
+    n_neighbors : int, default=3
         Number of targets of each row.
-    mu : float
+    mu : float, default=0.5
         Weight of the hinges, between 0 and 1; the weight of the targets' distances is 1 - mu.
-    n_components : int or None
+    n_components : int or None, default=None
         Number of rows of L; None for as many as the minimum needs, at most the dimension of the span of the rows. From
         64 dimensions on, that is the number of directions that the first iterations do not shorten to nearly nothing.
-    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
+    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L, whose scale is then chosen; a metric is used unchanged.
     shrinkage : "auto" or float
         Share of the Euclidean distance in the metric, for a fit to Triplets; 0 for the paper's minimum. If there are

@@ -35,9 +35,9 @@ class MDM(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    max_iter : int
+    max_iter : int, default=200
         Maximum number of iterations, each of which solves a linear program.
-    tol : float
+    tol : float, default=1e-5
         The fit ends when t is within this of the optimum, relative to it if it is above 1.
     warm_start, callback, verbose : see :class:`mahala.NCA`
 

@@ -27,9 +27,9 @@ class MLKR(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Number m of rows of L; None for the number of features.
-    init : "auto", "identity", "pca", "random" or MahalanobisMetric
+    init : "auto", "identity", "pca", "random" or MahalanobisMetric, default="auto"
         The first L. "auto" is "identity" if L is square, else "pca".
     max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 

@@ -25,14 +25,14 @@ class MMC(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    diagonal : bool
+    diagonal : bool, default=False
         Whether to learn feature weights, M = diag(w), instead of a full M.
-    n_pairs : int or "auto"
+    n_pairs : int or "auto", default="auto"
         Number of pairs drawn from labelled rows; "auto" uses all pairs, in n² d multiply-adds per evaluation.
-    regularization : float
+    regularization : float, default=1e-6
         The scatter of the similar pairs is raised in all directions to at least this share of its mean over directions,
         with features scaled to variance one. 0 is the paper's objective.
-    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric
+    init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L, in coordinates in which the scatter of the similar pairs is isotropic; "auto" is "identity".
     max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 

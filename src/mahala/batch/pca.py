@@ -20,11 +20,11 @@ class PCA(BatchLearner):
 
     Parameters
     ----------
-    n_components : int, float or None
+    n_components : int, float or None, default=None
         Number of directions; between 0 and 1, the share of the variance that they must explain; None for all of them.
-    whiten : bool
+    whiten : bool, default=False
         Whether distances are in units of the standard deviation of each direction; those without variance are left out.
-    random_state : int, RandomState, Generator or None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the first vector of the iterative solver, which finds few of many directions; it changes rounding only.
 
     Attributes

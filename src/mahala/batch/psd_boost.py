@@ -32,14 +32,14 @@ class PSDBoost(IterationParams, TripletLearner):
 
     Parameters
     ----------
-    n_neighbors : int
+    n_neighbors : int, default=3
         Each labelled row is the anchor of triplets with its n_neighbors nearest rows of its class and of other classes.
-    nu : float
+    nu : float, default=0.3
         Share of the triplets, those with the smallest margins, whose mean margin is maximised; at most 1.
     shrinkage : "auto" or float, see :class:`mahala.LMNN`
-    max_iter : int
+    max_iter : int, default=100
         Maximum number of iterations and therefore of the rank of M.
-    tol : float
+    tol : float, default=1e-3
         The fit ends when the objective is proved to be above its minimum by less than this share of it.
     warm_start, callback, verbose : see :class:`mahala.NCA`; a warm start begins with the matrices of the previous fit
 

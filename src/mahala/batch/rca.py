@@ -30,10 +30,10 @@ class RCA(WeightedLearner):
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Number of directions; None for all in which the rows differ. T is larger than C in c - 1 directions for c
         chunklets; the criterion is the same for all others.
-    regularization : float
+    regularization : float, default=1e-6
         Smallest eigenvalue of C as a share of the largest, from 0 to 1. M = C⁻¹ if C is better conditioned than that.
         If features are nearly dependent, as in images, a larger share finds better neighbours.
 

@@ -24,9 +24,9 @@ class Relief(BatchLearner):
 
     Parameters
     ----------
-    n_samples : int or None
+    n_samples : int or None, default=None
         Number of rows drawn as x; None for all of them, which makes the result deterministic.
-    random_state : int, RandomState, Generator or None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the draw.
 
     Attributes

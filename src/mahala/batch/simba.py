@@ -24,13 +24,13 @@ class Simba(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    n_starts : int
+    n_starts : int, default=5
         Number of starts, each with its own random orders.
-    n_samples : int or None
+    n_samples : int or None, default=None
         Number of rows, drawn anew, that a start passes over in an iteration; None for all of them.
-    max_iter : int
+    max_iter : int, default=10
         Maximum number of iterations, which are passes over the rows.
-    tol : float
+    tol : float, default=1e-3
         The fit ends when an iteration lowers the objective by less than this share of it.
     warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
