@@ -58,6 +58,18 @@ class GML(IterationParams, WeightedLearner):
     ----------
     feature_importances_ : ndarray of shape (n_features,), the feature weights, if diagonal
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    J. Hocke, T. Martinetz: Global metric learning by gradient descent. Artificial Neural Networks and Machine Learning
+    - ICANN 2014, Springer, 2014.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(GML().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.98
     """
 
     _learns_from = Pairs

@@ -63,6 +63,18 @@ class ITML(IterationParams, BatchLearner):
     ----------
     similar_target_, dissimilar_target_ : float, the targets ξ₀ that were used
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    J. V. Davis, B. Kulis, P. Jain, S. Sra, I. S. Dhillon: Information-theoretic metric learning. Proceedings of the
+    24th International Conference on Machine Learning (ICML), 2007, 209-216.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(ITML(prior="covariance", random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.98
     """
 
     _learns_from = Pairs

@@ -34,6 +34,17 @@ class LDA(WeightedLearner):
     Attributes
     ----------
     objective_ : float, minus the criterion that was reached, with S_w after shrinkage
+
+    References
+    ----------
+    R. A. Fisher: The use of multiple measurements in taxonomic problems. Annals of Eugenics 7, 1936, 179-188.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(LDA().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    1.0
     """
 
     n_components: Count | None = None

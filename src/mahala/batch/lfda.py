@@ -41,6 +41,11 @@ class LFDA(BatchLearner):
     ----------
     objective_ : float, minus the criterion that was reached
 
+    References
+    ----------
+    M. Sugiyama: Dimensionality reduction of multimodal labeled data by local Fisher discriminant analysis. Journal of
+    Machine Learning Research 8, 2007, 1027-1061.
+
     Examples
     --------
     >>> from mahala.batch import LFDA

@@ -61,6 +61,11 @@ class LMNN(IterationParams, TripletLearner):
     shrinkage_ : float, the share of the Euclidean distance in `metric_`, which the objective is without
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
+    References
+    ----------
+    K. Q. Weinberger, L. K. Saul: Distance metric learning for large margin nearest neighbor classification. Journal of
+    Machine Learning Research 10, 2009, 207-244.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine

@@ -50,6 +50,11 @@ class LSML(IterationParams, BatchLearner):
     ----------
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
+    References
+    ----------
+    E. Y. Liu, Z. Guo, X. Zhang, V. Jojic, W. Wang: Metric learning from relative comparisons by minimizing squared
+    residual. IEEE 12th International Conference on Data Mining (ICDM), 2012, 978-983.
+
     Examples
     --------
     >>> import numpy as np

@@ -49,6 +49,18 @@ class MDM(IterationParams, BatchLearner):
         The smallest t, at the end and after each iteration: the largest squared distance of a similar pair, if the
         smallest of a dissimilar pair is 1.
     metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    J. Hocke, T. Martinetz: Feature weighting by maximum distance minimization. Artificial Neural Networks and Machine
+    Learning - ICANN 2013, Springer, 2013, 420-425.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(MDM().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.97
     """
 
     _learns_from = Pairs

@@ -36,6 +36,19 @@ class MLKR(IterationParams, BatchLearner):
     Attributes
     ----------
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    K. Q. Weinberger, G. Tesauro: Metric learning for kernel regression. Artificial Intelligence and Statistics
+    (AISTATS), 2007, 612-619.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> y = np.sin(2.0 * X[:, 0])
+    >>> round(MLKR().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.99
     """
 
     _learns_numbers = True

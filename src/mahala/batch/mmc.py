@@ -40,6 +40,18 @@ class MMC(IterationParams, BatchLearner):
     ----------
     feature_importances_ : ndarray of shape (n_features,), the feature weights, if diagonal
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    E. P. Xing, A. Y. Ng, M. I. Jordan, S. Russell: Distance metric learning, with application to clustering with
+    side-information. Advances in Neural Information Processing Systems 15 (NIPS), 2002, 505-512.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(MMC().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.85
     """
 
     _learns_from = Pairs

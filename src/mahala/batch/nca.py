@@ -50,6 +50,11 @@ class NCA(IterationParams, BatchLearner):
         "converged", "max_iter", "precision" (rounding keeps any step from lowering the objective), "callback" or
         "interrupted", or "time" if a time limit ended the fit.
 
+    References
+    ----------
+    J. Goldberger, S. Roweis, G. Hinton, R. Salakhutdinov: Neighbourhood components analysis. Advances in Neural
+    Information Processing Systems 17 (NIPS), 2004, 513-520.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

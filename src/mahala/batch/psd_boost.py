@@ -50,6 +50,18 @@ class PSDBoost(IterationParams, TripletLearner):
     stop_reason_ : str
         "converged", "max_iter", "precision" (a linear program found no better weights), "callback" or "interrupted".
     metric_, components_, objective_, objectives_, n_iter_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    C. Shen, A. Welsh, L. Wang: PSDBoost: matrix-generation linear programming for positive semidefinite matrices
+    learning. Advances in Neural Information Processing Systems 21 (NIPS), 2008, 1473-1480.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(PSDBoost().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.96
     """
 
     n_neighbors: Count = 3

@@ -41,6 +41,18 @@ class RCA(WeightedLearner):
     ----------
     metric_ : MahalanobisMetric, the learned metric
     objective_ : float, the criterion above, for the C that was inverted
+
+    References
+    ----------
+    A. Bar-Hillel, T. Hertz, N. Shental, D. Weinshall: Learning a Mahalanobis metric from equivalence constraints.
+    Journal of Machine Learning Research 6, 2005, 937-965.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(RCA().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.97
     """
 
     _learns_from = Pairs

@@ -65,6 +65,11 @@ class SCML(IterationParams, BatchLearner):
     bases_, basis_weights_ : arrays, the bases with a positive weight, and the weights
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
+    References
+    ----------
+    Y. Shi, A. Bellet, F. Sha: Sparse compositional metric learning. Proceedings of the 28th AAAI Conference on
+    Artificial Intelligence, 2014, 2078-2084.
+
     Examples
     --------
     >>> from mahala.batch import SCML

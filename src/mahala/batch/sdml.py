@@ -65,6 +65,12 @@ class SDML(IterationParams, BatchLearner):
     balance_ : float, the η that was used
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
 
+    References
+    ----------
+    G.-J. Qi, J. Tang, Z.-J. Zha, T.-S. Chua, H.-J. Zhang: An efficient sparse metric learning in high-dimensional space
+    via l1-penalized log-determinant regularization. Proceedings of the 26th International Conference on Machine
+    Learning (ICML), 2009, 841-848.
+
     Examples
     --------
     >>> from mahala.batch import SDML

@@ -40,6 +40,18 @@ class Simba(IterationParams, BatchLearner):
     objective_, objectives_ : float and ndarray
         Minus the sum of the margins of all rows under these weights, at the end and after each iteration.
     metric_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    R. Gilad-Bachrach, A. Navot, N. Tishby: Margin based feature selection - theory and algorithms. Proceedings of the
+    21st International Conference on Machine Learning (ICML), 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> Simba(random_state=0).fit(X, X[:, 0] > 0).feature_importances_.round(2)
+    array([1., 0., 0., 0., 0.])
     """
 
     _takes_chunks = False
