@@ -52,7 +52,8 @@ class GML(IterationParams, WeightedLearner):
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L, in coordinates in which the scatter of the similar pairs is isotropic, scaled to a mean distance
         of about 1 between dissimilar pairs; a metric is used unchanged.
-    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
+    max_iter, tol : int and float, default=500 and 1e-6; see :class:`mahala.NCA`
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
@@ -62,7 +63,7 @@ class GML(IterationParams, WeightedLearner):
     References
     ----------
     J. Hocke, T. Martinetz: Global metric learning by gradient descent. Artificial Neural Networks and Machine Learning
-    - ICANN 2014, Springer, 2014.
+    (ICANN), Springer, 2014.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class MDM(IterationParams, BatchLearner):
     References
     ----------
     J. Hocke, T. Martinetz: Feature weighting by maximum distance minimization. Artificial Neural Networks and Machine
-    Learning - ICANN 2013, Springer, 2013, 420-425.
+    Learning (ICANN), Springer, 2013, 420-425.
 
     Examples
     --------
@@ -85,10 +85,10 @@ class MDM(IterationParams, BatchLearner):
         before = self._warm_model()
         if before is not None:
             warm = before["w"] * np.where(np.isfinite(source.extent), source.extent, 0.0) ** 2
-            found = source.extremes(warm)
-            if found[1][2][0] > 0.0:  # the previous weights separate these rows, too
+            extremes = source.extremes(warm)
+            if extremes[1][2][0] > 0.0:  # the previous weights separate these rows, too
                 program.add(similar, dissimilar, most, least)
-                u, (similar, dissimilar) = warm, found
+                u, (similar, dissimilar) = warm, extremes
 
         lowest, weights = np.inf, u
         for _ in range(self.max_iter):

@@ -31,7 +31,8 @@ class MLKR(IterationParams, BatchLearner):
         Number m of rows of L; None for the number of features.
     init : "auto", "identity", "pca", "random" or MahalanobisMetric, default="auto"
         The first L. "auto" is "identity" if L is square, else "pca".
-    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
+    max_iter, tol : int and float, default=100 and 1e-5; see :class:`mahala.NCA`
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------
@@ -127,9 +128,9 @@ def leave_one_out(Z: RealArray, y: RealArray) -> tuple[float, RealArray]:
     norms = np.einsum("ij,ij->i", Z, Z)
     error, pull = 0.0, np.zeros_like(Z)
     for block in row_blocks(len(Z), len(Z)):
-        own = np.arange(len(Z))[block]
+        rows = np.arange(len(Z))[block]
         squared = norms[block, None] + norms - 2.0 * (Z[block] @ Z.T)
-        squared[np.arange(len(own)), own] = np.inf
+        squared[np.arange(len(rows)), rows] = np.inf
         squared -= squared.min(axis=1, keepdims=True)
         p = np.exp(-squared)
         p /= p.sum(axis=1, keepdims=True)

@@ -34,7 +34,8 @@ class MMC(IterationParams, BatchLearner):
         with features scaled to variance one. 0 is the paper's objective.
     init : "auto", "identity", "pca", "lda", "random" or MahalanobisMetric, default="auto"
         The first L, in coordinates in which the scatter of the similar pairs is isotropic; "auto" is "identity".
-    max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
+    max_iter, tol : int and float, default=200 and 1e-7; see :class:`mahala.NCA`
+    warm_start, callback, verbose, random_state : see :class:`mahala.NCA`
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ class SCML(IterationParams, BatchLearner):
         rows with labels, "triplet_diffs" for triplets.
     n_bases : int or "auto", default="auto"
         Number of bases to construct; "auto" is 20 for each feature.
-    n_neighbors, n_impostors : int
+    n_neighbors, n_impostors : int, default=3 and 10
         Numbers of nearest rows of its class and of other classes with which each row forms triplets, given labels.
     max_iter : int, default=2000
         Maximum number of iterations.
