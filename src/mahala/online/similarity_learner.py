@@ -208,7 +208,7 @@ class SimilarityLearner(OnlineLearner):
         learned_weight, plain_weight = weights.tolist()
         return lambda: replace(metric, matrix=learned_weight * metric.matrix + plain_weight * plain.matrix)
 
-    def _first_state(self, triplets: Triplets, known: bool) -> SimilarityState:
+    def _first_state(self, triplets: Triplets, complete: bool) -> SimilarityState:
         self.n_item_features_ = triplets.n_item_features
         self._weights, self._sample = None, np.empty((0, 2))
         self._gap = self._size = 1.0
@@ -220,7 +220,7 @@ class SimilarityLearner(OnlineLearner):
             storage: str = self.storage
         else:
             touched = len(triplets) * touches(triplets) / (float(shape[0]) * shape[1])
-            most = LARGE_MATRIX if known and touched > 1.0 else SMALL_MATRIX
+            most = LARGE_MATRIX if complete and touched > 1.0 else SMALL_MATRIX
             size = dense_bytes(shape, self._rule(), self.dtype)
             storage = "dense" if size <= min(most, memory_limit(self.max_memory)) else "sparse"
         model = self._model_in(storage, self._rule())
