@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from mahala.comparisons import Comparisons, Pairs, Triplets
-from mahala.data.columns import is_frame
+from mahala.data.columns.values import is_frame
 from mahala.engine.inputs import as_rows, for_each, parts
 from mahala.metric.explanation import Explanation
 from mahala.metric.matrices import Decomposition, Matrix, leading, score_blocks, similarities, to_arrays
