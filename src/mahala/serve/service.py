@@ -334,6 +334,7 @@ class Service:
     def forget_user(self, name: str, user: str) -> int:
         """Delete what a user did and searched for, and learn again without it; return how many of both there were."""
         self.served(name)
+        self.writer.flush()  # what the user did a moment ago
         if (n := self.store.forget_user(name, user)) == 0:
             raise Unknown(f"there is nothing of a user {user[:64]!r} in {name!r}")
         return n
