@@ -73,7 +73,8 @@ class DenseState(SimilarityState):
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
-        self.make_writable("planes", "left", "right")
+        if not (self.planes.flags.writeable and self.left.flags.writeable and self.right.flags.writeable):
+            self.make_writable("planes", "left", "right")
         if takes_blocks(self.planes, self.layout, chunk):
             stream_blocks(self, chunk, rule, steps)
             return len(chunk.y), 0

@@ -188,7 +188,8 @@ class MarginState(PairState):
         return max(self.b, 1.0)
 
     def feed(self, chunk: PairChunk, rule: MarginRule, steps: Steps) -> None:
-        self.make_writable("tuning")
+        if not self.tuning.flags.writeable:
+            self.make_writable("tuning")
         V, y = chunk
         n = len(y)
         if isinstance(V, np.ndarray):  # of one row, einsum takes longer than a step
