@@ -102,7 +102,7 @@ def compare(
 
     With --triplets, --pairs or --ratings (a .csv, .tsv, .jsonl or .parquet file), DATA has the items, .npy, .npz,
     .parquet or a table, and answers name them by row numbers from 0 or by their ids. Learners are then compared by the
-    answers that they foresee, about new items and about the same ones.
+    answers that they predict, about new items and about the same ones.
     """
     from mahala.evaluation.compare import ComparisonInterrupted
     from mahala.evaluation.compare import compare as cross_validate

@@ -132,7 +132,7 @@ def compare(  # type: ignore[misc]
     Returns
     -------
     Leaderboard or AnswerBoard
-        For answers, an AnswerBoard: how many answers each learner foresees, about new items and about the same items.
+        For answers, an AnswerBoard: how many answers each learner predicts, about new items and about the same items.
         The options for answers are `y`, `learners`, `folds`, `groups`, `budget`, `random_state` and `callback`.
 
     Raises
