@@ -97,10 +97,10 @@ class TorchHinges:
         longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
         self._near = None  # the search may run out of memory
         longest = radii + longer
-        found = self._search(Z, torch.where(radius >= 0.0, longest.square(), -torch.inf))
+        pairs = self._search(Z, torch.where(radius >= 0.0, longest.square(), -torch.inf))
         if longer > 0.0:
-            self._near, self._at, self._radii = found, Z, longest
-        return found
+            self._near, self._at, self._radii = pairs, Z, longest
+        return pairs
 
     def _search(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
         n, m = Z.shape
