@@ -205,16 +205,17 @@ def stream_blocks(state: DenseState, chunk: TripletChunk, similarity_rule: Simil
         # Each thread has its rows of M, and its strips of the scores.
         read = partial(dense_blocks.sweep, *given, Q, writes=False, scores=scores)
         write = partial(dense_blocks.sweep, *given, W, writes=True, scores=scores)
-        terms: Any = x, q, X, W, products, unit, rule, left, right, shrinkage, p, tau, predicted
+        covariances = left, right, shrinkage
+        decide = partial(dense_blocks.decide, x, q, X, W, products, unit, rule, *covariances, p, tau, predicted)
         if late:
             # A first guess, from M as it is before the block, which costs less than to read it step by step.
             images = product(planes[:, 0], Q.T)
-            dense_blocks.decide(*terms, np.einsum("ti,it->t", x, images))
+            decide(np.einsum("ti,it->t", x, images))
             weights[:] = tau[at] * X[at, row_of]
         wrong = True
         while wrong:
             in_threads(read, bounds[:-1], bounds[1:], threads=threads)
-            wrong = dense_blocks.decide(*terms, scores.sum(axis=0)) > 0 and late
+            wrong = decide(scores.sum(axis=0)) > 0 and late
             weights[:] = tau[at] * X[at, row_of]
         if tau.any():
             in_threads(write, bounds[:-1], bounds[1:], threads=threads)
