@@ -56,7 +56,7 @@ class LogisticMetric(IterationParams, BatchLearner):
         distance of X, "covariance" the Mahalanobis distance of its rows.
     lam : "auto" or float, default="auto"
         Weight of the penalty. "auto" starts with 6 / n for n answers, and lets folds over items choose another
-        multiple, or the prior, where they show that it foresees more answers about items not learned from.
+        multiple, or the prior, where they show that it predicts more answers about items not learned from.
     n_components : int or None, default=None
         Number of rows of L; None for all dimensions.
     noise : float, default=0.0

@@ -33,6 +33,7 @@ SCALE_SAMPLE = 100
 # The parameters that may be "auto": on the scale of the similarities.
 _SCALED = ("margin", "C", "eta", "r")
 _LARGEST_SIZE = 1e100  # whose cube is a number of float64
+_SMALLEST = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -126,7 +127,7 @@ class SimilarityLearner(OnlineLearner):
         if not isinstance(step, str):
             return float(step)
         length = self.margin_**2 / max(self._size, 1.0 / LONGEST_STEP) ** 3
-        return min(max(length, np.finfo(np.float64).tiny), LONGEST_STEP)
+        return min(max(length, _SMALLEST), LONGEST_STEP)
 
     def _labelled_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, IndexArray]:
         X, codes = super()._labelled_rows(X, y, reset=reset)

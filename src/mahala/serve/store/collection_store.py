@@ -151,7 +151,7 @@ class Store:
         """Return the vectors of rows in double precision, one or more; raise KeyError if one is not there."""
         blobs: dict[int, bytes] = {}
         with self.database.reading() as connection:
-            for part in blocks(sorted(set(rows))):
+            for part in blocks(sorted(set(rows)), BLOCK):
                 # In the text of the statement: many parameters take longer than to read the rows.
                 named = sa.text(f'{items.name}."row" IN ({",".join(str(int(row)) for row in part)})')
                 blobs.update(connection.execute(sa.select(*_VECTOR).where(items.c.collection == name, named)).all())
