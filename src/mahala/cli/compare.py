@@ -34,7 +34,7 @@ def compare(
     learners: Annotated[str | None, typer.Option(help="Learners to compare, separated by commas: PA,GML,LMNN.")] = None,
     n_neighbors: Annotated[
         int | None,
-        typer.Option("-k", "--n-neighbors", help="Number of neighbours; default: as suits the plain distance.", min=1),
+        typer.Option("-k", "--n-neighbors", help="Number of neighbours; default: best for the plain distance.", min=1),
     ] = None,
     metric: Annotated[
         Literal["auto", "error", "balanced", "f1", "roc_auc", "r2"],
@@ -50,9 +50,9 @@ def compare(
         typer.Option(help="Divide features by their deviation, range or quartiles; auto: chosen in the folds."),
     ] = "auto",
     groups: Annotated[
-        str | None, typer.Option(help="Column of groups, such as households: rows of one are in one part.")
+        str | None, typer.Option(help="Column of groups, such as households; each is in one fold.")
     ] = None,
-    time: Annotated[str | None, typer.Option(help="Column of times: test parts are predicted from the past.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of times: the past predicts the future.")] = None,
     budget: Annotated[str, typer.Option(help="Time for the whole comparison: 90s, 10m, 1h or none.")] = "10m",
     baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Measure other methods, such as boosting, as context.")
@@ -102,7 +102,7 @@ def compare(
 
     With --triplets, --pairs or --ratings (a .csv, .tsv, .jsonl or .parquet file), DATA has the items, .npy, .npz,
     .parquet or a table, and answers name them by row numbers from 0 or by their ids. Learners are then compared by the
-    answers that they foresee, about new items and about the same ones.
+    answers that they predict, about new items and about the same ones.
     """
     from mahala.evaluation.compare import ComparisonInterrupted
     from mahala.evaluation.compare import compare as cross_validate

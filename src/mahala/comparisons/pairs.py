@@ -303,7 +303,7 @@ def draw_pairs(
     at_most: bool = False,
 ) -> tuple[IndexArray, IndexArray, BoolArray]:
     """Return n distinct pairs of rows, or with `at_most` as many as there are, and whether the two are of one class."""
-    order, _, own_stop = sort_by_class(codes)
+    order, _, class_stop = sort_by_class(codes)
     check_value(n, name, Literal["auto"] | Count)
     check_value(balance, "balance", Share | None)
     # Each row is paired with rows that follow it when they are sorted by class: those of its own class first, then
@@ -312,7 +312,7 @@ def draw_pairs(
     if balance is None:
         kinds = {"pairs": (following, end)}
     else:
-        kinds = {"similar pairs": (following, own_stop), "dissimilar pairs": (own_stop, end)}
+        kinds = {"similar pairs": (following, class_stop), "dissimilar pairs": (class_stop, end)}
     available = {kind: int((stop - first).sum()) for kind, (first, stop) in kinds.items()}
     counts = _count_pairs(n, balance, int(codes.max()) + 1, available, name, at_most)
 
