@@ -246,7 +246,10 @@ def test_formulas_are_typeset(page, monkeypatch):
 
 
 def test_every_learner_has_a_page():
+    """Sections of these pages are in one order; some pages have more of them."""
     from contract.learners import LEARNERS
+
+    order = ["Example", "When to use it", "How it works", "Parameters and attributes", "Paper"]
 
     kinds = {kind.__name__ for kind in LEARNERS}
     assert {page.stem for page in (DOCS / "learners").glob("*.md")} - {"index"} == kinds
@@ -254,6 +257,8 @@ def test_every_learner_has_a_page():
     for name in kinds:
         assert f"[{name}]({name}.md)" in table
         assert f"(learners/{name}.md)" in gallery
+        headings = re.findall(r"^## (.*)$", text_of(DOCS / "learners" / f"{name}.md"), re.MULTILINE)
+        assert [heading for heading in headings if heading in order] == order
 
 
 @pytest.mark.parametrize("name", ["RCA", "OASIS"])  # a distance and a similarity

@@ -22,7 +22,7 @@ from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thre
 from mahala.support.display import progress_bar
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.parameters import check_params
-from mahala.support.states import prefixed, without_prefix
+from mahala.support.states import Fields, prefixed, without_prefix
 from mahala.support.validation import is_chunked, is_sparse, to_numpy
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
@@ -50,6 +50,9 @@ class BatchLearner(DistanceMixin, Learner):
     warm_start: bool = False
     callback: Callback | None = None
     verbose: bool = False
+
+    # What a model has beside its matrix, to check in model files.
+    _MORE: ClassVar[Fields] = ()
 
     _model: Model
 
@@ -164,9 +167,7 @@ class BatchLearner(DistanceMixin, Learner):
     def calibrate_threshold(
         self, pairs: Any, y: Any = None, *, strategy: Strategy = "accuracy", beta: float = 1.0, min_rate: float = 0.5
     ) -> Self:
-        """Set the threshold that is best for labelled pairs; use pairs that the metric was not learned from.
-
-        `fit` forgets it.
+        """Set the threshold that is best for pairs that the metric was not learned from; the next `fit` removes it.
 
         Parameters
         ----------
@@ -232,16 +233,16 @@ class BatchLearner(DistanceMixin, Learner):
         model, d = without_prefix("model", arrays), self.n_features_in_
         shapes: dict[str, tuple[int | None, ...]] = {"L": (None, d), "M": (d, d), "w": (d,)}
         form = [key for key in shapes if key in model]
-        shapes["weights"] = (2,)
         if len(form) != 1:
             raise ModelFileError(f"a model should be one of L, M and w, found {sorted(model)}")
         for key, array in model.items():
             dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
+        for field in self._MORE:
+            if not field.optional or field.key in arrays:
+                field.read(self, header, arrays)
         self._set_model(model, header_value(header, "threshold", float, type(None)))
-        if "weights" in model and model["weights"].min() < 0.0:
-            raise ModelFileError("model.weights should not be negative")
         # A view of a file that was just written needs no eigenvalues, and LᵀL has none below zero.
         if form != ["L"] and model[form[0]].flags.writeable and not self.metric_.is_psd:
             raise ModelFileError(f"model.{form[0]} should be positive semi-definite")

@@ -17,9 +17,9 @@ from mahala.comparisons.target_distances import Target, check_targets, targets_f
 from mahala.compiled.sums.lmnn import squared_distances
 from mahala.compiled.threads import product, squared_norms
 from mahala.learner import LabelledRows
-from mahala.support.arrays import Arrays, BoolArray, FloatArray
-from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.arrays import BoolArray, FloatArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
+from mahala.support.states import Array
 
 # Largest factor between targets and distances; larger ones would bring M to the limits of float64.
 FURTHEST = 1e80
@@ -41,21 +41,21 @@ class ITML(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    gamma : float
+    gamma : float, default=1.0
         Weight of changed targets relative to a changed M; large values keep the targets.
-    similar_target, dissimilar_target : float or "auto"
+    similar_target, dissimilar_target : float or "auto", default="auto"
         Upper bound of the squared distances of similar pairs, and lower bound of those of dissimilar pairs. "auto" is
         the 5th or 95th percentile of the pairs' squared distances under the prior.
-    n_pairs : int or "auto"
+    n_pairs : int or "auto", default="auto"
         Number of pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
-    prior : "identity", "covariance" or MahalanobisMetric
+    prior : "identity", "covariance" or MahalanobisMetric, default="identity"
         M₀: Euclidean distances, the inverse of the rows' covariance (as `RCA` inverts it), or a metric. Directions of
         weight zero in M₀ have weight zero in M.
-    max_iter : int
+    max_iter : int, default=1000
         Maximum number of iterations.
-    tol : float
+    tol : float, default=1e-6
         The fit ends when the objective is at most this share above its minimum, by the duality gap.
-    warm_start : bool
+    warm_start : bool, default=False
         Whether `fit` starts from the previous M.
     callback, verbose, random_state : see :class:`mahala.NCA`
 
@@ -63,9 +63,22 @@ class ITML(IterationParams, BatchLearner):
     ----------
     similar_target_, dissimilar_target_ : float, the targets ξ₀ that were used
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    J. V. Davis, B. Kulis, P. Jain, S. Sra, I. S. Dhillon: Information-theoretic metric learning. Proceedings of the
+    24th International Conference on Machine Learning (ICML), 2007, 209-216.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(ITML(prior="covariance", random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.98
     """
 
     _learns_from = Pairs
+    _MORE = (Array("model.targets", dtype=np.float64, shape=(2,), least=float(np.finfo(np.float64).tiny)),)
 
     gamma: Positive = 1.0
     _: KW_ONLY
@@ -96,12 +109,6 @@ class ITML(IterationParams, BatchLearner):
             data = pairs_of(data.X, *draw_pairs(data.codes, self.n_pairs, None, self._rng, name="n_pairs"))
         problem = _Problem(data, prior, (self.similar_target, self.dissimilar_target), float(self.gamma))
         return problem.solve(run, self._warm_model(), max_iter=self.max_iter, tol=self.tol)
-
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        super()._set_state(header, arrays)
-        low, high = array_value(arrays, "model.targets", np.float64, (2,))
-        if not 0.0 < low < high:
-            raise ModelFileError(f"the targets should be positive, the first below the second, found {low} and {high}")
 
 
 class _Problem(LogDetProblem):

@@ -52,25 +52,25 @@ class LogisticMetric(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    prior : None, "identity", "covariance" or MahalanobisMetric
+    prior : None, "identity", "covariance" or MahalanobisMetric, default=None
         The metric to stay near, which is used where the answers do not help: None or "identity" is the Euclidean
         distance of X, "covariance" the Mahalanobis distance of its rows.
-    lam : "auto" or float
+    lam : "auto" or float, default="auto"
         Weight of the penalty. "auto" starts with 6 / n for n answers, and lets folds over items choose another
-        multiple, or the prior, where they show that it foresees more answers about items not learned from.
-    n_components : int or None
+        multiple, or the prior, where they show that it predicts more answers about items not learned from.
+    n_components : int or None, default=None
         Number of rows of L; None for all dimensions.
-    noise : float
+    noise : float, default=0.0
         Share of answers that are given at random, below 0.5.
-    n_pairs : "auto" or int
+    n_pairs : "auto" or int, default="auto"
         Number of pairs drawn from class labels; "auto" is 10,000, or all if there are fewer. With `batch_size`, the
         number of pairs or answers seen in all: "auto" is four for each row or given answer, at least a million.
-    batch_size : None, "auto" or int
+    batch_size : None, "auto" or int, default=None
         Number of answers in a minibatch. None minimises over all answers at once. For millions of answers, "auto"
         takes steps on minibatches of 256 to 16,384, whose length needs no tuning: memory is that of the rows, which
         may be of float16, on a GPU, in a memory map or of Dask. `lam` is then 6 / n without folds, `max_iter` the
         number of rounds after which the objective is reported, and `tol` is not used.
-    checkpoint : str or None
+    checkpoint : str or None, default=None
         File for the state of an unfinished fit on minibatches, from which the same call of `fit` resumes. It is written
         every 30 seconds, and removed at the end.
     max_iter, tol, warm_start, callback, verbose, random_state : see :class:`mahala.NCA`

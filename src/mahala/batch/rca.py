@@ -5,14 +5,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.run import Run
 from mahala.batch.whitening import constant, covariances, whiten_within
 from mahala.comparisons import Pairs
 from mahala.support.arrays import FloatArray
+from mahala.support.lazily import csgraph, sp
 from mahala.support.parameters import Count, Share
 
 # Relative difference of variances below which rounding would choose the directions: it turns them by 1e-16 over the
@@ -31,10 +30,10 @@ class RCA(WeightedLearner):
 
     Parameters
     ----------
-    n_components : int or None
+    n_components : int or None, default=None
         Number of directions; None for all in which the rows differ. T is larger than C in c - 1 directions for c
         chunklets; the criterion is the same for all others.
-    regularization : float
+    regularization : float, default=1e-6
         Smallest eigenvalue of C as a share of the largest, from 0 to 1. M = C⁻¹ if C is better conditioned than that.
         If features are nearly dependent, as in images, a larger share finds better neighbours.
 
@@ -42,6 +41,18 @@ class RCA(WeightedLearner):
     ----------
     metric_ : MahalanobisMetric, the learned metric
     objective_ : float, the criterion above, for the C that was inverted
+
+    References
+    ----------
+    A. Bar-Hillel, T. Hertz, N. Shental, D. Weinshall: Learning a Mahalanobis metric from equivalence constraints.
+    Journal of Machine Learning Research 6, 2005, 937-965.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> round(RCA().fit(X[::2], y[::2]).score(X[1::2], y[1::2]), 2)
+    0.97
     """
 
     _learns_from = Pairs
@@ -58,7 +69,7 @@ class RCA(WeightedLearner):
         if isinstance(data, Pairs):  # the connected components of the graph of similar pairs
             edges = data.left[data.similar], data.right[data.similar]
             graph = sp.coo_array((np.ones(len(edges[0]), dtype=np.int8), edges), shape=(len(data.X), len(data.X)))
-            chunklets = connected_components(graph, directed=False)[1].astype(np.intp)
+            chunklets = csgraph.connected_components(graph, directed=False)[1].astype(np.intp)
         else:
             chunklets = data.codes
         if np.bincount(chunklets).max() < 2:

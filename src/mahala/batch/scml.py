@@ -10,15 +10,17 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import descend
 from mahala.batch.lda import RANK_TOLERANCE
 from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.triplets import edges_of_triplets
 from mahala.batch.whitening import constant, covariances, whiten_varying
 from mahala.comparisons import Triplets
+from mahala.comparisons.triplets import all_triplets
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.compiled.threads import product, transposed_product
-from mahala.engine.class_neighbors import class_neighbors
+from mahala.engine.neighbors import class_neighbors
 from mahala.learner import LabelledRows
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
-from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
+from mahala.support.states import Array
 
 # Widths of the parabola that smooths the hinges, one after the other, as long as that matters.
 SMOOTHINGS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -39,22 +41,22 @@ class SCML(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    beta : float
+    beta : float, default=1e-5
         The β of the penalty.
-    bases : "auto", "lda", "triplet_diffs" or array of shape (n_bases, n_features)
+    bases : "auto", "lda", "triplet_diffs" or array of shape (n_bases, n_features), default="auto"
         "lda" has the discriminants of rows around the centres of clusters, which need class labels; "triplet_diffs" the
         directions in which the far rows of some random triplets differ more than the near ones. "auto" is "lda" for
         rows with labels, "triplet_diffs" for triplets.
-    n_bases : int or "auto"
+    n_bases : int or "auto", default="auto"
         Number of bases to construct; "auto" is 20 for each feature.
-    n_neighbors, n_impostors : int
+    n_neighbors, n_impostors : int, default=3 and 10
         Numbers of nearest rows of its class and of other classes with which each row forms triplets, given labels.
-    max_iter : int
+    max_iter : int, default=2000
         Maximum number of iterations.
-    tol : float
+    tol : float, default=1e-3
         The fit ends when the smoothing of the hinges is at most this share of the objective. With each smoothing, it
         ends when an iteration gains less than a hundredth of this share.
-    warm_start : bool
+    warm_start : bool, default=False
         Whether `fit` starts from the previous sum, whose bases are added to the others.
     callback, verbose, random_state : see :class:`mahala.NCA`
 
@@ -62,6 +64,11 @@ class SCML(IterationParams, BatchLearner):
     ----------
     bases_, basis_weights_ : arrays, the bases with a positive weight, and the weights
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    Y. Shi, A. Bellet, F. Sha: Sparse compositional metric learning. Proceedings of the 28th AAAI Conference on
+    Artificial Intelligence, 2014, 2078-2084.
 
     Examples
     --------
@@ -76,6 +83,10 @@ class SCML(IterationParams, BatchLearner):
 
     _learns_from = Triplets
     _takes_chunks = False
+    _MORE = (
+        Array("model.bases", dtype=np.float64, shape=lambda learner: (None, learner.n_features_in_)),
+        Array("model.basis_weights", dtype=np.float64, shape=(None,), least=0.0),
+    )
 
     beta: Positive = 1e-5
     _: KW_ONLY
@@ -107,9 +118,8 @@ class SCML(IterationParams, BatchLearner):
         if codes is None:
             triplets = data.over(X)
         else:
-            near, far = class_neighbors(X, codes, self.n_neighbors, self.n_impostors)
-            anchor, i, j = np.nonzero((near < len(X))[:, :, None] & (far < len(X))[:, None])
-            triplets = Triplets._build(X, anchor, near[anchor, i], far[anchor, j])
+            neighbors = class_neighbors(X, codes, self.n_neighbors, self.n_impostors)
+            triplets = Triplets._build(X, *all_triplets(*neighbors))
         bases, warm = self._first_bases(triplets, codes), self._warm_model()
         start = np.zeros(len(bases))
         if warm is not None:
@@ -138,12 +148,6 @@ class SCML(IterationParams, BatchLearner):
             return _triplet_differences(triplets, n_bases, self._rng)
         return _local_discriminants(triplets.X, codes, n_bases, self._rng)
 
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        super()._set_state(header, arrays)
-        bases = array_value(arrays, "model.bases", np.float64, (None, self.n_features_in_))
-        if array_value(arrays, "model.basis_weights", np.float64, (len(bases),)).min(initial=0.0) < 0.0:
-            raise ModelFileError("model.basis_weights should not be negative")
-
 
 class _Problem:
     """SCML's objective with smoothed hinges, as a function of the weights.
@@ -153,11 +157,8 @@ class _Problem:
     """
 
     def __init__(self, triplets: Triplets, bases: FloatArray, beta: float) -> None:
-        n, count = len(triplets.X), len(triplets)
-        ends = np.tile(triplets.anchor, 2), np.concatenate([triplets.positive, triplets.negative])
-        codes, edges = np.unique(np.minimum(*ends) * n + np.maximum(*ends), return_inverse=True)
-        self._left, self._right = codes // n, codes % n
-        self._near, self._far = edges.reshape(2, count)
+        ends = triplets.anchor, triplets.positive, triplets.negative
+        self._left, self._right, self._near, self._far = edges_of_triplets(len(triplets.X), *ends)
         self._X, self._bases, self._beta = triplets.X, bases, beta
 
     def solve(self, start: FloatArray, run: Run, scale: float, *, max_iter: int, tol: float) -> str:
@@ -169,10 +170,7 @@ class _Problem:
             weights = variables
             used = variables > 0.0
             bases, active = self._bases[used], variables[used] / scale
-            L = np.sqrt(active)[:, None] * bases
-            if len(L) > L.shape[1]:
-                L = np.linalg.qr(L)[1]  # the same M, with as many rows as features
-            return {"L": L, "bases": bases, "basis_weights": active}
+            return {"L": _map(bases, active), "bases": bases, "basis_weights": active}
 
         for self._smoothing in SMOOTHINGS:
             left = max_iter - len(run.objectives)
@@ -189,25 +187,28 @@ class _Problem:
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Return the smoothed objective and its gradient; the plain one is kept."""
         used = weights > 0.0
-        L = np.sqrt(weights[used])[:, None] * self._bases[used]
-        if len(L) > L.shape[1]:
-            L = np.linalg.qr(L)[1]
+        L = _map(self._bases[used], weights[used])
         squared = squared_distances(product(self._X, L.T), self._left, self._right)
         hinges = np.maximum(1.0 + squared[self._near] - squared[self._far], 0.0)
         n = len(hinges)
         duals = np.minimum(hinges / self._smoothing, 1.0) / n
-        slopes = np.zeros(len(squared))
-        slopes += np.bincount(self._near, duals, len(squared)) - np.bincount(self._far, duals, len(squared))
+        m = len(squared)
+        slopes = (np.bincount(self._near, duals, m) - np.bincount(self._far, duals, m)).astype(np.float64)
         pull = np.zeros_like(self._X)
         add_pull(self._X, self._left, self._right, slopes, pull)
         scatter = transposed_product(self._X, pull)
         gradient = np.einsum("ij,ij->i", self._bases @ scatter, self._bases)
         penalty = self._beta * float(weights.sum())
         self._value = float(hinges.sum()) / n + penalty
-        rounded = np.where(
-            hinges < self._smoothing, hinges**2 / (2.0 * self._smoothing), hinges - self._smoothing / 2.0
-        )
+        width = self._smoothing
+        rounded = np.where(hinges < width, hinges**2 / (2.0 * width), hinges - width / 2.0)
         return float(rounded.sum()) / n + penalty, gradient + self._beta
+
+
+def _map(bases: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return L, of at most as many rows as features, with LᵀL = Σ w b bᵀ."""
+    L = np.sqrt(weights)[:, None] * bases
+    return L if len(L) <= L.shape[1] else np.linalg.qr(L)[1]
 
 
 def _triplet_differences(triplets: Triplets, n_bases: int, rng: np.random.Generator) -> FloatArray:

@@ -16,9 +16,9 @@ from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.sums.lmnn import add_pull
 from mahala.compiled.threads import transposed_product
 from mahala.learner import LabelledRows
-from mahala.support.arrays import Arrays, BoolArray, FloatArray, RealArray
-from mahala.support.model_files import array_value
+from mahala.support.arrays import BoolArray, FloatArray, RealArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
+from mahala.support.states import Array
 
 # The largest balance of "auto".
 LARGEST_BALANCE = 0.5
@@ -42,21 +42,21 @@ class SDML(IterationParams, BatchLearner):
 
     Parameters
     ----------
-    sparsity : float
+    sparsity : float, default=0.01
         The λ of the penalty.
-    balance : "auto" or float
+    balance : "auto" or float, default="auto"
         The η of the pairs. If dissimilar pairs outweigh the others the objective has no minimum, which is an error;
         "auto" is half of the largest η with a positive definite P, at most 0.5.
-    prior : "identity", "covariance" or MahalanobisMetric
+    prior : "identity", "covariance" or MahalanobisMetric, default="identity"
         M₀, positive definite: Euclidean distances, the inverse of the rows' covariance, or a metric. Features of weight
         zero in M₀ have weight zero in M.
-    n_pairs : int or "auto"
+    n_pairs : int or "auto", default="auto"
         Number of pairs drawn from labelled rows; "auto" is 40 c (c - 1) for c classes.
-    max_iter : int
+    max_iter : int, default=1000
         Maximum number of iterations.
-    tol : float
+    tol : float, default=1e-9
         The fit ends when the objective is at most this much above its minimum, by the duality gap.
-    warm_start : bool
+    warm_start : bool, default=False
         Whether `fit` starts from the previous M.
     callback, verbose, random_state : see :class:`mahala.NCA`
 
@@ -64,6 +64,12 @@ class SDML(IterationParams, BatchLearner):
     ----------
     balance_ : float, the η that was used
     metric_, components_, objective_, objectives_, n_iter_, stop_reason_ : see :class:`mahala.NCA`
+
+    References
+    ----------
+    G.-J. Qi, J. Tang, Z.-J. Zha, T.-S. Chua, H.-J. Zhang: An efficient sparse metric learning in high-dimensional space
+    via l1-penalized log-determinant regularization. Proceedings of the 26th International Conference on Machine
+    Learning (ICML), 2009, 841-848.
 
     Examples
     --------
@@ -75,6 +81,7 @@ class SDML(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _MORE = (Array("model.balance", dtype=np.float64, shape=(1,), least=0.0),)
 
     sparsity: NonNegative = 0.01
     _: KW_ONLY
@@ -119,10 +126,6 @@ class SDML(IterationParams, BatchLearner):
             reason = "the objective has no minimum, because dissimilar pairs differ too much"
             advice = f"below {largest:.3g} it always has one, which balance='auto' ensures"
             raise ValueError(f"balance must be smaller for these pairs, got {balance:g}: {reason}; {advice}") from error
-
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        super()._set_state(header, arrays)
-        array_value(arrays, "model.balance", np.float64, (1,))
 
 
 def _prior_inverse(prior: Prior, X: Any) -> tuple[BoolArray, FloatArray]:

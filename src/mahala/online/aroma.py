@@ -27,24 +27,41 @@ ROUNDING = 1e-6
 
 @dataclass(eq=False, repr=False)
 class AROMA(SimilarityLearner):
-    r"""Online learning of a bilinear similarity with confidence: AROW on the matrix, with covariance Λ ⊗ Γ.
+    """Learn a bilinear similarity with confidence: AROW on the matrix M, with covariance Λ ⊗ Γ.
 
+    Parameters
+    ----------
+    r : float or "auto", default=1.0
+        Regularization: the larger, the shorter the steps and the slower confidence grows. "auto" makes the first step
+        for a typical loss as long as the C="auto" of :class:`mahala.OASIS`.
+    covariance : {"full", "diagonal"}, default="full"
+        Whether Λ and Γ are full matrices or diagonal. Full ones cost O(d²) per step and memory for three matrices, so
+        they are for some thousand features at most; with diagonal ones a step costs O(nnz(x) · nnz(q)).
+    margin, init, average, shrinkage, n_triplets, storage, dtype, max_memory, record, random_state
+        See :class:`mahala.OASIS`; there is no storage "gram".
+
+    The attributes are those of :class:`mahala.OASIS`.
+
+    Notes
+    -----
     With q = x⁺ - x⁻, l = max(0, margin - xᵀMq) and s = (xᵀΛx)(qᵀΓq), each step with l > 0 is
     M ← M + l / (s + r) (Λx)(Γq)ᵀ, Λ⁻¹ ← Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and
     Γ⁻¹ ← Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ, for M of shape (d, e).
 
-    Parameters
+    References
     ----------
-    r : float or "auto"
-        Regularization: the larger, the shorter the steps and the slower confidence grows. "auto" makes the first step
-        for a typical loss as long as the C="auto" of `OASIS`.
-    covariance : "full" or "diagonal"
-        Whether Λ and Γ are full matrices or diagonal. Full ones cost O(d²) per step and memory for three matrices, so
-        they are for some thousand features at most; with diagonal ones a step costs O(nnz(x) · nnz(q)).
-    margin, init, average, shrinkage, n_triplets, storage, dtype, max_memory, record, random_state :
-        as for `OASIS`, but no "gram"
+    Crammer and Chechik: Adaptive Regularization for Weight Matrices, ICML 2012.
 
-    The attributes are those of `OASIS`, and so is the example.
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import StandardScaler, normalize
+    >>> import mahala
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = normalize(StandardScaler().fit_transform(X))
+    >>> learner = mahala.AROMA(n_triplets=5000, random_state=0).fit(X, y)
+    >>> round(mahala.evaluation.mean_average_precision(learner.metric_, X, y), 2)
+    0.99
     """
 
     r: Literal["auto"] | Annotated[float, Where(between(SMALLEST_R), f"a number of at least {SMALLEST_R:g}")] = 1.0
@@ -108,7 +125,7 @@ class CovarianceState(SimilarityState):
         return len(chunk.y), 0
 
     def _take(self, x: FloatArray, q: FloatArray, rule: SimilarityRule, clock: int, steps: Steps) -> None:
-        self.own("M", "late")
+        self.make_writable("M", "late")
         covariances = *self._Lambda.arrays(whole=len(x) > 1), *self._Gamma.arrays(whole=len(x) > 1)
         kernels.stream_full(x, q, self.M, self.late, *covariances, rule.r, rule.margin, clock, *steps)
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mahala.batch.logistic.answers import PENALTY, Answers, Fit, LogisticLoss, fit_map, foreseen_margins
+from mahala.batch.logistic.answers import PENALTY, Answers, Fit, LogisticLoss, fit_map, predicted_margins
 from mahala.batch.run import Run
 from mahala.comparisons.folds import folds_over_items, item_codes, with_pairs_once
 from mahala.judge import Verdict, choose, judge, standard_errors
@@ -34,7 +34,7 @@ def choose_penalty(answers: Answers, start: RealArray, noise: float, rng: np.ran
     has a gain over it whose lower bound is above 0. Then the largest penalty is taken whose value is within a standard
     error of the best one.
     """
-    measure, units = "answers foreseen", "items"
+    measure, units = "answers predicted", "items"
     if answers.size > MOST_JUDGED:
         answers = answers.select(rng.permutation(answers.size)[:MOST_JUDGED])
     answers = answers.compact()
@@ -87,7 +87,7 @@ def _used(verdict: Verdict) -> Verdict:
 
 
 def _values(train: Answers, test: Answers, start: RealArray, noise: float) -> FloatArray:
-    """Return whether the prior, and maps learned with each penalty, foresee the answers: 1, 0, or 1/2 for ties."""
+    """Return whether the prior, and maps learned with each penalty, predict the answers: 1, 0, or 1/2 for ties."""
     columns, fit, fits = [], None, [Fit(start, LogisticLoss(train, train.X @ start.T, noise).threshold)]
     for multiple in MULTIPLES:
         penalty = multiple * PENALTY / float(train.weights.sum())
@@ -96,6 +96,6 @@ def _values(train: Answers, test: Answers, start: RealArray, noise: float) -> Fl
         fit = fit_map(train, start, penalty, noise, run, warm=fit, to_model=lambda fit: {"L": fit.A}, **options)  # type: ignore[arg-type]
         fits.append(fit)
     for fit in fits:
-        margins = foreseen_margins(test, test.X @ fit.A.T, fit.threshold)
+        margins = predicted_margins(test, test.X @ fit.A.T, fit.threshold)
         columns.append(np.where(margins == 0.0, 0.5, margins > 0.0))
     return np.stack(columns, axis=1)

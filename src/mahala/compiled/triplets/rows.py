@@ -148,12 +148,6 @@ def add_to_sum(S: RealArray, i: int, rest: RealArray, j: int, term: float) -> No
 
 
 @kernel
-def sum_of(S: RealArray, i: int, rest: RealArray, j: int) -> float:
-    """Return the sum to which `add_to_sum` adds."""
-    return float(S[i]) if S.itemsize == 8 else np.float64(S[i]) + np.float64(rest[j])
-
-
-@kernel
 def shrink(
     columns: NDArray[Any], values: FloatArray, first: int, stop: int, variances: FloatArray, growth: float
 ) -> None:

@@ -5,8 +5,6 @@ all rows for a sum over pairs, computes the share of its chunk with the engine t
 are added up. A worker that is lost takes with it what Dask computes again from the rows' source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -71,7 +69,7 @@ class DaskCluster:
     def gradient(self, pull: Any, X: Any, *, diagonal: bool = False) -> RealArray:
         call = self.call(_gradient)
         both = zip(parts(pull), parts(X), strict=True)
-        return self.fetch(summed([call(own, rows, diagonal) for (_, own), (_, rows) in both]))
+        return self.fetch(summed([call(pulls, rows, diagonal) for (_, pulls), (_, rows) in both]))
 
     def softmax(self, Z: Any, codes: IndexArray, rows: slice | None = None) -> tuple[float, Any]:
         return self._sum_of_shares(_softmax, Z, codes)
@@ -108,7 +106,7 @@ class DaskCluster:
     def of_images(self, function: Callable[[RealArray], Any], Z: Any) -> Any:
         return self.fetch(task(_of_images)(function, [part for _, part in parts(Z)]))
 
-    def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> DaskEdges:
+    def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> "DaskEdges":
         return DaskEdges(self.place(X), left, right)
 
     def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
@@ -118,8 +116,8 @@ class DaskCluster:
         rows = self.place(reference)
         asked = rows if queries is reference else self.place(queries)
         same = np.zeros(len(rows), dtype=np.intp)
-        (found,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, None)
-        return found
+        (neighbors,) = self._search(rows, asked, [(k, True)], np.zeros(len(asked), dtype=np.intp), same, None)
+        return neighbors
 
     def nearest_by_class(
         self, X: Any, codes: IndexArray, rows: IndexArray, n_same: int, n_other: int
@@ -130,15 +128,15 @@ class DaskCluster:
         return same, other
 
     def _search(
-        self, reference: Any, queries: Any, wanted: Wanted, query_codes: IndexArray, codes: IndexArray, own: Any
+        self, reference: Any, queries: Any, wanted: Wanted, query_codes: IndexArray, codes: IndexArray, query_rows: Any
     ) -> list[Neighbors]:
         """Find neighbours as `neighbors._nearest` does, for each chunk of queries in each chunk of the reference."""
         near, merge = task(_near), task(_merge)
         blocks = []
         for these, asked in parts(queries):
-            given = asked, wanted, query_codes[these], None if own is None else own[these]
-            found = [near(*given, part, codes[those], those) for those, part in parts(reference)]
-            blocks.append(merge(found, len(reference)))
+            given = asked, wanted, query_codes[these], None if query_rows is None else query_rows[these]
+            by_chunk = [near(*given, part, codes[those], those) for those, part in parts(reference)]
+            blocks.append(merge(by_chunk, len(reference)))
         by_kind = zip(*compute(blocks), strict=True)
         return [tuple(map(np.concatenate, zip(*kind, strict=True))) for kind in by_kind]  # type: ignore[misc]
 
@@ -236,19 +234,19 @@ def _within(
 
 
 def _near(
-    queries: Any, wanted: Wanted, query_codes: Any, own: Any, part: Any, codes: Any, rows: slice
+    queries: Any, wanted: Wanted, query_codes: Any, query_rows: Any, part: Any, codes: Any, rows: slice
 ) -> list[Neighbors]:
     """Return the nearest rows of one chunk, by their numbers among all rows, and their squared distances."""
-    if own is not None:
-        own = np.where((own >= rows.start) & (own < rows.stop), own - rows.start, len(part))
-    found = _nearest(part, queries, wanted, query_codes, codes, own)
-    return [(numbers + rows.start, squared) for numbers, squared in found]
+    if query_rows is not None:
+        query_rows = np.where((query_rows >= rows.start) & (query_rows < rows.stop), query_rows - rows.start, len(part))
+    neighbors = _nearest(part, queries, wanted, query_codes, codes, query_rows)
+    return [(numbers + rows.start, squared) for numbers, squared in neighbors]
 
 
-def _merge(found: list[list[Neighbors]], n: int) -> list[Neighbors]:
+def _merge(by_chunk: list[list[Neighbors]], n: int) -> list[Neighbors]:
     """Return the nearest of those of all chunks; where there are not so many, the last numbers are n."""
     result = []
-    for kind in zip(*found, strict=True):
+    for kind in zip(*by_chunk, strict=True):
         numbers, squared = (np.concatenate(column, axis=1) for column in zip(*kind, strict=True))
         numbers = np.where(np.isinf(squared), n, numbers)
         order = np.lexsort((numbers, squared), axis=-1)[:, : kind[0][0].shape[1]]
@@ -270,8 +268,8 @@ def _product_share(images: list[RealArray], ends: Any, weights: RealArray, rows:
     """Return the share of some rows in the product of Xᵀ with the Laplacian of weighted edges and images of X."""
     Z = np.concatenate(images)
     result = np.zeros_like(Z[rows])
-    for own, others in (ends, ends[::-1]):
-        chosen = np.flatnonzero((own >= rows.start) & (own < rows.stop))
-        differences = Z[own[chosen]] - Z[others[chosen]]
-        np.add.at(result, own[chosen] - rows.start, (weights[chosen] * differences.T).T)
+    for heads, tails in (ends, ends[::-1]):
+        chosen = np.flatnonzero((heads >= rows.start) & (heads < rows.stop))
+        differences = Z[heads[chosen]] - Z[tails[chosen]]
+        np.add.at(result, heads[chosen] - rows.start, (weights[chosen] * differences.T).T)
     return np.asarray(part.T @ result)

@@ -1,20 +1,14 @@
 """Sums over weighted edges between rows: their leading direction, and LMNN's objective."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import combinations_with_replacement
 
 import numpy as np
+import torch
 
 from mahala.engine.hinges import FEW_COORDINATES, KEPT_STEPS, MOST_LONGER, TAIL
 from mahala.engine.torch.memory import DeviceMemory, Tensor
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 Edges = tuple[Tensor, Tensor, Tensor]  # the rows at both ends, and the weights
 
@@ -103,10 +97,10 @@ class TorchHinges:
         longer = KEPT_STEPS * step if KEPT_STEPS * step < MOST_LONGER * float(radii.mean()) else 0.0
         self._near = None  # the search may run out of memory
         longest = radii + longer
-        found = self._search(Z, torch.where(radius >= 0.0, longest.square(), -torch.inf))
+        pairs = self._search(Z, torch.where(radius >= 0.0, longest.square(), -torch.inf))
         if longer > 0.0:
-            self._near, self._at, self._radii = found, Z, longest
-        return found
+            self._near, self._at, self._radii = pairs, Z, longest
+        return pairs
 
     def _search(self, Z: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
         n, m = Z.shape

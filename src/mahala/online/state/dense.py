@@ -16,7 +16,7 @@ from mahala.compiled.triplets.rows import CSR, Layout, lay_out, rows_as_csr
 from mahala.metric.matrices import row_dots
 from mahala.online.state.base import Steps
 from mahala.online.state.similarity import SimilarityRule, SimilarityState, TripletChunk, tidy
-from mahala.support.arrays import BoolArray, FloatArray, RealArray, check_room, row_blocks, slices
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, check_room, row_blocks, slices
 from mahala.support.states import Array
 from mahala.support.validation import is_sparse
 
@@ -74,7 +74,7 @@ class DenseState(SimilarityState):
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         if not (self.planes.flags.writeable and self.left.flags.writeable and self.right.flags.writeable):
-            self.own("planes", "left", "right")
+            self.make_writable("planes", "left", "right")
         if takes_blocks(self.planes, self.layout, chunk):
             stream_blocks(self, chunk, rule, steps)
             return len(chunk.y), 0
@@ -98,22 +98,19 @@ class DenseState(SimilarityState):
 
     def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xᵀM of the last model and of the mean of all models; for rules with `average`."""
-        if self.n_steps == 0:
-            product = x @ self.planes[:, 0]
-            return product, product
-        last, sums = np.zeros((2, self.shape[1]))
-        penalty: Any = self.penalty if self.penalty[0] else None
-        kernels.add_products(self.planes, penalty, self.layout[1] or None, self.clock, x, last, sums)
-        return last, sums / self.n_steps
+        rows = np.flatnonzero(x)
+        numbers, diagonal = self._part(rows)
+        last = x[rows] @ self.present(numbers, diagonal, 0)
+        return last, x[rows] @ self.present(numbers, diagonal, self.n_averaged) if self.n_averaged else last
 
     def _settle(self) -> None:
-        self.own("planes")
+        self.make_writable("planes")
         for rows in row_blocks(*self.shape):
             self.bring_to_present(*self._part(rows))
 
-    def _part(self, rows: slice) -> tuple[RealArray, BoolArray]:
+    def _part(self, rows: slice | IndexArray) -> tuple[RealArray, BoolArray]:
         """Return the numbers of some rows by kind, and which entries are on the diagonal."""
-        diagonal = np.arange(rows.start, rows.stop)[:, np.newaxis] == np.arange(self.shape[1])
+        diagonal = np.arange(self.shape[0])[rows, np.newaxis] == np.arange(self.shape[1])
         return self.planes[rows].swapaxes(0, 1), diagonal
 
     def matrix(self) -> FloatArray:

@@ -119,13 +119,13 @@ class SimilarityState(State):
         # m and S of a diagonal entry that no step has changed; S counts the first model.
         self.initial = (float(start), float(start) if rule.average else 0.0)
         self.left = self.right = _NONE
-        self._known = False  # whether the triplets to come are all that there will be
+        self._complete = False  # whether the triplets to come are all that there will be
         # The clock counts in the numbers that M is held in, which are exact up to here.
         self.longest_clock = int(2 ** (np.finfo(self.dtype).nmant + 1)) - 1
         self._rule: SimilarityRule | None = None
 
-    def prepare(self, triplets: Triplets, n_steps: int, known: bool) -> Triplets:
-        self._known = known
+    def prepare(self, triplets: Triplets, n_steps: int, complete: bool) -> Triplets:
+        self._complete = complete
         return triplets
 
     def chunks(
@@ -135,7 +135,7 @@ class SimilarityState(State):
         for part in _parts(triplets):
             with uninterrupted():  # new features are numbered here
                 chunk = self._translated(part)
-            if self._known and len(part) == len(triplets):
+            if self._complete and len(part) == len(triplets):
                 self.reserve(chunk)
             size = max(1, int(CHUNK_TOUCHES / max(1.0, self.cost(touches(part)))))
             for start in range(0, len(part), size):

@@ -91,8 +91,8 @@ class SparseState(SimilarityState):
 
     def _number(self, features: IntArray) -> None:
         """Give numbers to features that have none yet."""
-        known, store = len(self.features), self.store
-        self.numbers[features] = np.arange(known, known + len(features))
+        first, store = len(self.features), self.store
+        self.numbers[features] = np.arange(first, first + len(features))
         self.features = np.append(self.features, features)
         # Rows are added by doubling, so that features that come one by one cost O(1) each.
         if len(self.features) > len(store.log):
@@ -294,5 +294,5 @@ class SparseState(SimilarityState):
     def __setstate__(self, state: dict[str, Any]) -> None:
         dumped = state.pop("store")
         self.__dict__.update(state)
-        self.own("numbers", "left", "right")
+        self.make_writable("numbers", "left", "right")
         self._load(*dumped)

@@ -30,6 +30,11 @@ class Query(NamedTuple):
     row: int | None = None
     id: str | None = None
 
+    @property
+    def stored_vector(self) -> FloatArray | None:
+        """The vector, unless the row says it."""
+        return None if self.row is not None else self.vector
+
 
 class ServedModel(NamedTuple):
     """One version of the learned maps. Version 0, without maps, is the plain ranking."""

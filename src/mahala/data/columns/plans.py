@@ -9,8 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.array_files import places
-from mahala.data.cells import CELL_KINDS, Decimal, are_codes, cell_values, decimal_marks, flag_form, number
-from mahala.data.columns import Column
+from mahala.data.columns.cells import (
+    CELL_KINDS,
+    SPACES,
+    Decimal,
+    are_codes,
+    cell_values,
+    decimal_marks,
+    form_of,
+    number,
+)
+from mahala.data.columns.values import Column
 from mahala.support.arrays import FloatArray
 
 # The level that stands for missing values of a category.
@@ -148,13 +157,13 @@ def encoded(plan: ColumnPlan, column: Column, n_hashed: int) -> FloatArray:
 
 def _as_numbers(plan: ColumnPlan, column: Column) -> FloatArray:
     texts, present = column.values.tolist(), [text for text in column.values if text is not None]
-    if CELL_KINDS[plan.kind].form is None or plan.kind == "flag":  # 0 and 1 may stand for false and true
-        kind, form = ("number", plan.decimal) if flag_form(present) is None else ("flag", "")
+    if plan.kind in ("number", "flag"):  # 0 and 1 may stand for false and true
+        kind, form = ("number", plan.decimal) if form_of(present, "flag") is None else ("flag", "")
     else:
         kind, form = plan.kind, plan.format or ""
     values = cell_values(texts, kind, form)
-    if np.isnan(values).all() and kind == plan.kind and (recognise := CELL_KINDS[kind].form) is not None:
-        values = cell_values(texts, kind, recognise(present) or "")  # in another form than in fit
+    if np.isnan(values).all() and kind not in ("number", "flag"):
+        values = cell_values(texts, kind, form_of(present, kind) or "")  # in another form than in fit
     odd = np.flatnonzero(np.isnan(values) & ~column.missing)
     if len(odd) and len(odd) == len(present):
         raise ValueError(f"column {plan.name!r} is text, such as {texts[odd[0]]!r}, but in fit it held {plan.words}")
@@ -178,9 +187,8 @@ def _plan(name: str, column: Column, settings: PlanSettings) -> ColumnPlan:
     if column.values.dtype != object:
         return _plan_of_numbers(name, column, column.kind if column.kind != "flag" else "0 or 1", settings)
     texts = [text for text in column.values if text is not None]
-    for kind, cells in CELL_KINDS.items() if column.kind == "text" else ():
-        form = None if cells.form is None else cells.form(texts)
-        if form is not None:
+    for kind in CELL_KINDS if column.kind == "text" else ():
+        if (form := form_of(texts, kind)) is not None:
             reading = _READINGS.get(kind, kind)
             reading += f" as {form}" if form.startswith("%") else ""
             values = Column(cell_values(column.values.tolist(), kind, form), kind)
@@ -252,19 +260,12 @@ def _number_texts(column: Column) -> list[str]:
 def _as_written(column: Column, texts: list[str], mark: Decimal) -> str:
     """Say how numbers in the text of a column were read."""
     reading = "number with decimal comma" if mark == "," and any("," in text for text in texts) else "number"
-    grouped = next((text for text in texts if number(text, mark) not in (None, _plain(text, mark))), None)
+    thousands = {*SPACES, "," if mark == "." else "."}
+    grouped = next((text for text in texts if thousands & set(text) and number(text, mark) is not None), None)
     if grouped is not None:
         reading += f", {grouped} read as {number(grouped, mark):.15g}" if len(grouped) < 12 else ", thousands marked"
     odd = [text for text in column.values if text is not None and number(text, mark) is None]
     return f"{reading}; {_counted(len(odd), 'cell')} of other text, such as {odd[0]!r}" if odd else reading
-
-
-def _plain(text: str, mark: Decimal) -> float | None:
-    """Return the number in text without marks of thousands, or None."""
-    try:
-        return float(text.replace(mark, "."))
-    except ValueError:
-        return None
 
 
 def _identifier(name: str, column: Column) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.data.cells import MISSING, Decimal, are_codes, missing_cells, missing_spellings
+from mahala.data.columns.cells import MISSING, Decimal, are_codes, missing_cells, missing_spellings
 from mahala.support.lazily import sklearn_checks
 
 # The number of microseconds of a day.
