@@ -174,7 +174,8 @@ class Pairs(Comparisons):
     ----------
     X : array, memory map, CSR matrix or data frame of shape (n_rows, n_features)
     left, right : row numbers of each pair
-    similar : booleans, or +1 for similar and -1 for dissimilar; None for pairs without labels
+    similar : booleans, or +1 for similar and -1 for dissimilar, default=None
+        None is for pairs without labels.
 
     Examples
     --------
@@ -222,8 +223,11 @@ class Pairs(Comparisons):
         Parameters
         ----------
         y : class of each row: numbers, strings or a Series
-        n : number of pairs; "auto" is 40 c (c - 1) for c classes, or all pairs if there are fewer
-        balance : share of similar pairs, 0 to 1; None draws uniformly from all pairs
+        n : int or "auto", default="auto"
+            Number of pairs; "auto" is 40 c (c - 1) for c classes, or all pairs if there are fewer.
+        balance : float from 0 to 1 or None, default=None
+            Share of similar pairs; None draws uniformly from all pairs.
+        random_state : int, RandomState, Generator or None, default=None
 
         Each pair has left < right, and all pairs that agree with `balance` are equally likely.
 

@@ -52,8 +52,10 @@ class Quadruplets(Comparisons):
         Parameters
         ----------
         y : class of each row: numbers, strings or a Series
-        n : number of quadruplets; "auto" is 20 c² for c classes; fewer if there are not so many pairs of either kind,
-            because no pair is drawn twice
+        n : int or "auto", default="auto"
+            Number of quadruplets; "auto" is 20 c² for c classes. There are fewer if there are not so many pairs of
+            either kind, because no pair is drawn twice.
+        random_state : int, RandomState, Generator or None, default=None
 
         Examples
         --------
@@ -81,8 +83,10 @@ class Quadruplets(Comparisons):
         ----------
         left, right : row numbers of each pair
         ratings : how alike the rows of each pair are; higher is more alike
-        n : number of quadruplets, drawn from all pairs of pairs with different ratings; "auto" is all of them, or
-            20,000 if there are more
+        n : int or "auto", default="auto"
+            Number of quadruplets, drawn from all pairs of pairs with different ratings; "auto" is all of them, or
+            20,000 if there are more.
+        random_state : int, RandomState, Generator or None, default=None
 
         Examples
         --------

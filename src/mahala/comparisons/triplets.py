@@ -20,7 +20,8 @@ class Triplets(Comparisons):
     ----------
     X : array, memory map, CSR matrix or data frame of shape (n_rows, n_features)
     anchor, positive, negative : row numbers of each triplet
-    items : the rows to which positive and negative refer, by default X; their features may differ from those of X
+    items : rows, default=None
+        The rows to which positive and negative refer, which may have other features; None for X.
 
     Examples
     --------
