@@ -18,7 +18,7 @@ from mahala.metric import MahalanobisMetric
 from mahala.metric.matrices import in_dtype, map_rows
 from mahala.metric.thresholds import Strategy
 from mahala.support.arrays import Arrays, FloatArray, RealArray, check_room
-from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread
+from mahala.support.contexts import all_or_nothing, interrupts_kept, one_at_a_time, one_blas_thread
 from mahala.support.display import progress_bar
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.parameters import check_params
@@ -80,11 +80,13 @@ class BatchLearner(DistanceMixin, Learner):
         self._check_params()
         interrupt = None
         with all_or_nothing(self), one_blas_thread(), engine_for(X):
-            data = self._training_data(X, y, **more)
+            with interrupts_kept():
+                data = self._training_data(X, y, **more)
             with progress_bar(type(self).__name__, self.max_iter, self.verbose) as show:
                 run = Run(self.callback, show)
                 try:
-                    reason = self._learn(data, run)
+                    with interrupts_kept():
+                        reason = self._learn(data, run)
                 except KeyboardInterrupt as error:
                     if not run.model:
                         raise

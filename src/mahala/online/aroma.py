@@ -4,7 +4,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from mahala.compiled.triplets import aroma as kernels
 from mahala.compiled.triplets.rows import CSR
@@ -112,15 +111,8 @@ class CovarianceState(SimilarityState):
         return csr_rows(X)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
-        d, e = self.shape
-        X, Y = (
-            sp.csr_matrix((data[2], data[1], data[0]), shape=(len(data[0]) - 1, n))
-            for data, n in ((chunk.rows, d), (chunk.items, e))
-        )
-        anchor, positive, negative = chunk.numbers
-        for part in slices(len(chunk.y), block_size(2 * max(d, e), least=kernels.BLOCK)):
-            x = X[anchor[part]].toarray()
-            q = (Y[positive[part]] - Y[negative[part]]).toarray()
+        for part in slices(len(chunk.y), block_size(2 * max(self.shape), least=kernels.BLOCK)):
+            x, q = chunk.in_full(part, self.shape)
             self._take(x, q, rule, self.clock + part.start, (steps[0][part], steps[1][part], steps[2][part]))
         return len(chunk.y), 0
 

@@ -27,7 +27,7 @@ from mahala.engine.dask.rows import (
     task,
 )
 from mahala.engine.edges import leading_eigenvector
-from mahala.engine.engine import Coefficients, Engine, Hinges
+from mahala.engine.engine import Coefficients, Engine, Hinges, LeadingDirection
 from mahala.engine.hinges import RowHinges
 from mahala.engine.machine import machine
 from mahala.engine.minibatches import Minibatches
@@ -72,7 +72,7 @@ class DaskCluster:
         return self.fetch(summed([call(pulls, rows, diagonal) for (_, pulls), (_, rows) in both]))
 
     def softmax(self, Z: Any, codes: IndexArray, rows: slice | None = None) -> tuple[float, Any]:
-        return self._sum_of_shares(_softmax, Z, codes)
+        return self._sum_of_shares(partial(_share, "softmax"), Z, codes)
 
     def within(self, Z: Any, codes: IndexArray, weights: FloatArray | None = None) -> tuple[float, Any]:
         _check_unweighted(weights)
@@ -92,7 +92,7 @@ class DaskCluster:
         rows: slice | None = None,
     ) -> tuple[float, Any]:
         _check_unweighted(weights)
-        return self._sum_of_shares(_between, Z, codes, coefficients, cutoff)
+        return self._sum_of_shares(partial(_share, "between"), Z, codes, coefficients, cutoff)
 
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> Hinges:
         given = persist_value((edges, ends, mu))
@@ -106,8 +106,22 @@ class DaskCluster:
     def of_images(self, function: Callable[[RealArray], Any], Z: Any) -> Any:
         return self.fetch(task(_of_images)(function, [part for _, part in parts(Z)]))
 
-    def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> "DaskEdges":
-        return DaskEdges(self.place(X), left, right)
+    def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> LeadingDirection:
+        X, ends = self.place(X), persist_value((left, right))
+        d, dtype = X.shape[1], X.dtype
+
+        def leading(weights: FloatArray) -> FloatArray:
+            placed = persist_value(weights.astype(dtype))
+
+            def times(V: RealArray) -> RealArray:  # for which the images X V travel
+                image, share = task(np.matmul), task(_product_share)
+                images = [image(part, V.astype(dtype)) for _, part in parts(X)]
+                return self.fetch(summed([share(images, ends, placed, rows, part) for rows, part in parts(X)]))
+
+            direction = leading_eigenvector(lambda: times(np.eye(d)), times, d, dtype).astype(np.float64)
+            return np.asarray(direction / np.linalg.norm(direction))
+
+        return leading
 
     def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
         return _on_worker(self._name, lambda engine: engine.minibatches(*arguments, **options))  # type: ignore[no-any-return]
@@ -159,28 +173,6 @@ class DaskCluster:
         return task(partial(_on_worker, self._name, function), n_results)
 
 
-class DaskEdges:
-    """Σ w_e v_e v_eᵀ over edges; see `EdgeGraph`. For a product with directions V the images X V travel."""
-
-    def __init__(self, X: Any, left: IndexArray, right: IndexArray) -> None:
-        self._X = X
-        self._ends = persist_value((left, right))
-
-    def leading(self, weights: FloatArray) -> FloatArray:
-        """Return the unit eigenvector of the largest eigenvalue of the sum with these weights."""
-        d, dtype = self._X.shape[1], self._X.dtype
-        placed = persist_value(weights.astype(dtype))
-
-        def times(V: RealArray) -> RealArray:
-            image, share = task(np.matmul), task(_product_share)
-            images = [image(part, V.astype(dtype)) for _, part in parts(self._X)]
-            products = [share(images, self._ends, placed, rows, part) for rows, part in parts(self._X)]
-            return compute([summed(products)])[0]  # type: ignore[no-any-return]
-
-        direction = leading_eigenvector(lambda: times(np.eye(d)), times, d, dtype).astype(np.float64)
-        return np.asarray(direction / np.linalg.norm(direction))
-
-
 def _on_worker(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what the function returns, given an engine of the machine on which it runs."""
     setting = get_config()["engine"]
@@ -206,15 +198,11 @@ def _with_images(function: Callable[..., Any], engine: Engine, images: list[Real
     return function(engine, engine.place(np.concatenate(images)), *arguments)
 
 
-def _softmax(engine: Engine, Z: Any, codes: IndexArray, rows: slice) -> tuple[float, RealArray]:
-    value, pull = engine.softmax(Z, codes, rows)
-    return value, engine.fetch(pull)
-
-
-def _between(
-    engine: Engine, Z: Any, codes: IndexArray, rows: slice, coefficients: Coefficients, cutoff: float
+def _share(
+    name: str, engine: Engine, Z: Any, codes: IndexArray, rows: slice, *arguments: Any
 ) -> tuple[float, RealArray]:
-    value, pull = engine.between(Z, codes, coefficients, cutoff, rows=rows)
+    """Return the share of some rows in a sum of the engine, by its name, and its pull."""
+    value, pull = getattr(engine, name)(Z, codes, *arguments, rows=rows)
     return value, engine.fetch(pull)
 
 

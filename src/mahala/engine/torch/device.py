@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from mahala.compiled.sums.pair_sums import slices_of
-from mahala.engine.engine import Coefficients
+from mahala.engine.engine import Coefficients, LeadingDirection
 from mahala.engine.minibatches import Minibatches
-from mahala.engine.torch.edges import Edges, TorchEdgeGraph, TorchHinges, added, pull_of_edges
+from mahala.engine.torch.edges import Edges, TorchHinges, added, edge_graph, pull_of_edges
 from mahala.engine.torch.memory import DeviceMemory, Tensor, TorchArrays, in_blocks
 from mahala.engine.torch.neighbors import nearest
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
@@ -136,8 +136,8 @@ class TorchDevice(DeviceMemory):
     def hinges(self, codes: IndexArray, edges: IndexArray, ends: IndexArray, mu: float) -> TorchHinges:
         return TorchHinges(self, codes, edges, ends, mu)
 
-    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> TorchEdgeGraph:
-        return TorchEdgeGraph(self, X, left, right)
+    def edge_graph(self, X: RealArray, left: IndexArray, right: IndexArray) -> LeadingDirection:
+        return edge_graph(self, X, left, right)
 
     def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:
         return Minibatches(TorchArrays(self.device), *arguments, **options)

@@ -94,6 +94,15 @@ class TripletChunk(NamedTuple):
         anchor, positive, negative = (column[rows] for column in self.numbers)
         return self._replace(numbers=(anchor, positive, negative), y=self.y[rows])
 
+    def in_full(self, part: slice, shape: tuple[int, int]) -> tuple[FloatArray, FloatArray]:
+        """Return x and q of the triplets of a slice as dense rows, for an M of this shape."""
+        X, Y = (
+            sp.csr_matrix((values, columns, indptr), shape=(len(indptr) - 1, width))
+            for (indptr, columns, values), width in zip((self.rows, self.items), shape, strict=True)
+        )
+        anchor, positive, negative = (column[part] for column in self.numbers)
+        return X[anchor].toarray(), (Y[positive] - Y[negative]).toarray()
+
 
 class SimilarityState(State):
     """M of shape (d, e), which starts as `start` times the identity."""

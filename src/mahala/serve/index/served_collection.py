@@ -188,7 +188,7 @@ class ServedCollection:
         if maps is None:
             return parts
         is_known = maps.is_known(x, query.id)
-        changed = (maps.known if is_known else maps.new).astype(np.float64) @ z - z  # (M - I) z
+        changed = (maps.known if is_known else maps.new) @ z - z  # (M - I) z
         learned = x * changed
         _, left = maps.known_directions if is_known else maps.new_directions
         directions = (x @ left) * (changed @ left)  # with the right vectors and the values in (M - I) z
@@ -218,7 +218,7 @@ class ServedCollection:
         asked = rows[candidates(len(rows), N_CANDIDATES, rng)]
         queries, left, right = (index.vectors(column.tolist()) for column in asked.T)
         raw = np.einsum("ij,ij->i", queries, left - right)
-        mapped = queries if model.maps is None else queries @ model.maps.new.astype(np.float64)
+        mapped = queries if model.maps is None else queries @ model.maps.new
         useful = usefulness(raw, np.einsum("ij,ij->i", mapped, left - right), float(np.median(np.abs(raw))))
         query, *others = asked[int(useful.argmax())].tolist()
         rng.shuffle(others)
