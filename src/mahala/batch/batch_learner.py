@@ -60,7 +60,7 @@ class BatchLearner(DistanceMixin, Learner):
     def _learn(self, data: Any, run: Run) -> str:
         """Learn from LabelledRows or, if `_learns_from` says so, from comparisons; return the stop reason.
 
-        Every iteration, of which there is at least one, is recorded by `run.step`; the last model is what is learned.
+        Record each iteration, at least one, by `run.step`; the last model is what is learned.
         """
 
     def _finished(self, data: Any, model: Model) -> Model:
@@ -175,7 +175,7 @@ class BatchLearner(DistanceMixin, Learner):
         ----------
         pairs : Pairs of both kinds, or an array of shape (n_pairs, 2, n_features)
         y : +1 / -1 for pairs without labels of their own
-        strategy, beta, min_rate : as for :meth:`mahala.MahalanobisMetric.calibrate_threshold`
+        strategy, beta, min_rate : see :meth:`mahala.MahalanobisMetric.calibrate_threshold`
         """
         self._check_fitted()
         pairs = pairs if isinstance(pairs, Pairs) else Pairs.from_array(pairs)
@@ -260,7 +260,7 @@ class WeightedLearner(BatchLearner):
         ----------
         X : array, CSR matrix, data frame or tensor of shape (n_rows, n_features), or Pairs, or an array of pairs
         y : class labels of rows, +1 / -1 for an array of pairs, else None
-        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times; None for 1
+        sample_weight : a weight of at least 0 for each row, as if the row were repeated so many times, default=None
         """
         return self._fit(X, y, sample_weight=sample_weight)
 

@@ -301,7 +301,7 @@ class TimeLimit:
         self._end = -math.inf
 
     def reached(self) -> bool:
-        """Whether the time is over; whoever asks must stop then."""
+        """Return whether the time is over; the caller must stop then."""
         self.stopped |= self._clock() >= self._end
         return self.stopped
 
