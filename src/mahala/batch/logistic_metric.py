@@ -58,7 +58,9 @@ class LogisticMetric(IterationParams, BatchLearner):
         Weight of the penalty. "auto" starts with 6 / n for n answers, and lets folds over items choose another
         multiple, or the prior, where they show that it predicts more answers about items not learned from.
     n_components : int or None, default=None
-        Number of rows of L; None for all dimensions.
+        Number of rows of L; None for all dimensions. I is then the projection onto the directions of largest variance
+        in the space of the prior. Under prior="covariance" all variances are equal there, and the directions are those
+        of the standardised features: units do not matter, but rotations of the features do.
     noise : float, default=0.0
         Share of answers that are given at random, below 0.5.
     n_pairs : "auto" or int, default="auto"

@@ -252,4 +252,4 @@ def _newton_direction(M: FloatArray, W: FloatArray, gradient: FloatArray, free: 
         length = size / float(np.sum(direction * product))
         D += length * direction
         residual = residual - length * product
-    return D
+    return 0.5 * (D + D.T)  # else rounding adds up over the steps

@@ -47,6 +47,9 @@ class AROMA(SimilarityLearner):
     M ← M + l / (s + r) (Λx)(Γq)ᵀ, Λ⁻¹ ← Λ⁻¹ + (qᵀΓq) / (r e) x xᵀ and
     Γ⁻¹ ← Γ⁻¹ + (xᵀΛx) / (r d) q qᵀ, for M of shape (d, e).
 
+    Λ and Γ never grow. After one row that is thousands of times as long as the others, M hardly moves any more along
+    it: scale rows to one length.
+
     References
     ----------
     Crammer and Chechik: Adaptive Regularization for Weight Matrices, ICML 2012.

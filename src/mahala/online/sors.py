@@ -32,6 +32,9 @@ class SORS(SimilarityLearner):
     With q = x⁺ - x⁻ and the hinge loss l = max(0, margin - xᵀMq), each step is M ← soft(M + η x qᵀ, ηλ) where
     l > 0, else M ← soft(M, ηλ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0).
 
+    A step is as long as x qᵀ, so one row that is thousands of times as long as the others spoils M: scale rows to one
+    length.
+
     References
     ----------
     Yao, Zhao, Yu, Jin and Li: Sparse Online Relative Similarity Learning, ICDM 2015.
@@ -84,6 +87,9 @@ class AdaSORS(SORS):
     -----
     With q = x⁺ - x⁻ and the hinge loss l = max(0, margin - xᵀMq), G is -x qᵀ where l > 0, else 0. Each step is
     H ← √(H² + G²), Σ = δ + H and M ← soft(M - η G / Σ, ηλ / Σ), elementwise; soft(m, θ) = sign(m) max(|m| - θ, 0).
+
+    Σ never falls. After one row that is thousands of times as long as the others, the entries that it touched hardly
+    move any more: scale rows to one length.
 
     References
     ----------
