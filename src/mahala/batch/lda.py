@@ -88,7 +88,7 @@ class LDA(WeightedLearner):
 
 
 def discriminants(scatter: Covariances, within: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the directions that separate groups, with variance 1 within them, and the spread of the means along each."""
+    """Return directions that separate groups, with variance 1 within them, and the spread of the means along them."""
     white = whiten_varying(within, RANK_TOLERANCE)
     _, between, directions = np.linalg.svd(scatter.offsets @ white.T, full_matrices=False)
     kept = between > np.sqrt(RANK_TOLERANCE) * between.max(initial=0.0)
