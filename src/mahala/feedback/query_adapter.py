@@ -59,17 +59,17 @@ class QueryAdapter(AdapterRanking):
     shown alone explain (`mahala.feedback.click_memory`). `rank` uses both the map and the memory; `embed` the map only.
     `rerank` ranks the results of another engine by its scores and other signals (`mahala.feedback.signals`).
 
-    Before each impression is learned from, 17 experts are judged by it: the raw scores, and raw + α (learned - raw)
-    for eight α up to `cap`, with the mean of all models so far and with the last model. An expert's loss is the share
-    of pairs (one result that people reacted to more than to another) that it has in the wrong order. Exponential
-    weights on these losses, one set for queries that are new and one for queries that are known, give `trust_`; the
-    weighted mean of the experts is served. For known queries four more experts, which add nothing or remembered clicks
-    to that, have weights of their own; a click counts less where clicks are frequent, and all experts but the raw
-    scores, and the one that adds nothing, pay 0.03.
+    Before each impression is learned from, experts are judged by it. For new queries these are 17 maps: the raw scores,
+    and raw + α (learned - raw) for eight α up to `cap`, with the mean of all models so far and with the last model. For
+    known queries they are the same maps, each with nothing or remembered clicks added, in one of three weights. An
+    expert's loss is the share of pairs (one result that people reacted to more than to another) that it has in the
+    wrong order; a click counts less where clicks are frequent. For known queries, an expert with a map pays 0.06, and
+    one with a memory alone 0.025. Exponential weights on these losses, one set for queries that are new and one for
+    queries that are known, give `trust_`; the weighted mean of the experts is served.
 
-    What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the 17 experts, summed
-    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.87 sqrt(T) for new queries
-    and 1.45 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the
+    What is guaranteed, if `half_life` and `fit` are not used: the weighted mean of the losses of the experts, summed
+    over impressions of the total weight T, is above the loss of the raw ranking by at most 0.47 sqrt(T) for new queries
+    and 3.53 sqrt(T) for known ones, for any clicks whatsoever (`mahala.feedback.trust.Hedge` has the theorem; the
     constants are for cap=1). That is a statement about pairs among the results shown, and about an expert drawn by the
     weights.
     It says nothing about nDCG, nor about the ranking by the mean: that these follow was seen in simulations, and not
@@ -190,7 +190,7 @@ class QueryAdapter(AdapterRanking):
             return passes.learn(search, rows, self._model.new_model(), self._model.rule)
 
         expert, verdict, self.cross_validation_ = judged.choose(
-            search, learned, self._trust.experts, folds, int(self.k), self._rng
+            search, learned, self._trust.maps, folds, int(self.k), self._rng
         )
         self._judged: Verdict | None = verdict
         if expert:  # otherwise the model stays the identity, as cross-validation chose

@@ -21,12 +21,14 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 # An expert with a memory adds, to the score of an item by the maps, λ times its net clicks times the usual difference
 # between the raw scores on a page; these are the λ.
 REMEMBERED = (0.3, 0.6, 1.2)
-# How fast trust moves: evidence from a query's first impression is rare and weighs much, so it moves trust slowly.
-RATES = {"new": 0.5, "known": 1.0}
-# The prior weight of the raw ranking. A map has seen few queries, and must show more before new ones are served by it.
-RAW = {"new": 0.6, "known": 0.5}
-# What is added, for known queries, to the losses of all experts but the first: by random clicks, all lose alike.
-PENALTY = 0.03
+# How fast trust moves. For new queries it rests on one impression of each query: by that alone, a map that makes new
+# queries worse is hardly told from one that makes them better.
+RATES = {"new": 0.25, "known": 2.0}
+# The prior weight of the raw scores among the maps. So new queries are served 4 % of a map of which little is known.
+RAW = {"new": 0.9, "known": 0.75}
+# What is added, for known queries, to the losses of experts with a memory only, and with a map: by random clicks, all
+# lose alike, and pairs of a page that was served by the memory favour the memory.
+MEMORY_PENALTY, MAP_PENALTY = 0.025, 0.06
 # The weight, in the prior after a choice, of all experts but the chosen one.
 DOUBT = 1e-3
 
@@ -131,33 +133,41 @@ class Hedge:
 class Trust:
     """The weights of the experts, for queries that are new and for those that are known, and the gains so far.
 
-    A row of `experts` has the shares of the raw scores, of the mean of all models and of the last model. For known
-    queries, exponential weights of their own decide how much remembered clicks add to that; `memory` has what each of
-    their experts adds for a click, the first one nothing.
+    A row of `maps` has the shares of the raw scores, of the mean of all models and of the last model. The experts for
+    new queries are the maps. Those for known queries are the maps with each of the weights of a remembered click in
+    `memory`, of which the first is 0; the weights of the first map come first.
     """
 
     def __init__(self, cap: float, half_life: float | None) -> None:
-        self.experts = mixtures(cap)
-        n = len(self.experts)
-        self.hedges = {kind: Hedge(prior(n, 0, RAW[kind]), rate, half_life) for kind, rate in RATES.items()}
+        self.maps = mixtures(cap)
         self.memory = cap * np.array([0.0, *(REMEMBERED if cap > 0.0 else ())])
-        self.hedges["memory"] = Hedge(prior(len(self.memory)), 1.0, half_life)
+        n, m = len(self.maps), len(self.memory)
+        self.experts = {
+            "new": np.column_stack([self.maps, np.zeros(n)]),
+            "known": np.column_stack([np.repeat(self.maps, m, axis=0), np.tile(self.memory, n)]),
+        }
+        raw, _, _, clicks = self.experts["known"].T
+        self._penalties = np.where(raw < 1.0, MAP_PENALTY, np.where(clicks > 0.0, MEMORY_PENALTY, 0.0))
+        self.hedges = {kind: Hedge(self._prior(kind, 0, RAW[kind]), rate, half_life) for kind, rate in RATES.items()}
         self._gains = {kind: RunningGain() for kind in RATES}
 
+    def _prior(self, kind: str, first: int, weight: float) -> FloatArray:
+        """Return prior weights of the experts: `weight` for one of the maps, and half of each map's without a memory."""
+        maps = prior(len(self.maps), first, weight)
+        return maps if kind == "new" else np.outer(maps, prior(len(self.memory))).ravel()
+
     def prefer(self, expert: int) -> None:
-        """Begin with nearly all the weight on one expert."""
-        for kind in RATES:
-            self.hedges[kind].set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
+        """Begin with nearly all the weight on one map."""
+        for kind, hedge in self.hedges.items():
+            hedge.set_prior(self._prior(kind, expert, 1.0 - DOUBT))
 
     def shares(self, kind: str) -> FloatArray:
-        """Return the shares of raw scores, mean and last model in what is served."""
-        shares: FloatArray = self.hedges[kind].weights() @ self.experts
-        return shares
+        """Return the shares of raw scores, mean and last model in what is served, and what a remembered click adds.
 
-    @property
-    def click_weight(self) -> float:
-        """What a remembered click adds to the score of an item, in usual differences of scores on a page."""
-        return float(self.hedges["memory"].weights() @ self.memory)
+        The last is in usual differences of scores on a page.
+        """
+        shares: FloatArray = self.hedges[kind].weights() @ self.experts[kind]
+        return shares
 
     def judge(self, kind: str, scores: FloatArray, pairs: PagePairs, weight: float, corrected: FloatArray) -> float:
         """Judge the experts by a page; return the share of its pairs that was served in the wrong order.
@@ -168,26 +178,17 @@ class Trust:
         scores : columns of raw scores, those of the mean and those of the last model, and remembered clicks
         pairs : of results on the page
         weight : that of the page
-        corrected : weights of the pairs, corrected for positions, by which known queries are judged
+        corrected : weights of the pairs, corrected for positions, by which experts are judged
         """
         positive, negative, weights = pairs
-        hedge = self.hedges[kind]
-        experts = scores[:, :3] @ self.experts.T
-        served = experts @ hedge.weights()
-        expert_losses = page_losses(experts, positive, negative, weights)
-        if kind == "new":
-            hedge.update(expert_losses, weight)
-        else:
-            certainty = weight * float(corrected.sum() / weights.sum())
-            remembering = served[:, np.newaxis] + np.outer(scores[:, 3], self.memory)
-            served = served + self.click_weight * scores[:, 3]
-            for one, columns in ((hedge, experts), (self.hedges["memory"], remembering)):
-                losses = page_losses(columns, positive, negative, corrected)
-                losses[1:] = np.minimum(losses[1:] + PENALTY, 1.0)
-                one.update(losses, certainty)
-        loss = float(page_losses(served[:, np.newaxis], positive, negative, weights)[0])
-        self._gains[kind].add(float(expert_losses[0]) - loss)
-        return loss
+        served = np.column_stack([scores[:, 0], scores @ self.shares(kind)])
+        raw, loss = page_losses(served, positive, negative, weights).tolist()
+        losses = page_losses(scores @ self.experts[kind].T, positive, negative, corrected)
+        if kind == "known":
+            losses = np.minimum(losses + self._penalties, 1.0)
+        self.hedges[kind].update(losses, weight * float(corrected.sum() / weights.sum()))
+        self._gains[kind].add(raw - loss)
+        return float(loss)
 
     def learned_share(self, kind: str) -> float:
         """Return the share of the learned map in what is served."""
