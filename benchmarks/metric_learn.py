@@ -29,7 +29,7 @@ from mahala.batch import LFDA, LSML, SCML, SDML, Covariance
 from mahala.batch.lfda import _scatters
 from mahala.batch.scml import _local_discriminants
 from mahala.comparisons import Triplets
-from mahala.engine.class_neighbors import class_neighbors
+from mahala.engine.neighbors import class_neighbors
 
 PEER = """
 import json, sys, time, warnings

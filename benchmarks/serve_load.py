@@ -302,8 +302,8 @@ def check(path: Path, places: list[int], before: int, again: bool) -> None:
             known = Checkpoints(service.store.database).newest("c", 0)
             assert known is not None
             whole = Learners(DEFAULT, None)
-            for entry in service.store.read_log("c"):
-                whole.learn(entry, lambda rows: service.store.vectors("c", rows))
+            for entry in service.store.read_log("c", limit=known[0].place):
+                whole.learn([entry], lambda rows: service.store.vectors("c", rows))
             same = {name: adapter.to_bytes() for name, adapter in whole.adapters.items()} == known[1]
             print(f"the models are those of {whole.place:,} entries learned without a stop, bit for bit: {same}")
 

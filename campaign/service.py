@@ -156,7 +156,7 @@ def _check(service: Service, acknowledged: dict[str, int], folder: Path) -> None
         raise Failed(f"the last checkpoint is not at the end of the log: {version}")
     whole = Learners(LEARNERS, None)
     for entry in entries:
-        whole.learn(entry, lambda rows: service.store.vectors("c", rows))
+        whole.learn([entry], lambda rows: service.store.vectors("c", rows))
     if {name: adapter.to_bytes() for name, adapter in whole.adapters.items()} != states:
         raise Failed("the models are not those of a service that was never killed")
     whole.teach(lambda rows: service.store.vectors("c", rows))

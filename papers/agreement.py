@@ -91,11 +91,14 @@ def front_page(found: Mapping[str, Sequence[Agreement]], pictures: Mapping[str, 
         "# Results",
         "",
         wrapped(
-            "Our results beside the papers', in per cent: errors, or mean average precision. A mean is over as many "
-            "runs as in the paper, unless the last column says otherwise. A cell is near if the two means differ by at "
-            "most two standard deviations, the larger of ours and theirs. POLA (2004) prints no errors; "
-            "[its page](pola2004/README.md) compares what it says with our results. `python -m papers --show all` "
-            "writes this page from the cells."
+            "This page compares our results with those of the papers, in per cent: errors, or mean average precision. "
+            "A mean is over as many runs as in the paper, unless the last column says otherwise. A cell is near if the "
+            "two means differ by at most two standard deviations, the larger of ours and theirs."
+        ),
+        "",
+        wrapped(
+            "POLA (2004) prints no errors; [its page](pola2004/README.md) compares its statements with our results. "
+            "`python -m papers --show all` writes this page from the cells."
         ),
         "",
         "| paper | what | cells | near | median difference | |",

@@ -88,19 +88,24 @@ def test_dependencies_are_those_that_are_imported():
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    core, extra, serve = (
-        {re.match(r"[\w-]+", line)[0].replace("scikit-learn", "sklearn") for line in lines}
-        for lines in (project["dependencies"], extras["cli"], extras["serve"])
-    )
+    allowed = {
+        folder: {re.match(r"[\w-]+", line)[0].replace("scikit-learn", "sklearn") for line in lines}
+        for folder, lines in (
+            (".", project["dependencies"]),
+            ("cli", extras["cli"]),
+            ("report", extras["cli"]),
+            ("serve", extras["serve"]),
+            ("engine/torch", extras["gpu"]),
+        )
+    }
     package = ROOT / "src" / "mahala"
     for path in package.rglob("*.py"):
         nodes = ast.parse(path.read_text(encoding="utf-8")).body
         modules = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
         modules += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-        of_commands = path.relative_to(package).parts[0] in ("cli", "papers", "report")
         imported = {module.split(".")[0] for module in modules} - sys.stdlib_module_names - {"mahala"}
-        of_service = path.relative_to(package).parts[0] == "serve"
-        assert imported <= core | (extra if of_commands else set()) | (serve if of_service else set()), path
+        folders = [folder for folder in allowed if path.is_relative_to(package / folder)]
+        assert imported <= set().union(*(allowed[folder] for folder in folders)), path
 
 
 WITHOUT_EXTRAS = """

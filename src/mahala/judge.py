@@ -1,9 +1,7 @@
 """Decide between the plain metric and learned ones, on units that were not learned from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from scipy import stats
@@ -60,7 +58,7 @@ class Verdict(NamedTuple):
     text: str = ""
 
     @classmethod
-    def of(cls, fields: Sequence[Any]) -> Verdict:
+    def of(cls, fields: Sequence[Any]) -> Self:
         """Return the verdict with these fields, as a model file has them; raise ValueError if it is damaged."""
         if len(fields) == len(cls._fields):
             verdict = cls(*fields)
@@ -75,7 +73,7 @@ class Verdict(NamedTuple):
                 return verdict
         raise ValueError(f"a verdict should have the fields {', '.join(cls._fields)}, got {list(fields)!r:.200}")
 
-    def of_metric(self) -> Verdict:
+    def of_metric(self) -> Self:
         """Return the verdict without a word on the share of a map, which a metric does not have."""
         return self._replace(text=self.sentence.removesuffix(self._served()).strip())
 

@@ -4,7 +4,6 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 
 from mahala.comparisons import Comparisons, Pairs, Quadruplets, Triplets
@@ -16,7 +15,7 @@ from mahala.former_names import OF_LEARNERS, hint
 from mahala.metric import MahalanobisMetric, scores_in_blocks
 from mahala.saved_estimator import SavedEstimator
 from mahala.support.arrays import FloatArray, IndexArray, SignArray
-from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from mahala.support.lazily import ClassNamePrefixFeaturesOutMixin, TransformerMixin, metrics
 from mahala.support.parameters import check_seed
 from mahala.support.validation import check_features, class_codes, is_chunked, to_numpy
 
@@ -148,7 +147,7 @@ class Learner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator)
                 return float(np.mean(margins > 0.0))
             similar = comparisons.labelled(y).similar
             if self.metric_.threshold is None:
-                return float(roc_auc_score(similar, margins))
+                return float(metrics.roc_auc_score(similar, margins))
             return float(np.mean((margins >= 0.0) == similar))
         X, codes = self._labelled_rows(X, y, reset=False)
         if isinstance(self.metric_, MahalanobisMetric):

@@ -1,7 +1,5 @@
 """Compile ahead what the learners and evaluations would compile on first use."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator

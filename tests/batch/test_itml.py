@@ -329,6 +329,6 @@ def test_a_file_holds_what_a_warm_start_needs(labelled, tmp_path):
     loaded = ITML.load(path)
     assert (loaded.similar_target_, loaded.dissimilar_target_) == (learner.similar_target_, learner.dissimilar_target_)
     np.testing.assert_array_equal(loaded.fit(X, y).metric_.matrix, learner.fit(X, y).metric_.matrix)
-    write_model(path, "learner", {**arrays, "model.targets": np.array([2.0, 1.0])}, header)
+    write_model(path, "learner", {**arrays, "model.targets": np.array([-1.0, 1.0])}, header)
     with pytest.raises(ModelFileError, match="targets"):
         ITML.load(path)

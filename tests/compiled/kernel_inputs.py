@@ -72,11 +72,15 @@ RULES = {
 }
 
 
+def rule_of(name):
+    """One of these rules, as states take it."""
+    (_, adaptive, average), (scale, slack, upper, *_), (theta, exempt, delta) = RULES[name]
+    return SimilarityRule(scale, slack, upper, 0.1, theta, exempt, delta, theta > 0.0, adaptive, average)
+
+
 def state(kind, name, d, clock=0):
     """A state in which steps of one of these rules have been taken."""
-    (_, adaptive, average), (scale, slack, upper, *_), (theta, exempt, delta) = RULES[name]
-    rule = SimilarityRule(scale, slack, upper, 0.1, theta, exempt, delta, theta > 0.0, adaptive, average)
-    made = kind((d, d), 1.0, rule, np.float64)
+    made = kind((d, d), 1.0, rule_of(name), np.float64)
     made.clock = made.n_steps = clock
     return made
 

@@ -97,16 +97,6 @@ def test_number_of_threads(monkeypatch):
     assert threads.n_threads() == threads.n_cores() <= (os.cpu_count() or 1)
 
 
-def test_limits_of_control_groups_are_followed(tmp_path):
-    (tmp_path / "cpu.max").write_text("150000 100000\n")
-    assert threads._quota(tmp_path / "cpu.max") == 1.5
-    (tmp_path / "cpu.cfs_quota_us").write_text("-1\n")
-    (tmp_path / "cpu.cfs_period_us").write_text("100000\n")
-    assert threads._old_quota(tmp_path / "cpu.cfs_quota_us") == np.inf
-    (tmp_path / "cpu.cfs_quota_us").write_text("400000\n")
-    assert threads._old_quota(tmp_path / "cpu.cfs_quota_us") == 4.0
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 def test_a_forked_process_has_threads_of_its_own():
     threads.in_threads(abs, range(4), threads=2)

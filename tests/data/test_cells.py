@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.data.cells import ISO, cell_values, date_format, day_number, decimal_marks, missing_cells, number
+from mahala.data.cells import ISO, cell_values, day_number, decimal_marks, form_of, missing_cells, number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -70,7 +70,7 @@ def test_missing():
     ],
 )
 def test_date_formats(texts, format):
-    assert date_format(texts) == format
+    assert form_of(texts, "date") == format
 
 
 @given(st.dates(min_value=date(1000, 1, 1)))

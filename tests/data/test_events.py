@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mahala.data.event_files import read_events
-from mahala.data.event_formats import Ignored, read_event
+from mahala.data.event_files import Ignored, read_event, read_events
 from mahala.data.events import NOT_SHOWN, UNKNOWN_SEARCH, Page, Reaction, Shown, join
 from strategies import examples
 

@@ -121,7 +121,7 @@ def test_vectors_of_parquet_files(tmp_path: Path) -> None:
         ({"a": [1.0, 2.0]}, {}, "must have a column of lists of numbers, or vector must name it; it has only a"),
         ({"a": [[1.0], [2.0]], "b": [[1.0], [2.0]]}, {}, "it has 2 of them: a, b"),
         ({"a": [["x"], ["y"]]}, {}, "it has only a"),
-        ({"a": [1.0, 2.0]}, {"vector": "a"}, "column 'a' must hold lists of numbers, got float64"),
+        ({"a": [1.0, 2.0]}, {"vector": "a"}, "column 'a' must hold lists of numbers, got Float64"),
         ({"a": [[1.0], [2.0]]}, {"vector": "b"}, "vector names the column 'b', which"),
         ({"a": [[1.0], [2.0]]}, {"id": "b"}, "id names the column 'b', which"),
         ({"a": [[1.0], [2.0, 3.0], [3.0]]}, {}, "lists of one length, but row 1 differs from the others"),

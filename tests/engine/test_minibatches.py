@@ -41,7 +41,7 @@ def slow_batches(X, comparisons, size, seed, n_steps):
 @pytest.mark.parametrize("pairs", [True, False], ids=["pairs", "quadruplets"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_the_descent_is_that_of_plain_numpy(engine, pairs, noise, monkeypatch):
-    monkeypatch.setattr("mahala.engine.torch.arrays.GPU_FACTORS", "float32")
+    monkeypatch.setattr("mahala.engine.torch.memory.GPU_FACTORS", "float32")
     rng = np.random.default_rng(0)
     X, prior, start = rng.normal(size=(30, 5)), rng.normal(size=(4, 5)), rng.normal(size=(3, 4))
     comparisons = given(rng, 30, 50, pairs=pairs)
@@ -68,7 +68,7 @@ def test_bfloat16_reaches_the_objective_of_float32(monkeypatch):
     problem = MapProblem(None, np.eye(20), 80.0, 60.0, 1e-4, 0.0, n_steps=200)
     objectives = []
     for factors in ("float32", "bfloat16"):
-        monkeypatch.setattr("mahala.engine.torch.arrays.GPU_FACTORS", factors)
+        monkeypatch.setattr("mahala.engine.torch.memory.GPU_FACTORS", factors)
         with config_context(engine="cuda"):
             batches = current_engine().minibatches(X, codes, problem, batch_size=256, seed=0, state=None)
         batches.run(150)
@@ -81,7 +81,7 @@ def test_each_pair_of_rows_has_one_number(engine):
     codes = np.array([2, 0, 2, 1, 0, 2, 4])  # a class of one row, and one without rows
     arrays = CoreArrays()
     if engine != "cpu":
-        from mahala.engine.torch.arrays import TorchArrays
+        from mahala.engine.torch.memory import TorchArrays
 
         arrays = TorchArrays(torch.device("cpu"))
     ranges = PairRanges(arrays, codes)

@@ -52,8 +52,8 @@ def test_neither_batches_nor_reads_nor_a_stop_change_a_bit():
     alone, together = DeferredMap(d, None), DeferredMap(d, None)
     for at, (x, items, pairs) in enumerate(entries):
         alone.feed_query(x, items, pairs, rule)
-        if at in (0, 20, 31, 32, 50):
-            together.prepare(np.array([x for x, _, _ in entries[at : at + together.n_free]]))
+        if at in (0, 15, 55):
+            together.expect(np.array([x for x, _, _ in entries[at : at + 30]]))
         if at in (25, 60):
             header, arrays = together.get_state()
             together.matrices()

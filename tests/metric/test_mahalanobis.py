@@ -442,9 +442,9 @@ def test_margins_are_those_of_distance_to_the_last_bit():
 
 
 def test_margins_take_few_rows_at_a_time():
-    # The rows of all pairs would take 480 MB.
+    # The rows of all pairs would take 240 MB.
     X = np.ones((2, 300))
-    pairs = Pairs(X, np.zeros(200_000, dtype=int), np.ones(200_000, dtype=int))
+    pairs = Pairs(X, np.zeros(100_000, dtype=int), np.ones(100_000, dtype=int))
     tracemalloc.start()
     assert not MahalanobisMetric.euclidean(300).margins(pairs).any()
     peak = tracemalloc.get_traced_memory()[1]

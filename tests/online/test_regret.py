@@ -115,8 +115,9 @@ def test_ogd(seed, init, eta):
 
 
 @each_stream
-@pytest.mark.parametrize("penalty", ["l1", "offdiagonal"])
-@pytest.mark.parametrize(("eta", "lam"), [(0.003, 0.1), (0.05, 0.02), (0.05, 1.0)])
+@pytest.mark.parametrize(
+    ("penalty", "eta", "lam"), [("l1", 0.003, 0.1), ("offdiagonal", 0.05, 0.02), ("l1", 0.05, 1.0)]
+)
 def test_sors(seed, init, penalty, eta, lam):
     rows, U = separable_triplets(seed)
     learner = mahala.SORS(eta, lam=lam, penalty=penalty, init=init, storage="sparse" if seed else "dense")

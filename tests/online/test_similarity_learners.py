@@ -181,8 +181,7 @@ def test_equals_it_in_any_chunks_and_through_any_file(name, storage, triplets, a
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.endswith("-II")])
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
-@pytest.mark.parametrize("shape", [(4, 9), (70, 3)])
-@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize(("shape", "average"), [((4, 9), False), ((70, 3), True)])
 def test_queries_and_items_may_have_different_features(name, storage, shape, average):
     learner, expected = CASES[name]
     if storage not in STORAGES[name]:
@@ -203,8 +202,7 @@ def test_queries_and_items_may_have_different_features(name, storage, shape, ave
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
-@pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("sparse_start", [False, True])
+@pytest.mark.parametrize(("average", "sparse_start"), [(False, True), (True, False)])
 def test_starts_from_any_metric(name, storage, average, sparse_start):
     learner, expected = CASES[name]
     if storage not in STORAGES[name]:

@@ -115,7 +115,7 @@ def test_an_exported_log_of_pairs_is_the_same_and_learns_the_same(service, clien
     for name in ("c", "copy"):
         learners = Learners(DEFAULT, None)
         for entry in service.store.read_log(name):
-            learners.learn(entry, lambda rows: service.store.vectors("c", rows))
+            learners.learn([entry], lambda rows: service.store.vectors("c", rows))
         states.append(learners.adapters["adapter"].to_bytes())
         assert learners.adapters["adapter"].n_learned_ > 10
     assert states[0] == states[1]
@@ -138,7 +138,7 @@ def test_judged_pairs_make_the_ranking_of_other_queries_better(tmp_path):
             other = shown[int(rng.integers(30))]  # people judge what they are shown
             similar = bool(wanted[row, other.row])
             entry = service.entry("c", "pair", query, [other.id], [float(similar)], user=f"u{row}")
-            learners.learn(entry, lambda rows: X[list(rows)])
+            learners.learn([entry], lambda rows: X[list(rows)])
     adapter = learners.adapters["adapter"]
 
     def share(embed):

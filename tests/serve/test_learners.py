@@ -37,6 +37,7 @@ SHADOWS = {
 def _at_once(monkeypatch):
     monkeypatch.setattr(module, "_SECONDS", 0.0)
     monkeypatch.setattr(module, "_TIMES", 0.0)
+    monkeypatch.setattr(module, "_STATES", 0.0)
 
 
 def process(store, seconds=3.0):
@@ -134,7 +135,7 @@ def test_what_was_foreseen_is_told():
         if apart.any():
             plain = (apart * (np.subtract.outer(scores[1], scores[1]) > 0.0)).sum() / apart.sum()
             right.append([share, plain])
-        learners.learn(entry, lambda rows: X[list(rows)])
+        learners.learn([entry], lambda rows: X[list(rows)])
     told = learners.status()["learners"]["adapter"]
     assert told["foreseen"]["n"] == len(right)
     assert [told["foreseen"]["served"], told["foreseen"]["plain"]] == pytest.approx(np.mean(right, axis=0))
@@ -205,7 +206,7 @@ def test_pieces_of_a_model_are_no_version_without_its_place(store, monkeypatch, 
     learn_all(other)
     fresh = module.Learners(module.DEFAULT, None)
     for entry in store.read_log("c"):
-        fresh.learn(entry, lambda rows: store.vectors("c", rows))
+        fresh.learn([entry], lambda rows: store.vectors("c", rows))
     assert states(store)[2] == {"adapter": fresh.adapters["adapter"].to_bytes()}
     with store.database.reading() as connection:
         assert set(connection.scalars(sa.select(models.c.version))) == {1, 2}
@@ -251,7 +252,7 @@ def test_a_forgotten_user_leaves_no_trace(store, tmp_path):
     without = [entry for entry in entries(60) if entry.user != "u1"]
     fresh = module.Learners(module.DEFAULT, None)
     for entry in without:
-        fresh.learn(entry, lambda rows: store.vectors("c", rows))
+        fresh.learn([entry], lambda rows: store.vectors("c", rows))
     assert states(store)[2]["adapter"] == fresh.adapters["adapter"].to_bytes()
     versions = Checkpoints(store.database).versions("c")
     assert {version.generation for version in versions} == {1}
@@ -282,3 +283,25 @@ def test_versions_are_pinned_and_pruned(store):
     assert checkpoints.served("c", "adapter")[0].version == 20
     with pytest.raises(Unknown, match="no version 99"):
         checkpoints.pin("c", 99)
+
+
+def test_versions_without_states_are_served_and_learned_again(store, monkeypatch):
+    """A process that is killed goes back to the last states, and what is served does not go back."""
+    monkeypatch.setattr(module, "_STATES", 1e9)
+    first, given = process(store, seconds=0.0), entries(60)
+    for start in range(0, 40, 4):
+        store.append("c", given[start : start + 4])
+        first.step()
+    checkpoints = Checkpoints(store.database)
+    assert (checkpoints.newest("c", 0)[0].place, checkpoints.versions("c")[0].place) == (4, 40)
+    monkeypatch.setattr(module, "_BLOCK", 16)
+    second = process(store, seconds=0.0)
+    second.step()
+    assert checkpoints.served("c", "adapter")[0].place == 40
+    store.append("c", given[40:])
+    learn_all(second)
+    second.step()  # nothing is left to learn: the states are written
+    version, states = checkpoints.newest("c", 0)
+    fresh = Learners(module.DEFAULT, None)
+    fresh.learn(list(store.read_log("c")), functools.partial(store.vectors, "c"))
+    assert (version.place, states) == (60, {"adapter": fresh.adapters["adapter"].to_bytes()})

@@ -58,7 +58,7 @@ def learn(service, n=150):
     vectors = service.served("c").index.vectors
     for place, entry in enumerate(entries(n), start=1):
         service.store.append("c", [entry])
-        learners.learn(next(iter(service.store.read_log("c", place - 1, 1))), vectors)
+        learners.learn(list(service.store.read_log("c", place - 1, 1)), vectors)
         query, shown = vectors([entry.query])[0], vectors(entry.shown)
         adapter.learn_one(query, shown, entry.clicked, item_ids=entry.shown, signals=entry.signals)
     return learners, adapter

@@ -79,6 +79,7 @@ def test_the_last_answers_count_and_not_too_many_of_one_user(monkeypatch):
 def _at_once(monkeypatch):
     monkeypatch.setattr(learning_module, "_SECONDS", 0.0)
     monkeypatch.setattr(learning_module, "_TIMES", 0.0)
+    monkeypatch.setattr(learning_module, "_STATES", 0.0)
 
 
 def test_what_is_served_does_not_depend_on_where_learning_was_stopped(store):

@@ -412,7 +412,7 @@ def test_goes_on_with_a_learner_that_was_saved(path):
     assert np.array_equal(mahala.load(path)._model.M, mahala.load(path.with_name("whole"))._model.M)
 
 
-@pytest.mark.parametrize("wrong", [3, {"lines": 2}, {"lines": 1, "digest": "", "head": [], "ended": True}])
+@pytest.mark.parametrize("wrong", [3, {"lines": 2}, {"lines": 1, "digest": "", "marks": [], "ended": True}])
 def test_a_damaged_position_is_refused(wrong, path):
     stream, _ = learn_all(path, lines_of("PA-", 3), fresh("PA-"))
     header, arrays = stream.learner.to_parts()

@@ -127,6 +127,30 @@ def test_interrupts_leave_no_lock_and_no_thread_count_behind():
     assert len(held) == 200
 
 
+def test_a_thread_in_a_tight_loop_does_not_overtake_one_that_waits():
+    class Counter:
+        n_writes = 0
+
+        @one_at_a_time
+        def write(self):
+            self.n_writes += 1
+            if self.n_writes == 1:
+                reader.start()
+                time.sleep(0.05)  # the reader waits by then
+
+        @one_at_a_time
+        def read(self):
+            counts.append(self.n_writes)
+
+    counts: list[int] = []
+    counter = Counter()
+    reader = threading.Thread(target=counter.read)
+    for _ in range(1000):
+        counter.write()
+    reader.join()
+    assert counts == [1]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_an_object_in_use_by_another_thread_is_refused_after_a_fork():

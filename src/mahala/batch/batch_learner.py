@@ -22,7 +22,7 @@ from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thre
 from mahala.support.display import progress_bar
 from mahala.support.model_files import ModelFileError, array_value, count_value, finite, header_value
 from mahala.support.parameters import check_params
-from mahala.support.states import prefixed, without_prefix
+from mahala.support.states import Fields, prefixed, without_prefix
 from mahala.support.validation import is_chunked, is_sparse, to_numpy
 
 # Sums of squares of float32 numbers in this range neither overflow nor underflow.
@@ -50,6 +50,9 @@ class BatchLearner(DistanceMixin, Learner):
     warm_start: bool = False
     callback: Callback | None = None
     verbose: bool = False
+
+    # What a model has beside its matrix, to check in model files.
+    _MORE: ClassVar[Fields] = ()
 
     _model: Model
 
@@ -239,6 +242,8 @@ class BatchLearner(DistanceMixin, Learner):
             dtype = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
             shape = shapes.get(key, (None,) * array.ndim)
             model[key] = finite(array_value(arrays, f"model.{key}", dtype, shape), f"model.{key}")
+        for field in self._MORE:
+            field.read(self, header, prefixed("model", model))
         self._set_model(model, header_value(header, "threshold", float, type(None)))
         if "weights" in model and model["weights"].min() < 0.0:
             raise ModelFileError("model.weights should not be negative")

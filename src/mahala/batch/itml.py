@@ -17,9 +17,9 @@ from mahala.comparisons.target_distances import Target, check_targets, targets_f
 from mahala.compiled.sums.lmnn import squared_distances
 from mahala.compiled.threads import product, squared_norms
 from mahala.learner import LabelledRows
-from mahala.support.arrays import Arrays, BoolArray, FloatArray
-from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.arrays import BoolArray, FloatArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
+from mahala.support.states import Array
 
 # Largest factor between targets and distances; larger ones would bring M to the limits of float64.
 FURTHEST = 1e80
@@ -66,6 +66,7 @@ class ITML(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _MORE = (Array("model.targets", dtype=np.float64, shape=(2,), least=float(np.finfo(np.float64).tiny)),)
 
     gamma: Positive = 1.0
     _: KW_ONLY
@@ -96,12 +97,6 @@ class ITML(IterationParams, BatchLearner):
             data = pairs_of(data.X, *draw_pairs(data.codes, self.n_pairs, None, self._rng, name="n_pairs"))
         problem = _Problem(data, prior, (self.similar_target, self.dissimilar_target), float(self.gamma))
         return problem.solve(run, self._warm_model(), max_iter=self.max_iter, tol=self.tol)
-
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        super()._set_state(header, arrays)
-        low, high = array_value(arrays, "model.targets", np.float64, (2,))
-        if not 0.0 < low < high:
-            raise ModelFileError(f"the targets should be positive, the first below the second, found {low} and {high}")
 
 
 class _Problem(LogDetProblem):

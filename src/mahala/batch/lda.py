@@ -4,7 +4,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.covariance import ledoit_wolf_shrinkage
 
 from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.run import Run
@@ -64,6 +63,8 @@ class LDA(WeightedLearner):
                 refuse_chunks(X, "shrinkage must be None or a number")
                 if weights is not None:
                     raise ValueError("shrinkage must be a number with sample_weight: 'auto' knows rows of equal weight")
+                from sklearn.covariance import ledoit_wolf_shrinkage  # a fifth of the time of a first fit
+
                 Z = (X[:, scatter.varies] - X[:, scatter.varies].mean(axis=0, dtype=np.float64)) / scatter.spread
                 Z -= class_means(Z, codes)[codes]
                 s = float(ledoit_wolf_shrinkage(Z, assume_centered=True))

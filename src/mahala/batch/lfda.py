@@ -10,7 +10,7 @@ from mahala.batch.lda import RANK_TOLERANCE
 from mahala.batch.run import Run
 from mahala.batch.whitening import divided_by_largest, standardised, whiten_varying
 from mahala.compiled.threads import in_pairs_of_blocks, n_threads, scratch, squared_norms, transposed_product
-from mahala.engine.class_neighbors import class_neighbors
+from mahala.engine.neighbors import class_neighbors
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 from mahala.support.parameters import Count
 

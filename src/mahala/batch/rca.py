@@ -5,14 +5,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from mahala.batch.batch_learner import WeightedLearner
 from mahala.batch.run import Run
 from mahala.batch.whitening import constant, covariances, whiten_within
 from mahala.comparisons import Pairs
 from mahala.support.arrays import FloatArray
+from mahala.support.lazily import csgraph, sp
 from mahala.support.parameters import Count, Share
 
 # Relative difference of variances below which rounding would choose the directions: it turns them by 1e-16 over the
@@ -58,7 +57,7 @@ class RCA(WeightedLearner):
         if isinstance(data, Pairs):  # the connected components of the graph of similar pairs
             edges = data.left[data.similar], data.right[data.similar]
             graph = sp.coo_array((np.ones(len(edges[0]), dtype=np.int8), edges), shape=(len(data.X), len(data.X)))
-            chunklets = connected_components(graph, directed=False)[1].astype(np.intp)
+            chunklets = csgraph.connected_components(graph, directed=False)[1].astype(np.intp)
         else:
             chunklets = data.codes
         if np.bincount(chunklets).max() < 2:

@@ -10,15 +10,17 @@ from mahala.batch.batch_learner import BatchLearner
 from mahala.batch.descent import descend
 from mahala.batch.lda import RANK_TOLERANCE
 from mahala.batch.run import IterationParams, Model, Run
+from mahala.batch.triplets import edges_of_triplets
 from mahala.batch.whitening import constant, covariances, whiten_varying
 from mahala.comparisons import Triplets
+from mahala.comparisons.triplets import all_triplets
 from mahala.compiled.sums.lmnn import add_pull, squared_distances
 from mahala.compiled.threads import product, transposed_product
-from mahala.engine.class_neighbors import class_neighbors
+from mahala.engine.neighbors import class_neighbors
 from mahala.learner import LabelledRows
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
-from mahala.support.model_files import ModelFileError, array_value
+from mahala.support.arrays import FloatArray, IndexArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
+from mahala.support.states import Array
 
 # Widths of the parabola that smooths the hinges, one after the other, as long as that matters.
 SMOOTHINGS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -76,6 +78,10 @@ class SCML(IterationParams, BatchLearner):
 
     _learns_from = Triplets
     _takes_chunks = False
+    _MORE = (
+        Array("model.bases", dtype=np.float64, shape=lambda learner: (None, learner.n_features_in_)),
+        Array("model.basis_weights", dtype=np.float64, shape=(None,), least=0.0),
+    )
 
     beta: Positive = 1e-5
     _: KW_ONLY
@@ -107,9 +113,8 @@ class SCML(IterationParams, BatchLearner):
         if codes is None:
             triplets = data.over(X)
         else:
-            near, far = class_neighbors(X, codes, self.n_neighbors, self.n_impostors)
-            anchor, i, j = np.nonzero((near < len(X))[:, :, None] & (far < len(X))[:, None])
-            triplets = Triplets._build(X, anchor, near[anchor, i], far[anchor, j])
+            neighbors = class_neighbors(X, codes, self.n_neighbors, self.n_impostors)
+            triplets = Triplets._build(X, *all_triplets(*neighbors))
         bases, warm = self._first_bases(triplets, codes), self._warm_model()
         start = np.zeros(len(bases))
         if warm is not None:
@@ -138,12 +143,6 @@ class SCML(IterationParams, BatchLearner):
             return _triplet_differences(triplets, n_bases, self._rng)
         return _local_discriminants(triplets.X, codes, n_bases, self._rng)
 
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        super()._set_state(header, arrays)
-        bases = array_value(arrays, "model.bases", np.float64, (None, self.n_features_in_))
-        if array_value(arrays, "model.basis_weights", np.float64, (len(bases),)).min(initial=0.0) < 0.0:
-            raise ModelFileError("model.basis_weights should not be negative")
-
 
 class _Problem:
     """SCML's objective with smoothed hinges, as a function of the weights.
@@ -153,11 +152,8 @@ class _Problem:
     """
 
     def __init__(self, triplets: Triplets, bases: FloatArray, beta: float) -> None:
-        n, count = len(triplets.X), len(triplets)
-        ends = np.tile(triplets.anchor, 2), np.concatenate([triplets.positive, triplets.negative])
-        codes, edges = np.unique(np.minimum(*ends) * n + np.maximum(*ends), return_inverse=True)
-        self._left, self._right = codes // n, codes % n
-        self._near, self._far = edges.reshape(2, count)
+        ends = triplets.anchor, triplets.positive, triplets.negative
+        self._left, self._right, self._near, self._far = edges_of_triplets(len(triplets.X), *ends)
         self._X, self._bases, self._beta = triplets.X, bases, beta
 
     def solve(self, start: FloatArray, run: Run, scale: float, *, max_iter: int, tol: float) -> str:
@@ -169,10 +165,7 @@ class _Problem:
             weights = variables
             used = variables > 0.0
             bases, active = self._bases[used], variables[used] / scale
-            L = np.sqrt(active)[:, None] * bases
-            if len(L) > L.shape[1]:
-                L = np.linalg.qr(L)[1]  # the same M, with as many rows as features
-            return {"L": L, "bases": bases, "basis_weights": active}
+            return {"L": _map(bases, active), "bases": bases, "basis_weights": active}
 
         for self._smoothing in SMOOTHINGS:
             left = max_iter - len(run.objectives)
@@ -189,25 +182,28 @@ class _Problem:
     def __call__(self, weights: FloatArray) -> tuple[float, FloatArray]:
         """Return the smoothed objective and its gradient; the plain one is kept."""
         used = weights > 0.0
-        L = np.sqrt(weights[used])[:, None] * self._bases[used]
-        if len(L) > L.shape[1]:
-            L = np.linalg.qr(L)[1]
+        L = _map(self._bases[used], weights[used])
         squared = squared_distances(product(self._X, L.T), self._left, self._right)
         hinges = np.maximum(1.0 + squared[self._near] - squared[self._far], 0.0)
         n = len(hinges)
         duals = np.minimum(hinges / self._smoothing, 1.0) / n
-        slopes = np.zeros(len(squared))
-        slopes += np.bincount(self._near, duals, len(squared)) - np.bincount(self._far, duals, len(squared))
+        m = len(squared)
+        slopes = (np.bincount(self._near, duals, m) - np.bincount(self._far, duals, m)).astype(np.float64)
         pull = np.zeros_like(self._X)
         add_pull(self._X, self._left, self._right, slopes, pull)
         scatter = transposed_product(self._X, pull)
         gradient = np.einsum("ij,ij->i", self._bases @ scatter, self._bases)
         penalty = self._beta * float(weights.sum())
         self._value = float(hinges.sum()) / n + penalty
-        rounded = np.where(
-            hinges < self._smoothing, hinges**2 / (2.0 * self._smoothing), hinges - self._smoothing / 2.0
-        )
+        width = self._smoothing
+        rounded = np.where(hinges < width, hinges**2 / (2.0 * width), hinges - width / 2.0)
         return float(rounded.sum()) / n + penalty, gradient + self._beta
+
+
+def _map(bases: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return L, of at most as many rows as features, with LᵀL = Σ w b bᵀ."""
+    L = np.sqrt(weights)[:, None] * bases
+    return L if len(L) <= L.shape[1] else np.linalg.qr(L)[1]
 
 
 def _triplet_differences(triplets: Triplets, n_bases: int, rng: np.random.Generator) -> FloatArray:

@@ -16,9 +16,9 @@ from mahala.comparisons.pairs import draw_pairs
 from mahala.compiled.sums.lmnn import add_pull
 from mahala.compiled.threads import transposed_product
 from mahala.learner import LabelledRows
-from mahala.support.arrays import Arrays, BoolArray, FloatArray, RealArray
-from mahala.support.model_files import array_value
+from mahala.support.arrays import BoolArray, FloatArray, RealArray
 from mahala.support.parameters import Count, NonNegative, Positive, Seed
+from mahala.support.states import Array
 
 # The largest balance of "auto".
 LARGEST_BALANCE = 0.5
@@ -75,6 +75,7 @@ class SDML(IterationParams, BatchLearner):
     """
 
     _learns_from = Pairs
+    _MORE = (Array("model.balance", dtype=np.float64, shape=(1,), least=0.0),)
 
     sparsity: NonNegative = 0.01
     _: KW_ONLY
@@ -119,10 +120,6 @@ class SDML(IterationParams, BatchLearner):
             reason = "the objective has no minimum, because dissimilar pairs differ too much"
             advice = f"below {largest:.3g} it always has one, which balance='auto' ensures"
             raise ValueError(f"balance must be smaller for these pairs, got {balance:g}: {reason}; {advice}") from error
-
-    def _set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
-        super()._set_state(header, arrays)
-        array_value(arrays, "model.balance", np.float64, (1,))
 
 
 def _prior_inverse(prior: Prior, X: Any) -> tuple[BoolArray, FloatArray]:

@@ -3,12 +3,13 @@
 import numpy as np
 
 from mahala.comparisons import Triplets
+from mahala.comparisons.triplets import all_triplets
 from mahala.compiled.sums.lmnn import add_pull, hinges_of_triplets, squared_distances
 from mahala.engine import current_engine
-from mahala.engine.class_neighbors import class_neighbors
 from mahala.engine.hinges import best_scale
 from mahala.engine.inputs import computed, kept
 from mahala.engine.moments import rows_times
+from mahala.engine.neighbors import class_neighbors
 from mahala.support.arrays import FloatArray, IndexArray, RealArray
 
 
@@ -36,9 +37,7 @@ def target_neighbors(X: RealArray, codes: IndexArray, k: int) -> tuple[IndexArra
 
 def label_triplets(X: RealArray, codes: IndexArray, k: int) -> Triplets:
     """Return the triplets of each row with each of its (up to) k nearest rows of its class and of other classes."""
-    near, far = class_neighbors(X, codes, k, k)
-    anchor, j, l = np.nonzero((near < len(codes))[:, :, None] & (far < len(codes))[:, None])
-    return Triplets._build(X, anchor, near[anchor, j], far[anchor, l])
+    return Triplets._build(X, *all_triplets(*class_neighbors(X, codes, k, k)))
 
 
 class TripletHinges:
@@ -71,6 +70,16 @@ class TripletHinges:
         return best_scale(float(squared[: self._n_pulled].sum()), gaps, self._mu)
 
 
+def edges_of_triplets(
+    n_rows: int, anchor: IndexArray, positive: IndexArray, negative: IndexArray
+) -> tuple[IndexArray, IndexArray, IndexArray, IndexArray]:
+    """Return the rows at both ends of the distinct edges, and the number of the near and far edge of each triplet."""
+    ends = np.tile(anchor, 2), np.concatenate([positive, negative])
+    codes, edges = np.unique(np.minimum(*ends) * n_rows + np.maximum(*ends), return_inverse=True)
+    near, far = edges.reshape(2, -1)
+    return codes // n_rows, codes % n_rows, near, far
+
+
 class TripletEdges:
     """The rows of triplets, centred and divided by √scale, and the graph of the edges between them.
 
@@ -89,11 +98,7 @@ class TripletEdges:
         X = X - computed(X.mean(axis=0, dtype=np.float64)).astype(X.dtype)
         self.scale = 2.0 * float(computed(np.square(X).sum(dtype=np.float64))) / n or 1.0
         self.X = kept(X / X.dtype.type(np.sqrt(self.scale)))
-        anchor, positive, negative = numbers.reshape(3, -1)
-        ends = np.concatenate([anchor, anchor]), np.concatenate([positive, negative])
-        codes, edges = np.unique(np.minimum(*ends) * n + np.maximum(*ends), return_inverse=True)
-        self.left, self.right = codes // n, codes % n
-        self.near, self.far = edges.reshape(2, -1)
+        self.left, self.right, self.near, self.far = edges_of_triplets(n, *numbers.reshape(3, -1))
         self._graph = current_engine().edge_graph(self.X, self.left, self.right)
 
     def gains(self, direction: FloatArray) -> FloatArray:

@@ -7,14 +7,13 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from mahala.cli import options
-from mahala.cli.leaderboard import leaderboard_json, leaderboard_parts, saved_model
+from mahala.cli import leaderboard, options
 from mahala.cli.models import learner_named
-from mahala.cli.output import Json, csv_writer, provenance, say, show, terminal, text_writer, write_files
+from mahala.cli.output import Json, Writer, provenance, records_writer, say, show, terminal, text_writer
 from mahala.cli.tables import labelled_table, show_columns, times_of, without_single_rows
 
 if TYPE_CHECKING:
@@ -107,8 +106,6 @@ def compare(
     """
     from mahala.evaluation.compare import ComparisonInterrupted
     from mahala.evaluation.compare import compare as cross_validate
-    from mahala.evaluation.cross_validation.fitting import refit
-    from mahala.evaluation.cross_validation.measuring import final_seconds
     from mahala.evaluation.cross_validation.panel import default_panel, members
     from mahala.evaluation.cross_validation.plan import target_of
     from mahala.evaluation.cross_validation.splits import MOST_ROWS
@@ -119,12 +116,9 @@ def compare(
     # Comparisons of two labels do not replace each other's files.
     parts = [name, *([] if label is None else [re.sub(r"[^\w.-]+", "_", label)]), "mahala"]
     folder = Path("-".join(parts)) if output is None else output
-    names = [*(["report.html"] if report else []), "model.safetensors", "leaderboard.csv"]
-    paths = [folder / name for name in names]
-    learned = folder / "learned.safetensors"
     answers: dict[Any, Path | None] = {"triplets": triplets, "pairs": pairs, "ratings": ratings}
     given = {kind: path for kind, path in answers.items() if path is not None}
-    _check_folder(folder, [*paths, learned], [Path(data), *given.values()], force)
+    _check_folder(folder, report, [Path(data), *given.values()], force)
     if given:
         others = {
             "--label": label, "--n-neighbors": n_neighbors, "--repeats": repeats, "--groups": groups, "--time": time,
@@ -133,7 +127,7 @@ def compare(
         }  # fmt: skip
         _compare_answers(
             data, given, others, by=by, ids=ids, learners=learners, folds=folds, seconds=seconds, seed=seed,
-            paths={name: folder / name for name in [*names, learned.name]}, as_json=as_json,
+            folder=folder, report=report, as_json=as_json,
         )  # fmt: skip
         return
     if by is not None or ids is not None:
@@ -145,61 +139,32 @@ def compare(
     )  # fmt: skip
     numbers = target_of(table.labels, table.X.shape[0], None if metric == "auto" else metric == "r2").is_number
     table = table if numbers else without_single_rows(table, label)
-    labels: Any = table.labels
     if not as_json:
         show_columns(table.columns)
     size = min(table.X.shape[0], MOST_ROWS), table.X.shape[1]
     panel = (members if learners else default_panel)(*size, seed, numbers=numbers)
     chosen = panel if learners is None else _chosen(learners, panel, seed)
-    errors = terminal(stderr=True)
-    cells = folder / CELLS
     interrupt = None
-    with options.computing(device, scheduler), task_bar("Comparing", errors.is_terminal) as update:
+    with options.computing(device, scheduler), task_bar("Comparing", terminal(stderr=True).is_terminal) as update:
         try:
             board: Leaderboard = cross_validate(
-                table.X, labels, None if learners is None else chosen, folds=folds, repeats=repeats or "auto",
+                table.X, table.labels, None if learners is None else chosen, folds=folds, repeats=repeats or "auto",
                 n_neighbors=n_neighbors, metric=metric, scaling=scaling,
                 groups=table.extra.get(groups or ""), times=times_of(table.extra.get(time or "")), budget=seconds,
-                baselines=baselines, random_state=seed, n_jobs=n_jobs, preprocessor=table.preprocessor, resume=cells,
-                callback=lambda done, total, learner: update(done, learner, total),
+                baselines=baselines, random_state=seed, n_jobs=n_jobs, preprocessor=table.preprocessor,
+                resume=folder / CELLS, callback=lambda done, total, learner: update(done, learner, total),
             )  # fmt: skip
         except ComparisonInterrupted as error:
             board, interrupt = error.leaderboard, error
     board = replace(board, columns=table.columns)
-    limit = final_seconds(seconds)
-
-    def fitted(entry: Entry) -> MahalanobisMetric:
-        X, y = table.X[board.rows], labels[board.rows]
-        names = table.feature_names
-        model = refit(X, y, chosen.get(entry.name), entry.scaling, names, seconds=limit, numbers=numbers)
-        measured = f"{board.parts} of {board.planned} test parts"
-        origin = dict(model.origin or {}) | ({"partial": measured} if board.partial else {})
-        return replace(model, preprocessor=table.preprocessor, origin=origin | {"verdict": board.verdict.kind})
-
-    with errors.status("Fitting the winner to all rows…"):
-        model = fitted(board.winner)
-        writers = {paths[-2]: model.save, paths[-1]: csv_writer(_rows(board))}
-        if board.candidate is not None and board.candidate is not board.winner:
-            paths.insert(-1, learned)
-            writers[paths[-2]] = fitted(board.candidate).save
-        if report:
-            from mahala.report.html import report as report_page
-
-            shown = None if numbers else _shown(board, chosen, table, model, limit)
-            texts: dict[str, Any] = {
-                "title": name,
-                "saved": saved_model(board),
-                "measured": provenance("compare", data),
-            }
-            page = report_page(board, shown, commands=_commands(data, label, folder / "model.safetensors"), **texts)
-            writers[paths[0]] = text_writer(page)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_files(writers, earlier=[learned])
+    with terminal(stderr=True).status("Fitting the winner to all rows…"):
+        writers = _writers(board, chosen, table, seconds, (name, data, label, folder) if report else None)
+    files = leaderboard.write_comparison(folder, writers)
     if interrupt is None and not board.partial:
-        cells.unlink(missing_ok=True)
-    show(leaderboard_json(board, data, paths), as_json, lambda _: leaderboard_parts(board))
-    for path in paths if not as_json else ():
-        say(f"  {path}")
+        (folder / CELLS).unlink(missing_ok=True)
+    show(leaderboard.as_facts(board, data, files), as_json, lambda _: leaderboard.parts(board))
+    for file in files if not as_json else ():
+        say(f"  {file}")
     if interrupt is not None:
         raise interrupt
 
@@ -216,19 +181,68 @@ def _compare_answers(data: str, given: dict[Any, Path], others: dict[str, Any], 
     compare_answers(data, kind, path, **more)
 
 
-def _check_folder(folder: Path, files: list[Path], inputs: list[Path], force: bool) -> None:
+def _writers(
+    board: Leaderboard,
+    chosen: dict[str, Learner],
+    table: Table,
+    seconds: float | None,
+    page: tuple[str, str, str | None, Path] | None,
+) -> dict[str, Writer]:
+    """Return the writers of the result's files; `page` has title, data, label and folder of the report, if any."""
+    from mahala.evaluation.cross_validation.fitting import refit
+    from mahala.evaluation.cross_validation.measuring import final_seconds
+
+    limit, rows, labels = final_seconds(seconds), board.rows, cast(Any, table.labels)
+    numbers = not board.classes
+    origin = {"partial": f"{board.parts} of {board.planned} test parts"} if board.partial else {}
+
+    def fitted(entry: Entry) -> MahalanobisMetric:
+        model = refit(
+            table.X[rows], labels[rows], chosen.get(entry.name), entry.scaling, table.feature_names, seconds=limit,
+            numbers=numbers,
+        )  # fmt: skip
+        return replace(
+            model,
+            preprocessor=table.preprocessor,
+            origin={**(model.origin or {}), **origin, "verdict": board.verdict.kind},
+        )
+
+    model = fitted(board.winner)
+    writers: dict[str, Writer] = {}
+    if page is not None:
+        from mahala.report.html import report
+
+        title, data, label, folder = page
+        text = report(
+            board,
+            None if numbers else _shown(board, chosen, table, model, limit),
+            title=title,
+            saved=leaderboard.saved_model(board),
+            commands=_commands(data, label, folder / leaderboard.MODEL),
+            measured=provenance("compare", data),
+        )
+        writers[leaderboard.REPORT] = text_writer(text)
+    writers[leaderboard.MODEL] = model.save
+    if board.candidate is not None and board.candidate is not board.winner:
+        writers[leaderboard.LEARNED] = fitted(board.candidate).save
+    return writers | {leaderboard.TABLE: records_writer(board.table())}
+
+
+def _check_folder(folder: Path, report: bool, inputs: list[Path], force: bool) -> None:
     """Raise ValueError if the files cannot be written, before the long computation."""
     from mahala.support.model_files import is_model_file
 
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise ValueError(f"--output must name a folder, but {there} is a file")
-    if not os.access(there, os.W_OK):
-        raise ValueError(f"--output is {folder}, but {there} is not writable")
+    parent = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not parent.is_dir():
+        raise ValueError(f"--output must name a folder, but {parent} is a file")
+    if not os.access(parent, os.W_OK):
+        raise ValueError(f"--output is {folder}, but {parent} is not writable")
     # The leaderboard beside a model is that of an earlier comparison.
-    earlier = is_model_file(folder / "model.safetensors")
-    for path in files if folder.is_dir() else ():
-        options.check_output(path, inputs=inputs, force=force or (earlier and path.suffix == ".csv"))
+    earlier = is_model_file(folder / leaderboard.MODEL)
+    for name in leaderboard.FILES if folder.is_dir() else ():
+        if report or name != leaderboard.REPORT:
+            replaceable = force or (earlier and name == leaderboard.TABLE)
+            options.check_output(folder / name, inputs=inputs, force=replaceable)
 
 
 def _chosen(names: str, panel: dict[str, Learner], seed: int) -> dict[str, Learner]:
@@ -245,12 +259,6 @@ def _chosen(names: str, panel: dict[str, Learner], seed: int) -> dict[str, Learn
     if not chosen:
         raise ValueError(f"--learners must name learners, such as {','.join(list(panel)[:3])}, got {names!r}")
     return chosen
-
-
-def _rows(board: Leaderboard) -> list[list[Any]]:
-    """Return the heading and the rows of the .csv file."""
-    lines = board.table()
-    return [list(lines[0]), *(["" if value != value else value for value in line.values()] for line in lines)]
 
 
 def _commands(data: str, label: str | None, path: Path) -> list[str]:

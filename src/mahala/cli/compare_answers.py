@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mahala.cli.output import csv_writer, escape, provenance, say, show, table, terminal, text_writer, write_files
+from mahala.cli.leaderboard import LEARNED, MODEL, REPORT, TABLE, write_comparison
+from mahala.cli.output import Writer, escape, provenance, records_writer, say, show, table, terminal, text_writer
 
 if TYPE_CHECKING:
     from mahala.comparisons import Comparisons
@@ -27,7 +28,8 @@ def compare_answers(
     folds: int,
     seconds: float | None,
     seed: int,
-    paths: dict[str, Path],
+    folder: Path,
+    report: bool,
     as_json: bool,
 ) -> None:
     """Compare learners on answers about items, write the report, the models and the table, and show the verdict."""
@@ -63,24 +65,19 @@ def compare_answers(
         return replace(metric, preprocessor=preprocessor, origin=origin)
 
     with errors.status("Fitting the winner to all answers…"):
-        writers: dict[Path, Callable[[Path], object]] = {paths["model.safetensors"]: fitted(board.winner).save}
-        writers[paths["leaderboard.csv"]] = csv_writer(
-            [list(board.table()[0]), *(line.values() for line in board.table())]
-        )
+        writers: dict[str, Writer] = {MODEL: fitted(board.winner).save, TABLE: records_writer(board.table())}
         if board.candidate is not None:
-            writers[paths["learned.safetensors"]] = fitted(board.candidate).save
-        if "report.html" in paths:
+            writers[LEARNED] = fitted(board.candidate).save
+        if report:
             from mahala.report.answers import answers_page
 
             measured = provenance("compare", items)
-            writers[paths["report.html"]] = text_writer(
-                answers_page(board, title=Path(items).stem, saved=_saved(board), measured=measured)
-            )
-    paths["model.safetensors"].parent.mkdir(parents=True, exist_ok=True)
-    write_files(writers, earlier=[paths["learned.safetensors"]])
-    facts = _facts(board) | {"items": items, "answers": str(path), "files": [str(file) for file in writers]}
+            page = answers_page(board, title=Path(items).stem, saved=_saved(board), measured=measured)
+            writers[REPORT] = text_writer(page)
+    files = write_comparison(folder, writers)
+    facts = _facts(board) | {"items": items, "answers": str(path), "files": [str(file) for file in files]}
     show(facts, as_json, lambda _: _parts(board))
-    for file in writers if not as_json else ():
+    for file in files if not as_json else ():
         say(f"  {file}")
 
 

@@ -1,7 +1,5 @@
 """`mahala doctor`: describe the installation, for bug reports."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`mahala evaluate`: measure rankings against relevance judgments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

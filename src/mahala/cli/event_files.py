@@ -14,7 +14,7 @@ from mahala.cli.stream import MALFORMED
 from mahala.cli.tables import open_input, with_ids
 
 if TYPE_CHECKING:
-    from mahala.data.event_formats import Format
+    from mahala.data.event_files import Format
     from mahala.feedback.query_adapter import QueryAdapter
 
 # Malformed lines and reasons to ignore events that are printed.

@@ -1,7 +1,5 @@
 """Report the errors of all commands as one line on stderr, with an exit code."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,20 +1,30 @@
-"""A leaderboard on the terminal and as JSON."""
+"""The results of a comparison: its files, and a leaderboard on the terminal and as JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mahala.cli.output import escape, table, terminal
+from mahala.cli.output import Writer, escape, table, terminal, write_files
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 
+# Files in the output folder.
+FILES = REPORT, MODEL, LEARNED, TABLE = "report.html", "model.safetensors", "learned.safetensors", "leaderboard.csv"
 _STYLES = {"winner": "bold", "plain": "dim"}
+
+
+def write_comparison(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
+    """Write the files of a comparison, by name; remove the learned model of an earlier one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {folder / name: writer for name, writer in writers.items()}
+    write_files(files, earlier=[folder / LEARNED])
+    return list(files)
 
 
 def saved_model(board: Leaderboard) -> str:
@@ -29,7 +39,7 @@ def saved_model(board: Leaderboard) -> str:
     return f"model.safetensors holds {what}; it takes raw features.{beside}"
 
 
-def leaderboard_json(board: Leaderboard, data: str, paths: list[Path]) -> dict[str, Any]:
+def as_facts(board: Leaderboard, data: str, paths: Sequence[Path]) -> dict[str, Any]:
     """Return what `--json` prints."""
     of_data = ("classes", "majority", "majority_error", "columns")
     of_run = ("metric", "n_neighbors", "folds", "repeats", "parts", "partial", "scaling", "left_out", "notes")
@@ -47,8 +57,8 @@ def leaderboard_json(board: Leaderboard, data: str, paths: list[Path]) -> dict[s
     }
 
 
-def leaderboard_parts(board: Leaderboard) -> Iterator[Any]:
-    """Yield the table, what to know of it, and the verdict."""
+def parts(board: Leaderboard) -> Iterator[Any]:
+    """Yield the table, notes and the verdict."""
     yield ""
     yield _table(board, terminal().width)
     yield ""

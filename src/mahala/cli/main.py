@@ -1,7 +1,5 @@
 """The `mahala` app. Commands import libraries when they run, so that --help is fast."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

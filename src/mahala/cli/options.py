@@ -1,7 +1,5 @@
 """Options and arguments that commands share, and checks of what was given."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+Writer = Callable[[Path], object]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables, for scripts.")]
 
 
@@ -102,7 +103,7 @@ def table(titles: Sequence[str], text: Collection[str], ruled: bool = False) -> 
     return result
 
 
-def write_files(writers: Mapping[Path, Callable[[Path], object]], earlier: Iterable[Path] = ()) -> None:
+def write_files(writers: Mapping[Path, Writer], earlier: Iterable[Path] = ()) -> None:
     """Write all files or none: each function gets the path of a temporary file, which replaces the file at the end.
 
     `earlier` files that are not written are removed, because they would belong to another result.
@@ -116,12 +117,12 @@ def write_files(writers: Mapping[Path, Callable[[Path], object]], earlier: Itera
             path.unlink(missing_ok=True)
 
 
-def text_writer(text: str) -> Callable[[Path], object]:
+def text_writer(text: str) -> Writer:
     """Return a function for `write_files` that writes text."""
     return lambda path: path.write_text(text, encoding="utf-8")
 
 
-def csv_writer(rows: Iterable[Iterable[Any]]) -> Callable[[Path], object]:
+def csv_writer(rows: Iterable[Iterable[Any]]) -> Writer:
     """Return a function for `write_files` that writes rows; text that looks like a formula gets an apostrophe."""
 
     def write(path: Path) -> None:
@@ -129,6 +130,12 @@ def csv_writer(rows: Iterable[Iterable[Any]]) -> Callable[[Path], object]:
             csv.writer(file, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
 
     return write
+
+
+def records_writer(records: Sequence[Mapping[str, Any]]) -> Writer:
+    """Return a function for `write_files` that writes records with the same fields to a .csv file; NaN stays empty."""
+    rows = (["" if value != value else value for value in record.values()] for record in records)
+    return csv_writer([list(records[0]), *rows])
 
 
 def provenance(command: str, data: str = "") -> dict[str, str]:

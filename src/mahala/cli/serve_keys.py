@@ -1,7 +1,5 @@
 """`mahala serve key`: API keys; and what all commands of `mahala serve` share."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import Annotated, Any
 

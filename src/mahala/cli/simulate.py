@@ -1,7 +1,5 @@
 """`mahala simulate`: see what QueryAdapter learns from simulated clicks."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`mahala transform DATA`: map rows so that Euclidean distances are the learned ones."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """`mahala warm-up`: compile ahead what learners and commands would compile on first use."""
 
-from __future__ import annotations
-
 import sys
 
 from mahala.cli.output import Json, show

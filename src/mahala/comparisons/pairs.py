@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mahala.engine.class_neighbors import class_neighbors
+from mahala.engine.neighbors import class_neighbors
 from mahala.support.arrays import BoolArray, IndexArray, SignArray
 from mahala.support.display import as_table, paragraph
 from mahala.support.parameters import Count, Seed, Share, check_seed, check_value
@@ -69,6 +69,12 @@ class Comparisons:
         n_rows = cls._arity * len(array)
         X = check_rows(array.reshape(n_rows, array.shape[2]), "array")
         return X, [np.arange(role, n_rows, cls._arity) for role in range(cls._arity)]
+
+    @classmethod
+    def from_array(cls, array: ArrayLike) -> Self:
+        """Build comparisons from an array of shape (n, 3 or 4, n_features), which is not copied if it is contiguous."""
+        X, columns = cls._split(array)
+        return cls._build(X, *columns)
 
     def _columns(self) -> list[NDArray[Any] | None]:
         return [getattr(self, name) for name in self._names]

@@ -46,12 +46,6 @@ class Quadruplets(Comparisons):
         self._store(X, *self._checked_numbers(X, None, near_left, near_right, far_left, far_right), names=names)
 
     @classmethod
-    def from_array(cls, array: ArrayLike) -> Self:
-        """Build quadruplets from an array of shape (n, 4, n_features), which is not copied if it is contiguous."""
-        X, columns = cls._split(array)
-        return cls._build(X, *columns)
-
-    @classmethod
     def from_labels(cls, X: Any, y: ArrayLike, n: int | Literal["auto"] = "auto", *, random_state: Seed = None) -> Self:
         """Compare pairs of one class with pairs of two classes: the first ones should be nearer.
 
@@ -98,17 +92,13 @@ class Quadruplets(Comparisons):
         """
         names, X = column_names(X), check_rows(X)
         check_value(n, "n", Literal["auto"] | Count)
-        left, right = (np.asarray(side) for side in cls._checked_pairs(X, left, right))
+        left, right, *_ = cls._checked_numbers(X, None, left, right, left, right)
         values = np.asarray(to_numpy(ratings))
         values = values.astype(np.float64) if values.dtype.kind in "biuf" else np.array([np.nan])
         if values.shape != left.shape or not np.isfinite(values).all():
             raise ValueError(f"ratings must be {len(left)} finite numbers, one for each pair")
         near, far = _ordered(values, n, check_seed(random_state))
         return cls._build(X, left[near], right[near], left[far], right[far], names=names)
-
-    @classmethod
-    def _checked_pairs(cls, X: Any, left: ArrayLike, right: ArrayLike) -> list[Any]:
-        return cls._checked_numbers(X, None, left, right, left, right)[:2]
 
 
 def draw_quadruplets(

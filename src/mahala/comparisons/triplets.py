@@ -46,12 +46,6 @@ class Triplets(Comparisons):
         return self.n_features if self.items is None else int(self.items.shape[1])
 
     @classmethod
-    def from_array(cls, array: ArrayLike) -> Self:
-        """Build triplets from an array of shape (n, 3, n_features), which is not copied if it is contiguous."""
-        X, columns = cls._split(array)
-        return cls._build(X, *columns)
-
-    @classmethod
     def _drawn(cls, X: Any, codes: IndexArray, learner: Any, rng: Any, at_most: bool) -> Self:
         """Draw the triplets that a learner's parameters ask for, from rows and the codes of their classes."""
         return cls._build(X, *draw_triplets(codes, learner.n_triplets, rng, name="n_triplets"))
@@ -83,9 +77,13 @@ class Triplets(Comparisons):
         (array([0, 1]), array([1, 0]), array([2, 2]))
         """
         names, X = column_names(X), check_rows(X)
-        near, far = near_rows(X, y, n_neighbors)
-        anchor, j, l = np.nonzero((near < X.shape[0])[:, :, None] & (far < X.shape[0])[:, None])
-        return cls._build(X, anchor, near[anchor, j], far[anchor, l], names=names)
+        return cls._build(X, *all_triplets(*near_rows(X, y, n_neighbors)), names=names)
+
+
+def all_triplets(near: IndexArray, far: IndexArray) -> tuple[IndexArray, IndexArray, IndexArray]:
+    """Return the triplets of each row with each pair of its near and far rows, given as by `class_neighbors`."""
+    anchor, j, l = np.nonzero((near < len(near))[:, :, None] & (far < len(far))[:, None])
+    return anchor, near[anchor, j], far[anchor, l]
 
 
 def draw_triplets(

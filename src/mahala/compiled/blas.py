@@ -3,8 +3,6 @@
 All matrices are C-contiguous and in float64.
 """
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 from numba import types

@@ -8,8 +8,6 @@ in an image that was warmed up, which Numba would not use: the folder links to i
 Of processes that need the same function, one compiles it, and the others wait for its machine code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

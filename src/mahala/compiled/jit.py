@@ -4,12 +4,10 @@ Decorated functions keep their static types. They release the global interpreter
 same time. Numba is imported and a function compiled when it is first called: small data is often handled without.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable, Set
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from mahala.support.contexts import uninterrupted
 
@@ -31,7 +29,7 @@ class Kernel(functools.partial[Any]):
     A partial object of the compiled function, so that a call takes no more time than one of that function.
     """
 
-    def __new__(cls, function: Callable[..., Any], fastmath: Set[str], options: dict[str, bool]) -> Kernel:
+    def __new__(cls, function: Callable[..., Any], fastmath: Set[str], options: dict[str, bool]) -> Self:
         """Return a kernel that compiles the function at the first call."""
 
         def first_call(*arguments: Any, **named: Any) -> Any:

@@ -47,21 +47,43 @@ def page_losses(scores: FloatArray, better: IndexArray, worse: IndexArray, weigh
 
 
 @kernel
+def exponential_weights(logs: FloatArray, rate: float, losses: FloatArray) -> FloatArray:
+    """Return weights in proportion to exp(log - rate · loss) whose sum is 1."""
+    powers = logs - rate * losses
+    weights: FloatArray = np.exp(powers - powers.max())
+    weights /= weights.sum()
+    return weights
+
+
+@kernel
+def rank_rates(clicks: FloatArray, shown: FloatArray, n: int, prior: float) -> FloatArray:
+    """Return the share of clicks at each of n ranks, of which the last ones have that of the last rank counted.
+
+    To each rank, `prior` results with the mean rate are added; that starts as 1 click on 10 results.
+    """
+    mean = (clicks.sum() + 1.0) / (shown.sum() + 10.0)
+    rates = np.empty(n)
+    for i in range(n):
+        rank = min(i, len(clicks) - 1)
+        rates[i] = (clicks[rank] + prior * mean) / (shown[rank] + prior)
+    return rates
+
+
+@kernel
 def add_counts(
     keys: NDArray[np.uint64],
     counts: NDArray[np.float32],
+    n: int,
     items: NDArray[np.uint64],
     clicks: FloatArray,
     expected: FloatArray,
-    most: int,
-) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
-    """Return the keys of items in ascending order and the two counts of each, after those of a page are added.
+) -> int:
+    """Add the two counts of items to the first n of `keys`, which ascend; return how many there are then.
 
-    Of more than `most` items, those with the fewest clicks are left out, or then with the fewest that were expected.
+    If there is no room for all, those with the fewest clicks are left out, or then with the fewest that were expected.
     """
-    n = len(keys)
     all_keys, sums = np.empty(n + len(items), dtype=np.uint64), np.zeros((n + len(items), 2))
-    all_keys[:n], sums[:n] = keys, counts
+    all_keys[:n], sums[:n] = keys[:n], counts[:n]
     for t in range(len(items)):
         at = 0
         while at < n and all_keys[at] < items[t]:
@@ -73,7 +95,7 @@ def add_counts(
             n += 1
         sums[at, 0] += clicks[t]
         sums[at, 1] += expected[t]
-    while n > most:
+    while n > len(keys):
         worst = 0
         for k in range(1, n):
             fewer = sums[k, 0] < sums[worst, 0]
@@ -82,4 +104,5 @@ def add_counts(
         n -= 1
         for k in range(worst, n):
             all_keys[k], sums[k] = all_keys[k + 1], sums[k + 1]
-    return all_keys[:n].copy(), sums[:n].astype(np.float32)
+    keys[:n], counts[:n] = all_keys[:n], sums[:n]
+    return n

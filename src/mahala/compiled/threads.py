@@ -4,8 +4,6 @@ The blocks of a sum are given to threads in an order that depends on their numbe
 same rows run in different rounds: the result is the same in every run with that number of threads.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os
@@ -13,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,23 +50,9 @@ def n_threads(work: float = math.inf) -> int:
 @functools.cache
 def n_cores() -> int:
     """Return the number of cores that this process may use: its affinity, within the limit of its control group."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for path, read in (("/sys/fs/cgroup/cpu.max", _quota), ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", _old_quota)):
-        try:
-            cores = min(cores, max(1, math.ceil(read(Path(path)))))
-        except (OSError, ValueError, OverflowError):
-            continue  # no such limit
-    return cores
+    from joblib import cpu_count
 
-
-def _quota(path: Path) -> float:
-    quota, period = path.read_text().split()
-    return int(quota) / int(period)
-
-
-def _old_quota(path: Path) -> float:
-    quota = int(path.read_text())
-    return quota / int(path.with_name("cpu.cfs_period_us").read_text()) if quota > 0 else math.inf
+    return int(cpu_count())
 
 
 def _n_from_environment() -> int | None:

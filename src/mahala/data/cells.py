@@ -1,7 +1,7 @@
 """Read numbers, dates and missing values from cells of text, as exports of many programs and countries write them."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any, Literal, NamedTuple
@@ -93,20 +93,6 @@ def number(text: str, decimal: Decimal = ".") -> float | None:
         return None
 
 
-def date_format(texts: Iterable[str]) -> str | None:
-    """Return the format of dates in text, or None if they are not all dates of one known format.
-
-    Where days and months could be exchanged, as in 03/04/2024, the month comes first.
-
-    >>> date_format(["2024-01-31", "2024-02-01 12:30"]), date_format(["31/01/2024", "01/02/2024"])
-    ('ISO 8601', '%d/%m/%Y')
-    """
-    texts = list(set(texts))
-    # Most columns are no dates, which their first cells show.
-    fitting = (format for format in _DATE_FORMATS if all(day_number(text, format) is not None for text in texts))
-    return next(fitting, None) if texts else None
-
-
 def day_number(text: str, format: str) -> float | None:
     """Return the number of days from the start of 1970 to a date, or None if the text is no date of this format.
 
@@ -127,25 +113,9 @@ def day_number(text: str, format: str) -> float | None:
         return None
 
 
-def flag_form(texts: Iterable[str]) -> str | None:
-    """Return "" if all texts are true or false, in any case, else None."""
-    return "" if all(flag(text) is not None for text in set(texts)) else None
-
-
 def flag(text: str, form: str = "") -> float | None:
     """Return 1 for true, 0 for false, and None for other text."""
     return {"true": 1.0, "false": 0.0}.get(text.lower())
-
-
-def _marked_form(texts: Iterable[str], mark: re.Pattern[str]) -> str | None:
-    """Return the decimal mark of numbers, at least half of which have a mark such as $; None if others are there."""
-    texts = list(texts)
-    bare = [mark.sub("", text).strip() for text in texts]
-    if 2 * sum(text != other for text, other in zip(bare, texts, strict=True)) < len(texts):
-        return None
-    marks = decimal_marks(bare)
-    decimal: Decimal = "," if marks == {","} else "."
-    return decimal if texts and all(number(text, decimal) is not None for text in bare) else None
 
 
 def money(text: str, decimal: Decimal) -> float | None:
@@ -160,11 +130,6 @@ def money(text: str, decimal: Decimal) -> float | None:
     return number(_CURRENCY.sub("", text).strip(), decimal)
 
 
-def money_form(texts: Iterable[str]) -> str | None:
-    """Return the decimal mark of amounts of money, or None if they are not all such."""
-    return _marked_form((text.strip("()") for text in texts), _CURRENCY)
-
-
 def percentage(text: str, decimal: Decimal) -> float | None:
     """Return a percentage as it is written.
 
@@ -172,11 +137,6 @@ def percentage(text: str, decimal: Decimal) -> float | None:
     (12.5, 12.5, None)
     """
     return number(_PERCENT.sub("", text).strip(), decimal)
-
-
-def percent_form(texts: Iterable[str]) -> str | None:
-    """Return the decimal mark of percentages, or None if they are not all such."""
-    return _marked_form(texts, _PERCENT)
 
 
 def clock_hours(text: str, form: str = "") -> float | None:
@@ -196,11 +156,6 @@ def clock_hours(text: str, form: str = "") -> float | None:
     return hours + minutes / 60.0 + seconds / 3600.0
 
 
-def clock_form(texts: Iterable[str]) -> str | None:
-    """Return "" if all texts are times of day, else None."""
-    return "" if all(clock_hours(text) is not None for text in set(texts)) else None
-
-
 def are_codes(texts: Iterable[str]) -> bool:
     """Return whether digits are codes, such as ZIP codes: all of one length, and some begin with 0.
 
@@ -213,27 +168,47 @@ def are_codes(texts: Iterable[str]) -> bool:
 
 
 class CellKind(NamedTuple):
-    """A kind of cells that become numbers: its name in messages, and how a cell is read.
+    """A kind of cells that become numbers.
 
-    `read` takes a cell and a form, such as a decimal mark or the format of a date, and returns None for what is not of
-    the kind. `form` returns the form of all cells of a column, or None if they are not all of the kind; without it the
-    kind is chosen otherwise.
+    words : its name in messages
+    read : returns the number of a cell in one of the `forms`, or None if it is not of this kind
+    forms : decimal marks, formats of dates, or "" if there is one form only; without any, the kind is chosen otherwise
+    mark : what at least half of the cells of a column must contain
     """
 
     words: str
     read: Callable[[str, Any], float | None]
-    form: Callable[[Iterable[str]], str | None] | None = None
+    forms: Sequence[str] = ()
+    mark: re.Pattern[str] | None = None
 
 
 # In the order in which they are tried. A new kind of column is one more entry.
 CELL_KINDS = {
     "number": CellKind("numbers", number),  # the decimal mark depends on the other columns
-    "flag": CellKind("true or false", flag, flag_form),
-    "date": CellKind("dates", day_number, date_format),
-    "money": CellKind("amounts of money", money, money_form),
-    "percent": CellKind("percentages", percentage, percent_form),
-    "clock": CellKind("times of day", clock_hours, clock_form),
+    "flag": CellKind("true or false", flag, ("",)),
+    "date": CellKind("dates", day_number, _DATE_FORMATS),
+    "money": CellKind("amounts of money", money, (".", ","), _CURRENCY),
+    "percent": CellKind("percentages", percentage, (".", ","), _PERCENT),
+    "clock": CellKind("times of day", clock_hours, ("",)),
 }
+
+
+def form_of(texts: Collection[str], kind: str) -> str | None:
+    """Return the first form of a kind that all cells have, or None if there is none.
+
+    Where days and months could be exchanged, as in 03/04/2024, the month comes first.
+
+    >>> form_of(["2024-01-31", "2024-02-01 12:30"], "date"), form_of(["31/01/2024", "01/02/2024"], "date")
+    ('ISO 8601', '%d/%m/%Y')
+    >>> form_of(["1.200,50 €", "3 €"], "money"), form_of(["1", "2", "3 €"], "money"), form_of(["TRUE", "0"], "flag")
+    (',', None, None)
+    """
+    _, read, forms, mark = CELL_KINDS[kind]
+    if mark is not None and 2 * sum(bool(mark.search(text.strip("()"))) for text in texts) < len(texts):
+        return None
+    distinct = set(texts)
+    fitting = (form for form in forms if all(read(text, form) is not None for text in distinct))
+    return next(fitting, None) if distinct else None
 
 
 def cell_values(texts: Sequence[str | None], kind: str, form: str) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mahala.data.array_files import places
-from mahala.data.cells import CELL_KINDS, Decimal, are_codes, cell_values, decimal_marks, flag_form, number
+from mahala.data.cells import CELL_KINDS, Decimal, are_codes, cell_values, decimal_marks, form_of, number
 from mahala.data.columns import Column
 from mahala.support.arrays import FloatArray
 
@@ -148,13 +148,13 @@ def encoded(plan: ColumnPlan, column: Column, n_hashed: int) -> FloatArray:
 
 def _as_numbers(plan: ColumnPlan, column: Column) -> FloatArray:
     texts, present = column.values.tolist(), [text for text in column.values if text is not None]
-    if CELL_KINDS[plan.kind].form is None or plan.kind == "flag":  # 0 and 1 may stand for false and true
-        kind, form = ("number", plan.decimal) if flag_form(present) is None else ("flag", "")
+    if plan.kind in ("number", "flag"):  # 0 and 1 may stand for false and true
+        kind, form = ("number", plan.decimal) if form_of(present, "flag") is None else ("flag", "")
     else:
         kind, form = plan.kind, plan.format or ""
     values = cell_values(texts, kind, form)
-    if np.isnan(values).all() and kind == plan.kind and (recognise := CELL_KINDS[kind].form) is not None:
-        values = cell_values(texts, kind, recognise(present) or "")  # in another form than in fit
+    if np.isnan(values).all() and kind not in ("number", "flag"):
+        values = cell_values(texts, kind, form_of(present, kind) or "")  # in another form than in fit
     odd = np.flatnonzero(np.isnan(values) & ~column.missing)
     if len(odd) and len(odd) == len(present):
         raise ValueError(f"column {plan.name!r} is text, such as {texts[odd[0]]!r}, but in fit it held {plan.words}")
@@ -178,9 +178,8 @@ def _plan(name: str, column: Column, settings: PlanSettings) -> ColumnPlan:
     if column.values.dtype != object:
         return _plan_of_numbers(name, column, column.kind if column.kind != "flag" else "0 or 1", settings)
     texts = [text for text in column.values if text is not None]
-    for kind, cells in CELL_KINDS.items() if column.kind == "text" else ():
-        form = None if cells.form is None else cells.form(texts)
-        if form is not None:
+    for kind in CELL_KINDS if column.kind == "text" else ():
+        if (form := form_of(texts, kind)) is not None:
             reading = _READINGS.get(kind, kind)
             reading += f" as {form}" if form.startswith("%") else ""
             values = Column(cell_values(column.values.tolist(), kind, form), kind)

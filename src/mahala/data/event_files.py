@@ -1,14 +1,30 @@
-"""Files of events: all impressions that their searches and reactions make."""
-
-from __future__ import annotations
+"""Read events in the formats of `mahala serve`, of OpenSearch's User Behavior Insights (UBI) and of Metarank."""
 
 import json
+import math
+import re
+import time
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
 
-from mahala.data.event_formats import Format, Ignored, read_event
 from mahala.data.events import Page, Reaction, Shown, join
+
+Format = Literal["mahala", "ubi", "metarank"]
+# What people do with an item, and how much it says; a name may have more words before it, as product_click.
+VALUES = {"click": 1.0, "dwell": 1.0, "like": 2.0, "watch": 2.0, "add_to_cart": 2.0, "purchase": 3.0}
+# Seconds of a dwell from which on it counts; seconds by which a clock may be ahead.
+SHORTEST, AHEAD = 5.0, 300.0
+# The longest ids, of searches and of all others, and items that were shown which are read.
+_LONGEST_SEARCH, _LONGEST, _MOST_SHOWN = 200, 256, 200
+# Characters that not every database takes.
+_REFUSED = re.compile("[\x00\ud800-\udfff]")
+_NATIVE = {"search_id", "item", "type", "seconds", "value", "user", "timestamp", "id", "query", "shown"}
+
+
+class Ignored(ValueError):
+    """An event is well-formed, but there is nothing to learn from it."""
 
 
 class EventFile(NamedTuple):
@@ -67,3 +83,149 @@ def read_events(lines: Iterable[str | bytes], format: Format | None = None) -> E
             else:
                 file.reactions.append(event)
     return file
+
+
+def read_event(given: Any, format: Format | None = None) -> Shown | Reaction:
+    """Return what an event says; raise Ignored if that is nothing, and ValueError if it is malformed.
+
+    Without `format`, it is told by its fields: `event` is Metarank's, `query_id` and `action_name` are UBI's.
+
+    >>> read_event({"search_id": "s", "item": "a", "type": "click", "user": "u", "timestamp": "2026-11-01T12:00:00Z"})
+    Reaction(search='s', item='a', value=1.0, user='u', at=1793534400.0)
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError(f"an event must be an object, got {type(given).__name__}")
+    if isinstance(given.get("_source"), Mapping):  # a hit of OpenSearch
+        given = given["_source"]
+    if format is None:
+        format = "metarank" if "event" in given else "ubi" if given.keys() & {"query_id", "action_name"} else "mahala"
+    return _READERS[format](given)
+
+
+def _mahala(given: Mapping[str, Any]) -> Shown | Reaction:
+    if unknown := sorted(given.keys() - _NATIVE):
+        raise ValueError(f"an event has no field {unknown[0]!r:.80}, only {', '.join(sorted(_NATIVE))}")
+    search, at = _id(given, "search_id", _LONGEST_SEARCH), _time(given)
+    if "shown" not in given:
+        return Reaction(search, _id(given, "item"), _value(given, "type"), _optional_id(given, "user"), at)
+    query = given.get("query")
+    if not isinstance(query, Mapping):
+        raise ValueError('query must be an object with "vector", "item" or "text"')
+    read = _query(query, query.get("text"), _optional_id(query, "id"))
+    return Shown(search, _items(given["shown"], "shown"), read, _optional_id(given, "user"), at)
+
+
+def _ubi(given: Mapping[str, Any]) -> Shown | Reaction:
+    if "action_name" in given and given.get("query_id") in (None, ""):  # such as a page that was opened before a search
+        raise Ignored("the event has no query_id")
+    search, user, at = _id(given, "query_id", _LONGEST_SEARCH), _optional_id(given, "client_id"), _time(given)
+    if "action_name" not in given:
+        attributes = given.get("query_attributes")
+        query = _query(attributes if isinstance(attributes, Mapping) else {}, given.get("user_query"))
+        return Shown(search, _items(given.get("query_response_hit_ids"), "query_response_hit_ids"), query, user, at)
+    value = _value(given, "action_name")
+    attributes = given.get("event_attributes")
+    item = attributes.get("object") if isinstance(attributes, Mapping) else None
+    holder = item if isinstance(item, Mapping) else given
+    if holder.get("object_id") is None:
+        raise Ignored(f"action_name {given['action_name']!r:.40} has no object_id")
+    return Reaction(search, _id(holder, "object_id"), value, user, at)
+
+
+def _metarank(given: Mapping[str, Any]) -> Shown | Reaction:
+    kind = given.get("event")
+    if kind in ("item", "user"):
+        raise Ignored(f"event {kind!r} is neither a ranking nor an interaction")
+    user = _optional_id(given, "user" if given.get("user") is not None else "session")
+    if kind == "interaction":
+        if given.get("ranking") is None:
+            raise Ignored("the interaction has no ranking")
+        return Reaction(
+            _id(given, "ranking", _LONGEST_SEARCH), _id(given, "item"), _value(given, "type"), user, _time(given)
+        )
+    if kind != "ranking":
+        raise ValueError(f"event must be ranking, interaction, item or user, got {kind!r:.40}")
+    items, fields = given.get("items"), given.get("fields")
+    if not isinstance(items, list) or not all(isinstance(one, Mapping) for one in items):
+        raise ValueError("items must be a list of objects with an id")
+    named = [one for one in fields if isinstance(one, Mapping)] if isinstance(fields, list) else []
+    values = {str(one.get("name")): one.get("value") for one in named}
+    shown = _items([one.get("id") for one in items], "items")
+    return Shown(_id(given, "id", _LONGEST_SEARCH), shown, _query(values, values.get("query")), user, _time(given))
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], Shown | Reaction]] = {
+    "mahala": _mahala, "ubi": _ubi, "metarank": _metarank,
+}  # fmt: skip
+
+
+def _query(given: Mapping[str, Any], text: Any, id: str | None = None) -> dict[str, Any]:
+    """Return a query by its vector or item, recognised by its id or else its text; or else by the text."""
+    if text is not None and not (isinstance(text, str) and 0 < len(text) <= 1000 and not _REFUSED.search(text)):
+        raise ValueError("the text of a query must have 1 to 1000 characters, neither NUL nor half a surrogate pair")
+    if isinstance(given.get("vector"), list):
+        return {"vector": given["vector"], "id": id or text}
+    if given.get("item") is not None:
+        return {"item": _id(given, "item"), "id": id or text}
+    return {"text": text, "id": id}
+
+
+def _id(given: Mapping[str, Any], field: str, longest: int = _LONGEST) -> str:
+    value = given.get(field)
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not 0 < len(text) <= longest or _REFUSED.search(text):
+        raise ValueError(f"{field} must be an id of 1 to {longest} characters, got {value!r:.40}")
+    return text
+
+
+def _optional_id(given: Mapping[str, Any], field: str) -> str | None:
+    return None if given.get(field) is None else _id(given, field)
+
+
+def _items(values: Any, field: str) -> list[str]:
+    """Return the first items that were shown, each once."""
+    if values is not None and not isinstance(values, list):
+        raise ValueError(f"{field} must be a list of ids, got {type(values).__name__}")
+    if not values:
+        raise Ignored("nothing was shown")
+    return list(dict.fromkeys(_id({field: value}, field) for value in values[:_MOST_SHOWN]))
+
+
+def _value(given: Mapping[str, Any], field: str) -> float:
+    """Return how much an event says: its value, or that of its type."""
+    name = re.sub("[ -]", "_", str(given.get(field, "click")).lower())
+    kind = next((kind for kind in VALUES if name == kind or name.endswith(f"_{kind}")), None)
+    for number in ("value", "seconds"):
+        value = given.get(number, 1.0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1e6:
+            raise ValueError(f"{number} must be a number from 0 to 1000000, got {value!r:.40}")
+    if kind == "dwell" and float(given.get("seconds", 0.0)) < SHORTEST:
+        raise Ignored(f"a dwell of less than {SHORTEST:g} seconds says nothing")
+    if "value" not in given and kind is None:
+        raise Ignored(f"{field} {name!r:.40} says nothing about the item; give a value, or one of {', '.join(VALUES)}")
+    if (value := float(given.get("value", VALUES.get(kind or "", 0.0)))) == 0.0:
+        raise Ignored("the value is 0")
+    return value
+
+
+def _time(given: Mapping[str, Any]) -> float:
+    """Return the time of an event in seconds since 1970, from seconds, milliseconds or ISO 8601; by default now."""
+    value, now = given.get("timestamp"), time.time()
+    if value is None:
+        return now
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        try:
+            at = datetime.fromisoformat(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        else:
+            number = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    else:
+        number = number / 1000.0 if number > 1e11 else number
+    if not number >= 0.0:
+        raise ValueError(f"timestamp must be seconds or milliseconds since 1970, or ISO 8601, got {value!r:.40}")
+    if number > now + AHEAD:
+        raise ValueError(f"timestamp must not be in the future, got {value!r:.40}")
+    return number

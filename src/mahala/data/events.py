@@ -1,7 +1,5 @@
 """Events of search: what was shown, and what people did later; `join` makes impressions of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -43,17 +43,24 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    max_levels : number of values up to which a category gets a feature for each
-    beyond : "hash" or "drop" categories of more values and longer text
-    n_hashed : number of features to which a column is hashed
-    identifiers : "drop" or "keep" columns that look like identifiers
-    decimal : "." or ",", the decimal mark of ambiguous text such as 1,019. "auto" infers it from the other columns;
-        without any evidence it is a point
+    max_levels : int, default=50
+        Number of values up to which a category gets a feature for each.
+    beyond : "hash" or "drop", default="hash"
+        What to do with categories of more values and with longer text.
+    n_hashed : int, default=16
+        Number of features to which a column is hashed.
+    identifiers : "drop" or "keep", default="drop"
+        What to do with columns that look like identifiers.
+    decimal : "auto", "." or ",", default="auto"
+        Decimal mark of ambiguous text such as 1,019. "auto" infers it from the other columns; without any evidence it
+        is a point.
 
     Attributes
     ----------
-    columns_ : a list of pairs, the name of each column and what was done to it
-    n_features_in_, feature_names_in_ : the columns of the table
+    columns_ : list of (str, str)
+        The name of each column and what was done to it.
+    n_features_in_, feature_names_in_
+        The columns of the table.
 
     Examples
     --------

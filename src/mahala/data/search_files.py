@@ -69,11 +69,14 @@ def read_vectors(
 
     Parameters
     ----------
-    path : .npy, with rows only; .npz, with X or the only array (or the parts of a CSR matrix) and perhaps ids; or
-        .parquet, with a column of lists
-    vector : Parquet column of the vectors; by default the only one that holds lists of numbers, or of several the one
-        that is named vector, embedding, emb or dense
-    id : Parquet column, or array of an .npz file, of the ids; by default one with a usual name, such as id, _id or ids
+    path : str or path
+        An .npy file, with rows only; .npz, with X or the only array (or the parts of a CSR matrix) and perhaps ids;
+        or .parquet, with a column of lists.
+    vector : str or None, default=None
+        Parquet column of the vectors. None is the only one that holds lists of numbers, or of several the one named
+        vector, embedding, emb or dense.
+    id : str or None, default=None
+        Parquet column, or array of an .npz file, of the ids. None is one with a usual name, such as id, _id or ids.
 
     Rows of float32 stay float32, others become float64.
     """
@@ -113,40 +116,29 @@ def _shown(line: str) -> str:
 
 def _from_parquet(path: str, vector: str | None, id: str | None) -> tuple[Any, NDArray[Any] | None]:
     frame = read_frame(path, ".parquet").data
-    columns = {name: frame[name].to_numpy() for name in frame.columns}
     for name, argument in ((vector, "vector"), (id, "id")):
-        if name is not None and name not in columns:
-            raise ValueError(f"{argument} names the column {name!r}, {unknown_column(name, path, columns)}")
+        if name is not None and name not in frame.columns:
+            raise ValueError(f"{argument} names the column {name!r}, {unknown_column(name, path, frame.columns)}")
+    kinds = {name: getattr(dtype, "inner", None) for name, dtype in frame.schema.items()}
+    lists = [name for name, kind in kinds.items() if kind is not None and kind.is_numeric()]
     if vector is None:
-        lists = [name for name, values in columns.items() if values.ndim == 2 or _holds_lists(values)]
         named = [name for name in _VECTORS if name in lists]
         if len(lists) != 1 and not named:
-            present = f"{len(lists)} of them: {listed(lists)}" if lists else f"only {listed(columns)}"
+            present = f"{len(lists)} of them: {listed(lists)}" if lists else f"only {listed(frame.columns)}"
             raise ValueError(f"{path} must have a column of lists of numbers, or vector must name it; it has {present}")
         vector = named[0] if named else lists[0]
-    id = next((name for name in _IDS if name in columns and name != vector), None) if id is None else id
-    ids = None if id is None else columns[id]
+    elif vector not in lists:
+        raise ValueError(f"{path}: column {vector!r} must hold lists of numbers, got {frame.schema[vector]}")
+    vectors = frame[vector].arr.to_list() if hasattr(frame.schema[vector], "shape") else frame[vector]
+    lengths = vectors.list.len().fill_null(0).to_numpy()
+    odd = np.flatnonzero(lengths != np.bincount(lengths).argmax())
+    if len(odd):
+        rows = f"{places('row', odd)} {'differ' if len(odd) > 1 else 'differs'} from the others"
+        raise ValueError(f"{path}: column {vector!r} must hold lists of one length, but {rows}")
+    id = next((name for name in _IDS if name in frame.columns and name != vector), None) if id is None else id
+    ids = None if id is None else frame[id].to_numpy()
     if ids is not None:
         missing = np.array([value is None or value != value for value in ids])
         if missing.any():
             raise ValueError(f"{path}: column {id!r} has missing ids in {places('row', np.flatnonzero(missing))}")
-    return _stacked(path, vector, columns[vector]), ids
-
-
-def _holds_lists(values: NDArray[Any]) -> bool:
-    first = next((value for value in values if value is not None), None) if values.dtype == object else None
-    return isinstance(first, np.ndarray) and first.dtype.kind in "iuf"
-
-
-def _stacked(path: str, name: str, values: NDArray[Any]) -> Any:
-    """Return a column of lists as rows."""
-    if values.ndim != 2:
-        if not _holds_lists(values):
-            raise ValueError(f"{path}: column {name!r} must hold lists of numbers, got {values.dtype}")
-        lengths = np.array([0 if value is None else len(value) for value in values])
-        odd = np.flatnonzero(lengths != np.bincount(lengths).argmax())
-        if len(odd):
-            rows = f"{places('row', odd)} {'differ' if len(odd) > 1 else 'differs'} from the others"
-            raise ValueError(f"{path}: column {name!r} must hold lists of one length, but {rows}")
-        values = np.stack(values.tolist())
-    return finite_rows(path, values)
+    return finite_rows(path, vectors.explode().to_numpy().reshape(len(frame), -1)), ids

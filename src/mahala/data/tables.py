@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mahala.data.array_files import listed, read_arrays
-from mahala.data.cells import MISSING, Decimal, cell_values, decimal_marks, flag_form
+from mahala.data.cells import MISSING, Decimal, cell_values, decimal_marks, form_of
 from mahala.data.columns import distinct
 from mahala.data.frames import CSV, FRAMES, Frame, read_frame
 from mahala.data.preprocessing import TablePreprocessor
@@ -58,33 +58,50 @@ def read_table(
     n_features: int | None = None,
     first_index: int = 1,
 ) -> Table:
-    """Read the rows of a file, whose suffix tells the format.
+    """Read the rows of a file in the format that its suffix names.
 
-    CSV, Parquet, Feather and Excel files have named columns, which become features as
-    :class:`TablePreprocessor` describes: numbers, text and dates, with gaps. The encoding of a CSV file (UTF-8,
-    UTF-16, Latin-1), its delimiter, its decimal mark and whether it begins with column names are detected; without
-    names the columns are "column 1", "column 2", ...
+    CSV, Parquet, Feather and Excel files have named columns: numbers, text and dates, with gaps, which
+    :class:`TablePreprocessor` converts to features. The encoding of a CSV file (UTF-8, UTF-16, Latin-1), its
+    delimiter, its decimal mark and whether it begins with column names are detected. Without names the columns are
+    "column 1", "column 2", ...
+
     `.npy` files hold rows only. `.npz` files hold X, or the data, indices, indptr and shape of a CSR matrix, and labels
     under y. svmlight files start each line with the label.
 
     Parameters
     ----------
-    path : .csv, .tsv or .txt (also .gz), .parquet, .feather, .xlsx, .npy, .npz, .svm, .svmlight or .libsvm (also .gz),
-        or "-" for CSV from standard input
-    label : column of the labels; in .npz files the name of an array. Rows without a label are left out, unless
-        `preprocessor` or `features` is given
-    drop : columns to leave out; an entry may hold several names separated by commas
-    keep : the only columns to use beside the label, also if they look like identifiers; names as in `drop`
-    extra : columns that are no features, but returned as they are, such as groups or times
-    identifiers : whether to use columns that look like identifiers
-    decimal : "." or ",", the decimal mark of ambiguous text such as 1,019, and of all text that is read with a
-        `preprocessor`. None infers it from the column, then from the other columns, or reads as the preprocessor does
-    preprocessor : what turns columns into features; None to fit a new one to the file
-    features : feature names that a model without a preprocessor was fitted with. X then has these columns in this
-        order: other columns are ignored, and unknown values of text columns become zeros
-    n_features : number of columns that X must have; shorter svmlight rows are padded with zeros
-    first_index : the index of the first feature in svmlight files: 1, as LIBSVM writes them, or 0, as scikit-learn's
-        `dump_svmlight_file` does by default. It is not guessed, because a file may lack the first feature
+    path : str or path
+        A .csv, .tsv or .txt (also .gz), .parquet, .feather, .xlsx, .npy, .npz, .svm, .svmlight or .libsvm (also .gz)
+        file, or "-" for CSV from standard input.
+    label : str or None, default=None
+        Column of the labels; in .npz files the name of an array. Rows without a label are left out, unless
+        `preprocessor` or `features` is given.
+    drop : list of str, default=()
+        Columns to leave out; an entry may hold several names separated by commas.
+    keep : list of str, default=()
+        The only columns to use beside the label, also if they look like identifiers; names as in `drop`.
+    extra : list of str, default=()
+        Columns that are not features, returned as they are, such as groups or times.
+    identifiers : bool, default=False
+        Whether to use columns that look like identifiers.
+    decimal : ".", "," or None, default=None
+        Decimal mark of ambiguous text such as 1,019, and of all text that is read with a `preprocessor`. None infers it
+        from the column, then from the other columns, or reads as the preprocessor does.
+    preprocessor : TablePreprocessor or None, default=None
+        What converts columns to features; None to fit a new one to the file.
+    features : list of str or None, default=None
+        Feature names that a model without a preprocessor was fitted with. X then has these columns in this order:
+        other columns are ignored, and unknown values of text columns become zeros.
+    n_features : int or None, default=None
+        Number of columns that X must have; shorter svmlight rows are padded with zeros.
+    first_index : 0 or 1, default=1
+        Index of the first feature in svmlight files: 1, as LIBSVM writes them, or 0, as scikit-learn's
+        `dump_svmlight_file` does by default. It is not guessed, because a file may lack the first feature.
+
+    Returns
+    -------
+    Table
+        A named tuple of `X`, `labels`, `feature_names`, `preprocessor`, `columns`, `rows` and `extra`.
 
     Lines with another number of fields than the first raise a ValueError that names them all. A file that declares more
     than fits into the memory of this machine is refused before it is read.
@@ -236,7 +253,7 @@ def _labels(series: Any, decimal: Decimal) -> NDArray[Any]:
     texts, codes = distinct(series.fill_null(""))
     marks = decimal_marks(texts)
     labels: NDArray[Any] = cell_values(texts, "number", next(iter(marks)) if len(marks) == 1 else decimal)
-    if flag_form(texts) is not None:
+    if form_of(texts, "flag") is not None:
         labels = np.array([text.lower() == "true" for text in texts])
     elif np.isnan(labels).any():
         labels = np.array(texts, dtype=object)

@@ -1,7 +1,5 @@
 """Sums on the cores of this machine: NumPy arrays, compiled functions, threads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

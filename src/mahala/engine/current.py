@@ -1,7 +1,5 @@
 """The choice of the engine."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import Any
 

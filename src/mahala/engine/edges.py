@@ -1,7 +1,5 @@
 """Weighted sums over the edges of a graph whose vertices are rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """The sums that learners are made of, as interfaces of the engines that compute them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """LMNN's objective on labelled rows, as a function of the mapped rows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Rows of any kind: in memory, tensors of PyTorch, or in chunks of Dask. Neither library is imported before its use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any

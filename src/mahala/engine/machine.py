@@ -1,8 +1,7 @@
 """The engines of one machine, by name."""
 
-from __future__ import annotations
-
 from functools import cache
+from importlib.util import find_spec
 
 from mahala.engine.engine import Engine
 from mahala.support.parameters import get_config
@@ -12,6 +11,8 @@ def machine(name: str) -> Engine:
     """Return the engine "cpu", or that of a device of PyTorch."""
     if name == "cpu":
         return _cores()
+    if find_spec("torch") is None:
+        raise ImportError(f"engine is {name!r}, which needs PyTorch: pip install 'mahala[gpu]'")
     from mahala.engine.torch.device import TorchDevice
 
     return TorchDevice(name, tf32=get_config()["tf32"])

@@ -1,7 +1,5 @@
 """Steps of a linear map down the logistic loss of comparisons, a minibatch at a time, with the arrays of any engine."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple, Protocol
 

@@ -3,8 +3,6 @@
 A minibatch depends on the seed and on its number alone, so a fit that is resumed sees those that it would have seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Sums over rows in one pass: means, scatters, principal directions. Rows are NumPy's or in chunks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,19 +1,26 @@
-"""Predict by nearest neighbours, whose ties share votes."""
-
-from __future__ import annotations
+"""Nearest rows by class, and predictions by nearest neighbours, whose ties share votes."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from mahala.engine.current import current_engine
 from mahala.engine.inputs import computed
-from mahala.support.arrays import BoolArray, FloatArray, IndexArray, row_blocks
+from mahala.support.arrays import BoolArray, FloatArray, IndexArray, RealArray, row_blocks
 from mahala.support.validation import is_sparse
 
 # Squared distances that differ by a smaller share are equal.
 _ROUNDING = 1e-10
+
+
+def class_neighbors(X: RealArray, codes: IndexArray, n_same: int, n_other: int) -> tuple[IndexArray, IndexArray]:
+    """Return the nearest rows of the same class and of other classes of each row, as `Engine.nearest_by_class` does."""
+    sizes = np.bincount(codes)
+    if sizes.max() < 2:
+        raise ValueError("y must have a class of at least two rows, but every row is alone in its class")
+    n_same, n_other = min(n_same, int(sizes.max()) - 1), min(n_other, len(codes) - int(sizes.min()))
+    return current_engine().nearest_by_class(X, codes, np.arange(len(codes)), n_same, n_other)
 
 
 def leave_one_out_errors(embedded: Any, codes: IndexArray, k: int) -> FloatArray:
@@ -98,7 +105,7 @@ class _Places(NamedTuple):
     rounding: float
 
     @classmethod
-    def of(cls, train: Any, values: FloatArray) -> _Places:
+    def of(cls, train: Any, values: FloatArray) -> Self:
         """Merge equal rows, so that there are few ties; sparse rows and those of Dask stay as they are."""
         n = train.shape[0]
         rows, of_row = train, np.arange(n)

@@ -1,7 +1,5 @@
 """Rows of any kind on an engine, in parts if they are larger than its memory."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Result of a comparison of learners by the answers that they foresee."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from dataclasses import dataclass, field

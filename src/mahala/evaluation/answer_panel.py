@@ -1,7 +1,5 @@
 """Learners from comparisons by name, and comparisons with their labels or ratings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

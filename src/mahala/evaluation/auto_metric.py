@@ -1,7 +1,5 @@
 """AutoMetric: the metric that the judge chooses, as a scikit-learn transformer."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -37,12 +35,13 @@ class AutoMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     Parameters
     ----------
-    budget : float or None
-        Seconds that `fit` may take; learners that need more stop with what they have. None is no limit.
-    groups : str or None
-        Column of X, a data frame, that has the group of each row, such as a household. It is not a feature. Rows of
-        one group are never in both parts of a fold.
-    random_state : int, RandomState, Generator or None
+    budget : float or None, default=60.0
+        Seconds that `fit` may take; learners that need more stop early. None is no limit.
+    groups : str or None, default=None
+        Column of X, a data frame, with the group of each row, such as a household. It is not a feature. Rows of one
+        group are never in both parts of a fold.
+    random_state : int, RandomState, Generator or None, default=0
+        Seed of the folds and of the learners.
 
     Attributes
     ----------

@@ -1,7 +1,5 @@
 """The file of a long measurement: it keeps what is finished, so that an interrupted run resumes."""
 
-from __future__ import annotations
-
 import json
 from os import PathLike
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Compare learners with each other and with plain distances by cross-validation: plan, measure, summarise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any, Literal, overload
@@ -13,9 +11,7 @@ from mahala.comparisons import Comparisons
 from mahala.data.preprocessing import TablePreprocessor, rows_of_table
 from mahala.data.scaling import Scaling
 from mahala.evaluation.answer_board import AnswerBoard
-from mahala.evaluation.answer_panel import answers_of, chosen_learners
 from mahala.evaluation.cell_file import CellFile
-from mahala.evaluation.compare_answers import compare_answers
 from mahala.evaluation.cross_validation.fitting import fitted
 from mahala.evaluation.cross_validation.leaderboard import Leaderboard
 from mahala.evaluation.cross_validation.measures import Measure
@@ -70,57 +66,74 @@ def compare(  # type: ignore[misc]
 ) -> Any:
     """Compare learners and plain distances by repeated cross-validation, and judge whether learning helps.
 
-    Of rows with labels or target values, the result is a Leaderboard, which is described here. Of :class:`Pairs`,
-    :class:`Triplets` or :class:`Quadruplets`, that people's answers are, it is an AnswerBoard: how many answers each
-    learner foresees, about new items and about the same items. The options are then `y` (labels of pairs, or ratings),
-    `learners`, `folds`, `budget`, `random_state`, `callback`, and `groups`: who gave each answer.
-
-    All learners are evaluated on the same folds. In each training part the scales of the features are computed and the
-    learner is fitted; the test part is then predicted by nearest neighbours in the training part: classes by votes,
-    numbers by means. The reference is the plain distance with the lowest error, of raw features and of scaled ones.
+    All learners are evaluated on the same folds. In each training part, the features are scaled and the learner is
+    fitted. The test part is then predicted by nearest neighbours in the training part: classes by votes, numbers by
+    means. The reference is the plain distance with the lowest error, of raw or of scaled features.
 
     The judge makes one test, however many learners there are. For each fold it chooses a learner on the other folds:
-    the one with the largest mean gain minus 1.64 standard errors. What it chose is measured on the fold. On all folds
-    together it chooses the reference instead if no learner has such a lower bound above 0. The gains over all rows,
-    paired with the reference, give the verdict: "shown to help" if a learner is chosen and the 95 % interval is above
-    0, "probably helps" if a learner is chosen and the gain is above 0, and otherwise "does not help". The intervals of
-    the entries describe each learner alone and are not adjusted.
+    the one with the largest mean gain minus 1.64 standard errors. This choice is measured on the fold. On all folds
+    together it chooses the reference if no learner has such a lower bound above 0. The gains over all rows, paired
+    with the reference, give the verdict:
+
+    - "shown to help": a learner is chosen, and the 95 % interval of the gain is above 0
+    - "probably helps": a learner is chosen, and the gain is above 0
+    - "does not help": otherwise
+
+    The intervals of the entries describe each learner alone and are not adjusted for the number of learners.
 
     Parameters
     ----------
-    X, y : rows (dense, CSR or a data frame, up to 5,000 features) and their class labels, or numbers to predict. A
-        data frame is turned into features by :class:`TablePreprocessor`, as `columns` of the result tells; the
-        medians that replace missing numbers, and the values of categories, are those of each training part. Tables of
-        more than 20,000 rows are sampled, and if a class has fewer rows than `folds`, fewer folds are used; `notes` of
-        the result say so.
-    learners : learners by name, or names of members of the panel, such as ["GML", "LMNN"]; None for
-        :func:`default_panel`
-    folds, repeats : number of folds, and how often the cross-validation is repeated with other folds; "auto" repeats
-        it 2 to 10 times, the more often the fewer rows there are
-    n_neighbors : number of neighbours. None is 3, unless the scaled Euclidean distance has an error that is lower by
-        more than one standard error with 1, 5, 9, 15 or 25.
-    metric : measure that ranks: "error" for the share of misclassified rows; "balanced" for its mean over classes;
-        "f1" for 1 minus the F1 score, "roc_auc" for 1 minus the area under the ROC curve, of the rarer of two classes
-        or their means over more classes; "r2" for 1 minus R² of predicted numbers. "auto" is "r2" if y has many
-        different numbers, "balanced" if more than 75 % of the rows are of one class, else "error".
-    scaling : how features are scaled: "none"; "standard" (by their standard deviation); "numbers" (the same, but 0/1
-        features stay as they are); "minmax" (by their range); "robust" (by the distance between their quartiles); or
-        "auto" to choose for each training part. That is "numbers", or "standard" if no feature is 0/1, unless
-        leave-one-out errors of the Euclidean distance on the training part are lower by more than two standard errors
-        with another one.
-    groups : the group of each row, such as a household or a patient. Rows of one group are in one part, so that errors
-        are those on new groups.
-    times : the time of each row, numbers or dates. Each test part is then predicted from the rows before it.
-    budget : seconds for the whole comparison, or None for no limit. Each fit may take an equal share, and of what
-        quick learners leave; iterative learners that need more stop with what they have, and `stopped` of their entry
-        counts that.
-    baselines : whether to measure, on the first three test parts and as context only, k-NN with the cosine distance,
-        PCA and LDA, logistic or ridge regression and gradient-boosted trees
-    random_state : seed of the folds, and of learners whose own `random_state` is None
-    n_jobs : number of processes
-    preprocessor : what made X of a table, if X is no data frame, such as `read_table(...).preprocessor`
-    callback : called after each fit with the number of fits done, their total and the name of the learner
-    resume : a file that keeps what is finished. The same comparison of the same data, started again, resumes there.
+    X : array, CSR matrix or data frame of shape (n_rows, n_features), or Pairs, Triplets or Quadruplets
+        Rows with up to 5,000 features, or answers of people. A data frame is converted by :class:`TablePreprocessor`,
+        whose medians and categories are those of each training part. Of more than 20,000 rows, a sample is compared.
+    y : array of shape (n_rows,), default=None
+        Class labels, or numbers to predict. With Pairs: labels or ratings.
+    learners : dict of learners by name, list of names, or None, default=None
+        Names are those of members of the panel, such as ["GML", "LMNN"]. None is :func:`default_panel`.
+    folds : int, default=5
+        Number of folds. If a class has fewer rows, fewer folds are used.
+    repeats : int or "auto", default="auto"
+        How often the cross-validation is repeated with other folds. "auto" is 2 to 10: more for fewer rows.
+    n_neighbors : int or None, default=None
+        Number of neighbours. None is 3, unless the scaled Euclidean distance has an error that is lower by more than
+        one standard error with 1, 5, 9, 15 or 25.
+    metric : "auto", "error", "balanced", "f1", "roc_auc" or "r2", default="auto"
+        Measure that ranks: the share of misclassified rows; its mean over classes; 1 minus the F1 score; 1 minus the
+        area under the ROC curve; 1 minus R² of predicted numbers. F1 and the area are those of the rarer of two
+        classes, or means over more classes. "auto" is "r2" if y has many different numbers, "balanced" if more than
+        75 % of the rows are of one class, and else "error".
+    scaling : "auto", "none", "standard", "numbers", "minmax" or "robust", default="auto"
+        Divisor of each feature: none; its standard deviation; the same, except for 0/1 features; its range; the
+        distance between its quartiles. "auto" chooses for each training part: "numbers", or "standard" if no feature
+        is 0/1, unless leave-one-out errors of the Euclidean distance are lower by more than two standard errors with
+        another one.
+    groups : array of shape (n_rows,), default=None
+        Group of each row, such as a household. Rows of one group are in one part, so errors are those on new groups.
+        With answers: who gave each.
+    times : array of shape (n_rows,), default=None
+        Time of each row, numbers or dates. Each test part is then predicted from the rows before it.
+    budget : float or None, default=600.0
+        Seconds for the whole comparison, None for no limit. Each fit may take an equal share, and of what quick
+        learners leave. Iterative learners that need more stop early; `stopped` of their entry counts that.
+    baselines : bool, default=True
+        Measure, on the first three test parts and as context only, k-NN with the cosine distance, PCA and LDA,
+        logistic or ridge regression, and gradient-boosted trees.
+    random_state : int, default=0
+        Seed of the folds, and of learners whose own `random_state` is None.
+    n_jobs : int, default=1
+        Number of processes.
+    preprocessor : TablePreprocessor or None, default=None
+        What made X, if X is not a data frame, such as `read_table(...).preprocessor`.
+    callback : callable or None, default=None
+        Called after each fit with the number of fits done, their total and the name of the learner.
+    resume : str, path or None, default=None
+        File that keeps finished fits. The same comparison of the same data, started again, resumes there.
+
+    Returns
+    -------
+    Leaderboard or AnswerBoard
+        For answers, an AnswerBoard: how many answers each learner foresees, about new items and about the same items.
+        The options for answers are `y`, `learners`, `folds`, `groups`, `budget`, `random_state` and `callback`.
 
     Raises
     ------
@@ -145,6 +158,10 @@ def compare(  # type: ignore[misc]
         if refused:
             usual = "'auto'" if refused[0] in automatic else "None"
             raise ValueError(f"{refused[0]} must be {usual} with {type(X).__name__}: it is for rows with labels")
+        # Other learners, which a comparison on a table need not import.
+        from mahala.evaluation.answer_panel import answers_of, chosen_learners
+        from mahala.evaluation.compare_answers import compare_answers
+
         answers = answers_of(X, y, random_state)
         given = None if learners is None else chosen_learners(answers, learners, random_state)
         return compare_answers(

@@ -1,7 +1,5 @@
 """Compare learners by the answers that they foresee: folds over items, and folds over questions."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -267,15 +265,15 @@ def _agreement(questions: IndexArray, answers: IndexArray, people: Any) -> tuple
     who = np.arange(n) if people is None else np.unique(np.asarray(people).astype(str), return_inverse=True)[1]
     if len(who) != n:
         raise ValueError(f"groups must name who gave each of the {n} answers, got {len(who)}")
-    order = np.argsort(questions, kind="stable")
-    agreeing = total = repeated = 0
-    for rows in np.split(order, np.flatnonzero(np.diff(questions[order])) + 1):
-        first, second = np.triu_indices(len(rows), 1)
-        others = who[rows[first]] != who[rows[second]]
-        repeated += len(rows) > 1
-        total += int(others.sum())
-        agreeing += int((others & (answers[rows[first]] == answers[rows[second]])).sum())
-    return repeated, agreeing / total if total else None
+
+    def n_pairs(*keys: IndexArray) -> int:
+        counts = np.unique(np.stack([questions, *keys]), axis=1, return_counts=True)[1]
+        return int((counts * (counts - 1)).sum()) // 2
+
+    # Two answers of one person to a question do not count.
+    total = n_pairs() - n_pairs(who)
+    agreeing = n_pairs(answers) - n_pairs(answers, who)
+    return int(np.count_nonzero(np.bincount(questions) > 1)), agreeing / total if total else None
 
 
 def fit_entry(data: Comparisons, board: AnswerBoard, entry: AnswerEntry, learner: Learner | None) -> Metric:
@@ -298,7 +296,3 @@ def _second_pair(data: Comparisons, columns: IndexArray) -> IndexArray:
 def _columns(data: Comparisons) -> IndexArray:
     """Return the row numbers of each role."""
     return np.stack([getattr(data, name) for name in data._names[: data._arity]])
-
-
-def _kind(data: Comparisons) -> str:
-    return type(data).__name__.lower()

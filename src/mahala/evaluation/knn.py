@@ -1,7 +1,5 @@
 """Errors of nearest-neighbour classification under a metric."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -63,13 +61,18 @@ def knn_error(
 
     Parameters
     ----------
-    metric : a positive semi-definite :class:`~mahala.MahalanobisMetric`, or None for the Euclidean distance
-    X_train, y_train : rows (dense, CSR or of Dask) and their labels, numbers or strings
-    X_test, y_test : rows to classify and their labels. If omitted, each training row is classified by the others
+    metric : MahalanobisMetric or None
+        A positive semi-definite metric; None is the Euclidean distance.
+    X_train : array, CSR matrix or Dask array of shape (n_rows, n_features)
+    y_train : array of shape (n_rows,)
+        Labels, numbers or strings.
+    X_test, y_test : as X_train and y_train, default=None
+        Rows to classify and their labels. Without them, each training row is classified by the others
         (leave-one-out). A label that does not occur in ``y_train`` always counts as an error.
-    n_neighbors : one or several numbers of neighbours; the default is 1 to 25, or fewer if there are fewer rows
-    average : "sample" for the share of misclassified rows, "class" for the mean of the shares of each class in
-        ``y_test``
+    n_neighbors : int or iterable of int, default=1 to 25
+        Numbers of neighbours; the default has fewer if there are fewer rows.
+    average : "sample" or "class", default="sample"
+        Share of misclassified rows, or the mean of this share over the classes in ``y_test``.
 
     >>> X, y = [[0.0], [1.0], [2.0], [9.0], [10.0]], ["a", "a", "a", "b", "b"]
     >>> errors = knn_error(None, X, y)

@@ -4,8 +4,6 @@ Items are ranked by similarity under a bilinear metric and by distance under a M
 :meth:`mahala.Metric.rank` does. The results do not depend on the order of items with equal scores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -48,10 +46,14 @@ def mean_average_precision(metric: Metric | None, X: Any, y: Any, X_items: Any =
 
     Parameters
     ----------
-    metric : a :class:`~mahala.Metric`, or None for the Euclidean distance
-    X, y : queries (rows that are dense, CSR or, under a Mahalanobis metric, of Dask) and their labels
-    X_items, y_items : the items to rank and their labels. If omitted, every row of X is a query for the other rows
-        (leave-one-out). Queries without items of their class are left out.
+    metric : Metric or None
+        None is the Euclidean distance.
+    X : array, CSR matrix or, under a Mahalanobis metric, Dask array of shape (n_queries, n_features)
+    y : array of shape (n_queries,)
+        Labels of the queries.
+    X_items, y_items : as X and y, default=None
+        Items to rank and their labels. Without them, each row of X is a query for the other rows (leave-one-out).
+        Queries without items of their class are left out.
 
     >>> X, y = [[0.0], [1.0], [3.0], [4.0], [9.0]], ["a", "a", "b", "a", "b"]
     >>> round(mean_average_precision(None, X, y), 4)
@@ -72,7 +74,8 @@ def precision_at_k(
     Parameters
     ----------
     metric, X, y, X_items, y_items : as for :func:`mean_average_precision`
-    k : one or several cut-offs; the default is 1 to 50, or fewer if there are fewer items
+    k : int or iterable of int, default=1 to 50
+        Cut-offs; the default has fewer if there are fewer items.
 
     >>> X, y = [[0.0], [1.0], [3.0], [4.0], [9.0]], ["a", "a", "b", "a", "b"]
     >>> result = precision_at_k(None, X, y, k=[1, 2])

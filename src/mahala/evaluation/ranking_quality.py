@@ -1,7 +1,5 @@
 """Quality of search rankings against relevance judgments, and whether a metric improves it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -103,16 +101,22 @@ def evaluate_ranking(
 
     Parameters
     ----------
-    queries, items : dense or CSR rows
-    qrels : relevance judgments in any form of :meth:`mahala.Judgments.of`
-    metric : a :class:`~mahala.Metric`; an object with a method ``embed``, which maps queries to vectors whose inner
-        products with the items are the scores; or None for the inner products of the rows themselves
-    k : one or several cut-offs
-    baseline : "raw" for inner products, another metric as above, or None to compare with nothing. If `metric` is None,
-        "raw" compares with nothing.
-    n_resamples : number of resamples for the interval and for the p-value of each gain
-    confidence : level of the intervals
-    random_state : seed of the resamples
+    queries, items : array or CSR matrix of shape (n_rows, n_features)
+    qrels : relevance judgments
+        In any form of :meth:`mahala.Judgments.of`.
+    metric : Metric, object with ``embed``, or None, default=None
+        ``embed`` maps queries to vectors whose inner products with the items are the scores. None is the inner
+        products of the rows.
+    k : int or iterable of int, default=10
+        Cut-offs.
+    baseline : "raw", a metric as above, or None, default="raw"
+        "raw" is inner products, and nothing if `metric` is None. None compares with nothing.
+    n_resamples : int, default=10,000
+        Number of resamples for the interval and for the p-value of each gain.
+    confidence : float, default=0.95
+        Level of the intervals.
+    random_state : int or Generator, default=0
+        Seed of the resamples.
 
     The gain over the baseline is the mean over queries of the difference. Its interval is the paired bootstrap's
     percentile interval over queries, and its p-value is that of a paired randomization test. Both take the queries as a

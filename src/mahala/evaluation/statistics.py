@@ -1,7 +1,5 @@
 """Tests of differences: several methods over data sets (Friedman, Holm, Nemenyi), and two over the same queries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,14 +55,20 @@ class FriedmanResult:
 
 
 def friedman_holm(table: Any, methods: Sequence[str] | None = None, alpha: float = 0.05) -> FriedmanResult:
-    """Compare methods by their ranks on each data set (Demšar, 2006).
+    """Compare methods by their ranks on each data set: Friedman, Holm and Nemenyi tests.
 
     Parameters
     ----------
     table : array of shape (n_datasets, n_methods), or a data frame with one column per method
         Errors, times or other results for which lower is better. Ties share their mean rank.
-    methods : names of the columns; the default is the names in the data frame, or "1", "2", …
-    alpha : significance level of the critical difference
+    methods : list of str or None, default=None
+        Names of the columns. None takes those of the data frame, or "1", "2", …
+    alpha : float, default=0.05
+        Significance level of the critical difference.
+
+    References
+    ----------
+    Demšar, J. (2006). Statistical comparisons of classifiers over multiple data sets. JMLR 7.
 
     >>> errors = [[0.12, 0.15, 0.20], [0.30, 0.33, 0.41], [0.08, 0.07, 0.11], [0.21, 0.25, 0.26]]
     >>> result = friedman_holm(errors, methods=["PA-I", "PA-II", "Euclidean"])

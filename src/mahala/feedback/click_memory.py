@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mahala.compiled.pages import add_counts
+from mahala.compiled.pages import add_counts, rank_rates
 from mahala.feedback.remembered import digest_of
 from mahala.support.arrays import Arrays, FloatArray
 from mahala.support.model_files import ModelFileError, array_value, finite_array
@@ -48,9 +49,7 @@ class RankRates:
 
     def of(self, n: int) -> FloatArray:
         """Return the rates of n results from the top, all above 0."""
-        mean = (self.clicks.sum() + 1.0) / (self.shown.sum() + 10.0)
-        rates = (self.clicks + PRIOR * mean) / (self.shown + PRIOR)
-        return np.asarray(rates[np.minimum(np.arange(n), RANKS - 1)])
+        return rank_rates(self.clicks, self.shown, n, PRIOR)
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the state as a header and arrays for a model file."""
@@ -69,8 +68,7 @@ def page_weights(rates: FloatArray) -> FloatArray:
 
     A click counts in inverse proportion to the rate of its rank, and those below the median rate count 1.
     """
-    ordered, n = np.sort(rates), len(rates)
-    return np.asarray(np.minimum(1.0, 0.5 * (ordered[(n - 1) // 2] + ordered[n // 2]) / rates))
+    return np.asarray(np.minimum(1.0, statistics.median(rates.tolist()) / rates))
 
 
 class Bonuses(NamedTuple):
@@ -97,7 +95,6 @@ class Bonuses(NamedTuple):
 
 
 _EMPTY = np.zeros(0, dtype=np.uint64)
-NO_PART = _EMPTY, np.zeros((0, 2), dtype=np.float32)
 NOTHING = Bonuses(_EMPTY, _EMPTY.astype(np.int64), _EMPTY, _EMPTY.astype(np.float32))
 
 
@@ -119,16 +116,31 @@ class ClickMemory:
 
     def __init__(self, queries: int = QUERIES, items: int = ITEMS) -> None:
         self.n_queries, self.n_items = queries, items
-        # By the digest of a query: the keys of items in ascending order, and two numbers of each.
-        self._parts: OrderedDict[int, tuple[Keys, NDArray[np.float32]]] = OrderedDict()
+        self._clear(0)
+
+    def _clear(self, n: int) -> None:
+        """Forget all, and make room for n queries."""
+        self._rows: OrderedDict[int, int] = OrderedDict()  # of the tables, by the digest of a query
+        self._keys = np.zeros((n, self.n_items), dtype=np.uint64)  # of items in ascending order
+        self._counts = np.zeros((n, self.n_items, 2), dtype=np.float32)
+        self._sizes = np.zeros(n, dtype=np.int64)
 
     def learn(self, key: Hashable, items: Keys, clicks: FloatArray, expected: FloatArray) -> None:
         """Count clicks on different items that were shown for a query, and the clicks that were expected."""
         digest = digest_of(key)
-        before = self._parts.pop(digest, NO_PART)
-        self._parts[digest] = add_counts(*before, items, clicks, expected, self.n_items)
-        if len(self._parts) > self.n_queries:
-            self._parts.popitem(last=False)
+        row = self._rows.pop(digest, None)
+        if row is None:
+            row = len(self._rows)
+            if row == self.n_queries:
+                row = self._rows.popitem(last=False)[1]
+                self._sizes[row] = 0
+            elif row == len(self._sizes):
+                for name in ("_keys", "_counts", "_sizes"):
+                    table = getattr(self, name)
+                    more = np.zeros((min(max(row, 16), self.n_queries - row), *table.shape[1:]), dtype=table.dtype)
+                    setattr(self, name, np.concatenate([table, more]))
+        self._rows[digest] = row
+        self._sizes[row] = add_counts(self._keys[row], self._counts[row], self._sizes[row], items, clicks, expected)
 
     def evidence(self, key: Hashable, items: Keys) -> FloatArray:
         """Return the clicks and the expected clicks of items for a query; zeros, if they are not remembered."""
@@ -136,7 +148,10 @@ class ClickMemory:
 
     def part(self, key: Hashable) -> tuple[Keys, NDArray[np.float32]]:
         """Return the items that are remembered for a query in ascending order, and the two numbers of each."""
-        return self._parts.get(digest_of(key), NO_PART)
+        row = self._rows.get(digest_of(key))
+        if row is None:
+            return _EMPTY, np.zeros((0, 2), dtype=np.float32)
+        return self._keys[row, : self._sizes[row]], self._counts[row, : self._sizes[row]]
 
     def net(self, key: Hashable) -> tuple[Keys, FloatArray]:
         """Return the items that are remembered for a query in ascending order, and the net clicks of each."""
@@ -157,11 +172,12 @@ class ClickMemory:
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the memory as a header and arrays for a model file."""
-        parts = list(self._parts.values()) or [NO_PART]
-        stops = np.cumsum([len(keys) for keys, _ in self._parts.values()], dtype=np.int64)
-        arrays = {"queries": np.array(list(self._parts), dtype=np.uint64), "stops": stops}
-        items, evidence = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return {}, arrays | {"items": items, "evidence": evidence}
+        rows = np.fromiter(self._rows.values(), np.intp, len(self._rows))
+        sizes = self._sizes[rows]
+        held = np.arange(self.n_items) < sizes[:, np.newaxis]
+        digests = np.fromiter(self._rows, np.uint64, len(self._rows))
+        arrays = {"queries": digests, "stops": np.cumsum(sizes, dtype=np.int64)}
+        return {}, arrays | {"items": self._keys[rows][held], "evidence": self._counts[rows][held]}
 
     def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""
@@ -175,11 +191,13 @@ class ClickMemory:
             raise ModelFileError(f"the memory of clicks should have up to {most}")
         if lengths.sum() != len(items) or not (np.isfinite(evidence) & (evidence >= 0.0)).all():
             raise ModelFileError("the memory of clicks should have finite numbers of at least 0 for each of its items")
-        bounds = zip(stops - lengths, stops, strict=True)
-        parts = [(items[start:stop], evidence[start:stop]) for start, stop in bounds]
-        if any((keys[1:] <= keys[:-1]).any() for keys, _ in parts):
+        if (items[1:] <= items[:-1])[np.isin(np.arange(1, len(items)), stops, invert=True)].any():
             raise ModelFileError("the memory of clicks should have the items of a query in ascending order")
-        self._parts = OrderedDict(zip(queries.tolist(), parts, strict=True))
+        self._clear(len(queries))
+        self._rows.update(zip(queries.tolist(), range(len(queries)), strict=True))
+        self._sizes[:] = lengths
+        held = np.arange(self.n_items) < lengths[:, np.newaxis]
+        self._keys[held], self._counts[held] = items, evidence
 
 
 def summed(first: tuple[Keys, FloatArray], second: tuple[Keys, FloatArray]) -> tuple[Keys, FloatArray]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mahala.compiled.triplets.deferred import add_factors, add_product, take_steps
+from mahala.compiled.triplets.deferred import add_factors, add_product, score_page, take_steps
 from mahala.online.state.similarity import SimilarityRule
 from mahala.support.arrays import Arrays, FloatArray, IndexArray, check_room
 from mahala.support.model_files import ModelFileError, array_value, finite, finite_array
@@ -20,8 +20,6 @@ class DeferredMap:
 
     Step t adds τ x qᵀ to M, and t τ x qᵀ to a second matrix L. After n steps the mean of all models is M - L / n. The
     changes of a query wait as two factors, the query and a sum of q; those of 32 queries are added by one product.
-
-    What is learned from a query is the same, bit for bit, whether `prepare` was called for it or not.
     """
 
     def __init__(self, n_features: int, max_memory: float | None) -> None:
@@ -35,37 +33,50 @@ class DeferredMap:
         self.n_steps = 0
         self._left, self._right = np.zeros((WAITING, n_features)), np.zeros((2, WAITING, n_features))
         self._n_waiting = 0
+        self.expect(self._left[:0])
         # By the bytes of a query, xᵀM and xᵀL without what waits.
-        self._prepared: dict[bytes, tuple[FloatArray, FloatArray]] = {}
+        self._products: dict[bytes, tuple[FloatArray, FloatArray]] = {}
+        self._scored: tuple[FloatArray, FloatArray] | None = None  # a query, and its xᵀM
 
-    @property
-    def n_free(self) -> int:
-        """The number of queries until changes are added to the matrices."""
-        return WAITING - self._n_waiting
+    def expect(self, queries: FloatArray) -> None:
+        """Note queries in the order in which they will be learned from, so that their products are computed together.
 
-    def prepare(self, queries: FloatArray) -> None:
-        """Compute the products of queries with the matrices together, in less time than one by one.
-
-        They are used for the next `n_free` queries that are learned from at most.
+        That takes less time than one by one, and gives the same bits.
         """
-        last, late = np.zeros((2, *queries.shape))
-        add_product(queries, self.M, last)
-        add_product(queries, self.L, late)
-        self._prepared = {x.tobytes(): (last[at], late[at]) for at, x in enumerate(queries)}
+        self._expected, self._numbers = queries, {x.tobytes(): at for at, x in enumerate(queries)}
 
     def products(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xᵀM of the last model and of the mean of all models."""
-        if (key := x.tobytes()) not in self._prepared:
-            self.prepare(x[np.newaxis])
-        last, late = (product.copy() for product in self._prepared[key])
+        last, late = self._without_waiting(x)
         add_factors(x, self._left, self._right, self._n_waiting, last, late)
         return last, last - late / max(self.n_steps, 1)
+
+    def scores(self, x: FloatArray, items: FloatArray) -> FloatArray:
+        """Return columns of the scores of items: by x itself, by the mean of all models, and by the last model."""
+        last, late = self._without_waiting(x)
+        result = np.empty((len(items), 3))
+        score_page(x, items, self._left, self._right, self._n_waiting, self.n_steps, last, late, result)
+        self._scored = x, last  # for `feed_query`, which comes next
+        return result
+
+    def _without_waiting(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return xᵀM and xᵀL without the changes that wait."""
+        if (key := x.tobytes()) not in self._products:
+            at = self._numbers.get(key)
+            rows = x[np.newaxis] if at is None else self._expected[at : at + WAITING - self._n_waiting]
+            last, late = np.zeros((2, *rows.shape))
+            add_product(rows, self.M, last)
+            add_product(rows, self.L, late)
+            self._products = {row.tobytes(): (last[at], late[at]) for at, row in enumerate(rows)}
+        last, late = self._products[key]
+        return last.copy(), late.copy()
 
     def feed_query(
         self, x: FloatArray, items: FloatArray, pairs: tuple[IndexArray, IndexArray, FloatArray], rule: SimilarityRule
     ) -> None:
         """Take a step for each two items of a query: the numbers of the better and the worse, and a weight."""
-        last, _ = self.products(x)
+        last = self._scored[1] if self._scored is not None and self._scored[0] is x else self.products(x)[0]
+        self._scored = None
         change = self._right[:, self._n_waiting]
         change[:] = 0.0
         take_steps(x, items, *pairs, rule.step(np.float64), self.n_steps, last, change[0], change[1])
@@ -76,7 +87,7 @@ class DeferredMap:
         if self._n_waiting == WAITING:
             self._add_waiting(self.M, self.L)
             self._n_waiting = 0
-            self._prepared = {}
+            self._products = {}
 
     def _add_waiting(self, *matrices: FloatArray) -> None:
         """Add the changes that wait to M and L."""
@@ -104,4 +115,4 @@ class DeferredMap:
         if (n := len(queries)) >= WAITING:
             raise ModelFileError(f"array 'queries' should have fewer than {WAITING} rows, found {n}")
         self._left[:n], self._right[:, :n] = queries, finite_array(arrays, "changes", (2, n, len(self.M)))
-        self._n_waiting, self.n_steps, self._prepared = n, n_steps, {}
+        self._n_waiting, self.n_steps, self._products, self._scored = n, n_steps, {}, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
 from mahala.feedback.deferred_map import DeferredMap
@@ -57,6 +58,13 @@ class MapLearner:
             ) from error
         return model
 
+    def scores(self, x: FloatArray, items: FloatArray) -> FloatArray:
+        """Return columns of the scores of items: raw, by the mean of all models, and by the last model."""
+        if isinstance(self.learned, DeferredMap):
+            return self.learned.scores(x, items)
+        last, mean = self.learned.products(x)
+        return np.column_stack([items @ x, items @ mean, items @ last])
+
     @property
     def gap(self) -> float:
         """The mean difference between the best and the worst raw score on a page; 1 before one was seen."""
@@ -64,10 +72,11 @@ class MapLearner:
 
     def see_page(self, raw: FloatArray, size: float) -> None:
         """Take the raw scores of a page into the scale; `size` is the mean product of the lengths of two vectors."""
-        gap = float(raw.max() - raw.min())
-        if len(raw) == 2 and self._score is not None:
-            gap = abs(float(raw[0]) - self._score)  # the two may have been chosen because their scores are close
-        self._score = float(raw[0])
+        scores = raw.tolist()
+        gap = max(scores) - min(scores)
+        if len(scores) == 2 and self._score is not None:
+            gap = abs(scores[0] - self._score)  # the two may have been chosen because their scores are close
+        self._score = scores[0]
         self.see(gap, size)
 
     def see(self, gap: float, size: float, weight: int = 1) -> None:

@@ -14,7 +14,16 @@ from mahala.comparisons import Impressions, Judgments
 from mahala.comparisons.impressions import check_reactions
 from mahala.feedback import judged
 from mahala.feedback.adapter_ranking import AdapterRanking, check_width
-from mahala.feedback.click_memory import NET, ClickMemory, Keys, RankRates, item_keys, page_weights, personal_key
+from mahala.feedback.click_memory import (
+    ClickMemory,
+    Keys,
+    RankRates,
+    item_keys,
+    page_weights,
+    personal_key,
+    place_values,
+)
+from mahala.feedback.deferred_map import DeferredMap
 from mahala.feedback.gains import RunningGain
 from mahala.feedback.map_learner import MapLearner
 from mahala.feedback.remembered import Remembered, digest_of
@@ -23,7 +32,7 @@ from mahala.feedback.signals import Signals, check_signals
 from mahala.feedback.trust import Part, Trust, packed, page_pairs, unpack
 from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
-from mahala.support.arrays import Arrays, FloatArray, IndexArray
+from mahala.support.arrays import Arrays, FloatArray, IndexArray, slices
 from mahala.support.contexts import all_or_nothing, one_at_a_time, one_blas_thread, uninterrupted
 from mahala.support.display import SHOWN, task_bar
 from mahala.support.model_files import ModelFileError, check_matrix_shape, count_value, header_value
@@ -32,18 +41,26 @@ from mahala.support.validation import check_rows
 
 # The weight of a click on a page with n of them is n to the power of minus this.
 CLICK_COUNT_EXPONENT = 0.5
+# Impressions whose queries are looked at together in `partial_fit`.
+BLOCK = 128
 # Parameters that cannot change while a stream runs.
 _FIXED = ("learner", "cap", "half_life", "personal", "memory")
 _COUNTS = ("n_impressions", "n_learned", "n_ignored")
 
 
 class Page(NamedTuple):
-    """The vectors of results from the top, reactions, what tells results apart, whether they were ranked, signals."""
+    """An impression: query, results from the top, reactions, what tells results apart; the rest is as in `learn_one`.
 
+    The arrays are of finite numbers in float64, C-contiguous.
+    """
+
+    query: FloatArray
     items: FloatArray
     values: FloatArray
     keys: Keys
-    ranked: bool
+    query_id: Hashable = None
+    user: Hashable = None
+    ranked: bool = True
     signals: Signals | None = None
 
 
@@ -237,15 +254,26 @@ class QueryAdapter(AdapterRanking):
         values = check_reactions(clicked, rows.shape[0])
         numbers = None if signals is None else check_signals(signals, rows.shape[0])
         check_params(self)
+        keys = item_keys(item_ids, rows)
+        return self.learn_page(Page(x, judged.dense_rows(rows), values, keys, query_id, user, ranked, numbers))
+
+    @one_at_a_time
+    def learn_page(self, page: Page) -> float | None:
+        """Learn from an impression whose arrays have been checked, as `learn_one` does."""
         is_new = not self.__sklearn_is_fitted__()
         with all_or_nothing(self) if is_new else nullcontext():
             if is_new:
-                self._begin(len(x))
+                self._begin(len(page.query))
             self._check_fixed()
-            if numbers is not None:
-                self._signals.check_room(numbers)
-            page = Page(judged.dense_rows(rows), values, item_keys(item_ids, rows), ranked, numbers)
-            return self._learn(x, page, query_id, user)
+            if page.signals is not None:
+                self._signals.check_room(page.signals)
+            return self._learn(page)
+
+    @one_at_a_time
+    def expect(self, queries: FloatArray) -> None:
+        """Have what learning from these queries needs computed for many of them at a time; it changes no result."""
+        if self.__sklearn_is_fitted__() and isinstance(self._model.learned, DeferredMap):
+            self._model.learned.expect(queries)
 
     def partial_fit(self, impressions: Iterable[Any]) -> Self:
         """Learn from impressions in their order, as `learn_one` does from each.
@@ -257,30 +285,31 @@ class QueryAdapter(AdapterRanking):
         if not isinstance(impressions, Impressions):
             raise TypeError(f"impressions must be mahala.Impressions, got {type(impressions).__name__}")
         self._check_same(impressions.queries.shape[1], impressions.items.shape[1], "items")
-        for query, shown, clicked, query_id, user in impressions:
-            self.learn_one(query, shown, clicked, query_id=query_id, user=user)
+        for block in slices(len(impressions), BLOCK):
+            self.expect(judged.dense_rows(impressions.queries[impressions.query[block]]))
+            for query, shown, clicked, query_id, user in impressions[block]:
+                self.learn_one(query, shown, clicked, query_id=query_id, user=user)
         return self
 
-    def _learn(self, x: FloatArray, page: Page, query_id: Hashable, user: Hashable) -> float | None:
+    def _learn(self, page: Page) -> float | None:
         positive, negative, weights = page_pairs(page.values, self.bias)
         if not self._model.plain and not (weights == 1.0).all():
             raise ValueError(
                 f"clicked has graded reactions, or there is a bias, which need steps of any length; "
                 f"{type(self._model.learner).__name__} has none: use OASIS or OGD"
             )
-        items = page.items
+        x, items = page.query, page.items
         with uninterrupted():
             self.n_impressions_ += 1
-            raw = items @ x
-            self._model.see_page(raw, math.sqrt(float(x @ x) * float(np.vdot(items, items)) / len(items)))
-            key, rates = digest_of(x.tobytes() if query_id is None else query_id), self._rates.of(len(raw))
+            scores = self._model.scores(x, items) if len(positive) else (items @ x)[:, np.newaxis]
+            size = math.sqrt(float(x @ x) * float(np.vdot(items, items)) / len(items))
+            self._model.see_page(scores[:, 0], size)
+            key, rates = digest_of(x.tobytes() if page.query_id is None else page.query_id), self._rates.of(len(items))
             share = 1.0
-            if self.user_cap is not None and user is not None:
-                share = min(1.0, self.user_cap / self._users.add(user))
+            if self.user_cap is not None and page.user is not None:
+                share = min(1.0, self.user_cap / self._users.add(page.user))
             if len(positive):
-                last, mean = self._model.learned.products(x)
-                remembered = self._model.gap * self._memory.evidence(key, page.keys) @ NET
-                scores = np.column_stack([raw, items @ mean, items @ last, remembered])
+                remembered = self._model.gap * place_values(*self._memory.net(key), page.keys)
                 corrected = weights
                 if page.ranked and self.bias is None:
                     corrected = weights * page_weights(rates)[positive]
@@ -289,25 +318,26 @@ class QueryAdapter(AdapterRanking):
                     self._signals.learn(
                         page.signals | {"similarity": similarity}, (positive, negative, corrected), share
                     )
-                loss = self._trust.judge(self._kind(key), scores, (positive, negative, weights), share, corrected)
+                kind, pairs = self._kind(key), (positive, negative, weights)
+                loss = self._trust.judge(kind, scores, remembered, pairs, share, corrected)
                 if self._model.plain:  # a click among many is less certain
                     n_better = 1 + np.count_nonzero(positive[1:] != positive[:-1])
                     weights = weights / n_better**CLICK_COUNT_EXPONENT
                 self._model.learned.feed_query(x, items, (positive, negative, weights * share), self._model.rule)
                 self._ids.add(key)
-            self._remember(key, page, share, user, rates)
+            self._remember(key, page, share, rates)
             self._served.clear()
             self.n_learned_ += bool(len(positive))
             self.n_ignored_ += not len(positive)
         return 1.0 - loss if len(positive) else None
 
-    def _remember(self, key: Hashable, page: Page, share: float, user: Hashable, rates: FloatArray) -> None:
+    def _remember(self, key: Hashable, page: Page, share: float, rates: FloatArray) -> None:
         """Count the clicks on a page, and those that were expected at the rates of its ranks."""
         clicks = np.maximum(page.values, 0.0) / (np.abs(page.values).max() or 1.0)
         expected = rates if page.ranked else np.full(len(clicks), clicks.mean())
         self._memory.learn(key, page.keys, share * clicks, share * expected)
-        if self.personal and user is not None:
-            self._personal.learn(personal_key(user, key), page.keys, clicks, expected)
+        if self.personal and page.user is not None:
+            self._personal.learn(personal_key(page.user, key), page.keys, clicks, expected)
         if page.ranked:
             self._rates.see(clicks, share)
 

@@ -19,6 +19,8 @@ _MOST = 2**62  # of a count in a file: one more must fit into 64 bits
 class Digest(int):
     """64 bits by which an id is told apart; it is its own digest."""
 
+    __slots__ = ()
+
 
 def digest_of(id: Hashable) -> Digest:
     """Return 64 bits by which an id is told apart."""
@@ -61,11 +63,11 @@ class Remembered:
     @property
     def digests(self) -> NDArray[np.uint64]:
         """The digests of the ids, those that were seen last at the end."""
-        return np.array(list(self._counts), dtype=np.uint64)
+        return np.fromiter(self._counts, np.uint64, len(self._counts))
 
     def get_state(self) -> tuple[dict[str, object], Arrays]:
         """Return the memory as a header and arrays for a model file."""
-        return {}, {"digests": self.digests, "counts": np.array(list(self._counts.values()), dtype=np.int64)}
+        return {}, {"digests": self.digests, "counts": np.fromiter(self._counts.values(), np.int64)}
 
     def set_state(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Restore what `get_state` returned."""

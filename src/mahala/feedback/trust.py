@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from mahala.compiled import pages
-from mahala.compiled.pages import page_losses
+from mahala.compiled.pages import exponential_weights, page_losses
 from mahala.feedback.gains import RunningGain
 from mahala.judge import Verdict
 from mahala.support.arrays import Arrays, FloatArray, IndexArray
@@ -97,10 +97,7 @@ class Hedge:
 
     def weights(self) -> FloatArray:
         """Return the weights of the experts for the next update."""
-        logs = self._logs - self.rate * math.sqrt(8.0 * self._H / (self.n + 1.0)) * self.losses
-        weights: FloatArray = np.exp(logs - logs.max())
-        weights /= weights.sum()
-        return weights
+        return exponential_weights(self._logs, self.rate * math.sqrt(8.0 * self._H / (self.n + 1.0)), self.losses)
 
     def update(self, losses: FloatArray, weight: float = 1.0) -> None:
         """Count the losses of the experts, with a weight from 0 to 1; T is the sum of the weights."""
@@ -169,21 +166,31 @@ class Trust:
         shares: FloatArray = self.hedges[kind].weights() @ self.experts[kind]
         return shares
 
-    def judge(self, kind: str, scores: FloatArray, pairs: PagePairs, weight: float, corrected: FloatArray) -> float:
+    def judge(
+        self,
+        kind: str,
+        scores: FloatArray,
+        remembered: FloatArray,
+        pairs: PagePairs,
+        weight: float,
+        corrected: FloatArray,
+    ) -> float:
         """Judge the experts by a page; return the share of its pairs that was served in the wrong order.
 
         Parameters
         ----------
         kind : "new" or "known"
-        scores : columns of raw scores, those of the mean and those of the last model, and remembered clicks
+        scores : columns of raw scores, those of the mean and those of the last model
+        remembered : net clicks of each result, in usual differences of scores on a page
         pairs : of results on the page
         weight : that of the page
         corrected : weights of the pairs, corrected for positions, by which experts are judged
         """
         positive, negative, weights = pairs
-        served = np.column_stack([scores[:, 0], scores @ self.shares(kind)])
+        columns = np.column_stack([scores, remembered])
+        served = np.column_stack([scores[:, 0], columns @ self.shares(kind)])
         raw, loss = page_losses(served, positive, negative, weights).tolist()
-        losses = page_losses(scores @ self.experts[kind].T, positive, negative, corrected)
+        losses = page_losses(columns @ self.experts[kind].T, positive, negative, corrected)
         if kind == "known":
             losses = np.minimum(losses + self._penalties, 1.0)
         self.hedges[kind].update(losses, weight * float(corrected.sum() / weights.sum()))

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -148,7 +148,7 @@ class OnlineLearner(Learner):
                 setattr(self, name, getattr(self, name) + getattr(other, name))
             self._room_for(other._n_recorded)[:] = other._records[: other._n_recorded]
         self._model.n_steps = self.n_steps_
-        self._metrics.clear()
+        self._latest[0] = None
 
     def _comparisons(self, X: Any, y: Any, *, reset: bool, at_most: bool) -> tuple[Comparisons, IndexArray | None]:
         """Return the comparisons given, or drawn (with `at_most` as many as there are), and the class codes."""
@@ -169,7 +169,8 @@ class OnlineLearner(Learner):
         self._records = np.empty(64, dtype=RECORD)  # grows by doubling, so that a step costs O(1)
         self._n_recorded = 0
         self._ranks: list[tuple[int, int]] = []  # of the positive part of M, with the steps
-        self._metrics: dict[int, Metric] = {}  # the last one asked for, by the number of steps it had seen
+        # The metric last asked for and its number of steps, in a list that readers of this very model replace it in.
+        self._latest: list[tuple[int, Metric] | None] = [None]
         self._fixed_values = {name: getattr(self, name) for name in self._fixed if hasattr(self, name)}
         self._checked: dict[str, Any] | None = None  # the parameters when they were last checked
         self.n_steps_ = self.n_updates_ = self.n_mistakes_ = self.n_skipped_ = 0
@@ -272,18 +273,24 @@ class OnlineLearner(Learner):
             tell_stream(self, self.n_steps_, self.n_mistakes_)
 
     @property
-    @one_at_a_time
     def metric_(self) -> Any:
         """What has been learned so far."""
-        self._check_fitted()
-        if self.n_steps_ not in self._metrics:
-            self._metrics.clear()
-            self._metrics[self.n_steps_] = self._metric_now()
-        return self._metrics[self.n_steps_]
-
-    def _metric_now(self) -> Metric:
-        metric: Metric = self._model.metric(**self._about())
+        latest, n_steps, form = self._metric_to_form()
+        metric = form()
+        latest[0] = n_steps, metric
         return metric
+
+    @one_at_a_time
+    def _metric_to_form(self) -> tuple[list[tuple[int, Metric] | None], int, Callable[[], Metric]]:
+        """Return where the metric is kept, its number of steps, and what returns it while other threads learn."""
+        self._check_fitted()
+        entry = self._latest[0]
+        form = self._form_metric() if entry is None or entry[0] != self.n_steps_ else lambda: entry[1]
+        return self._latest, self.n_steps_, form
+
+    @abstractmethod
+    def _form_metric(self) -> Callable[[], Metric]:
+        """Return a function that returns the metric of the model as it is now, whatever is learned meanwhile."""
 
     @property
     @one_at_a_time

@@ -1,6 +1,8 @@
 """The family of online learners from pairs: PA, POLA, LEGO and RDML."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -45,6 +47,9 @@ class PairLearner(DistanceMixin, OnlineLearner):
             p, tau, predicted = self._model.feed_one(x - x_other, y, self._rule_in_force)
             self._note_one(y, p, tau, predicted)
         return bool(predicted == 1)
+
+    def _form_metric(self) -> Callable[[], MahalanobisMetric]:
+        return partial(self._model.snapshot().metric, **self._about())
 
     @property
     def metric_(self) -> MahalanobisMetric:

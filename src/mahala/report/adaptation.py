@@ -1,7 +1,5 @@
 """Report of a QueryAdapter that was fitted to judgments, as a single, self-contained HTML page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 

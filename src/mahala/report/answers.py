@@ -1,7 +1,5 @@
 """Report of a comparison of learners by the answers that they foresee, as a single, self-contained HTML page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from html import escape
 

@@ -1,7 +1,5 @@
 """The numbers of a report's charts, as they are written to its JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Report of a comparison as a single, self-contained HTML page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape

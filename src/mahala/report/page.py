@@ -5,8 +5,6 @@ light or dark, and it runs under a policy that forbids `eval`. Plotly needs 1.2 
 and uPlot draws no points with shapes. Both files in `vendor/` are as published.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """Matplotlib figures of results, which can be saved as PNG, SVG or PDF."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from mahala.data.event_files import read_events
-from mahala.data.event_formats import Format
+from mahala.data.event_files import Format, read_events
 from mahala.serve.service import Service
 from mahala.serve.store.appends import KeyReused
 from mahala.serve.store.database import Unknown

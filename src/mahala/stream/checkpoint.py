@@ -1,7 +1,5 @@
 """The model file of a stream: the learner, its position in an input, and the items that the input refers to."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from typing import Any

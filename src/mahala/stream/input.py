@@ -1,14 +1,12 @@
 """The input of a stream: its lines, the position in it, and which of its lines are new."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from mahala.support.model_files import ModelFileError, count_value, header_value
 from mahala.support.parameters import ParameterError
@@ -33,7 +31,7 @@ class LongLine(bytes):
     """What is kept of a line that is too long to hold: its length and digest."""
 
     @classmethod
-    def of(cls, length: int, digest: Any, end: bytes) -> LongLine:
+    def of(cls, length: int, digest: Any, end: bytes) -> Self:
         return cls(f"{length} {digest.hexdigest()}".encode() + end)
 
 
@@ -86,25 +84,22 @@ def _mark(line: bytes) -> str:
 class Position:
     """Position in an input, with digests by which the input is recognised.
 
-    `digest` is the digest of all lines read; `head` holds the digest up to each of the first hundred lines, so that
-    the first different line of another input is known, and `marks` the digest of each of these lines alone. `ended`
-    tells whether the end of the input was reached.
+    `digest` is the digest of all lines read, and `marks` holds that of each of the first hundred lines, so that the
+    first different line of another input is known. `ended` tells whether the end of the input was reached.
     """
 
     lines: int = 0
     digest: str = ""
-    head: list[str] = field(default_factory=list)
-    ended: bool = False
     marks: list[str] = field(default_factory=list)
+    ended: bool = False
 
     @classmethod
-    def of(cls, header: dict[str, Any]) -> Position:
+    def of(cls, header: dict[str, Any]) -> Self:
         """Read the position from the header of a model file."""
-        lines, head = count_value(header, "lines"), header_value(header, "head", list)
-        if len(head) != min(lines, HEAD):
-            raise ModelFileError(f"header entry 'head' should have {min(lines, HEAD)} digests, found {len(head)}")
-        digest, ended = header_value(header, "digest", str), header_value(header, "ended", bool)
-        return cls(lines, digest, head, ended, header_value({"marks": []} | header, "marks", list))
+        lines, marks = count_value(header, "lines"), header_value(header, "marks", list)
+        if len(marks) != min(lines, HEAD):
+            raise ModelFileError(f"header entry 'marks' should have {min(lines, HEAD)} digests, got {len(marks)}")
+        return cls(lines, header_value(header, "digest", str), marks, header_value(header, "ended", bool))
 
 
 class Progress(Position):
@@ -118,11 +113,10 @@ class Progress(Position):
         self._digest.update(_content(line) + b"\n")
         self.lines += 1
         if self.lines <= HEAD:
-            self.head.append(self._digest.hexdigest())
             self.marks.append(_mark(line))
 
     def position(self) -> Position:
-        return Position(self.lines, self._digest.hexdigest(), list(self.head), self.ended, list(self.marks))
+        return Position(self.lines, self._digest.hexdigest(), list(self.marks), self.ended)
 
 
 class Input:
@@ -146,7 +140,7 @@ class Input:
             progress.add(line)
             if progress.lines <= HEAD:
                 first.append(line)
-                if progress.head[-1] != saved.head[progress.lines - 1]:
+                if progress.marks[-1] != saved.marks[progress.lines - 1]:
                     if not saved.ended:
                         raise self._refused(
                             f"the input differs in line {progress.lines} from the one that was read up to line "

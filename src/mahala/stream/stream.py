@@ -1,7 +1,5 @@
 """Stream: an online learner that reads lines, and resumes where it stopped."""
 
-from __future__ import annotations
-
 import math
 import os
 import time
@@ -47,16 +45,25 @@ class Stream:
 
     Parameters
     ----------
-    path : the model file, which holds the learner and the position in its input; written by `save`
-    learner : an online learner to start with if there is no model file; otherwise it must equal the saved one, or
-        be None
-    items : rows to which points may refer by number: an array, a memory map or CSR
-    n_features : number of features of a new model; required if points are given as {feature: value}
-    new_input : learn from the first line, regardless of the stored position
-    new_items : accept other items than those of the saved position; rows may be appended without it. Items are
-        recognised by their dtype, width and up to 256 of their rows, because they may be too many to read
-    max_line : longer lines, in bytes, are malformed
-    every, seconds : a save is `due` after this many lines or this much time
+    path : str or path
+        Model file, which holds the learner and the position in its input; written by `save`.
+    learner : online learner or None, default=None
+        Learner to start with if there is no model file. Otherwise it must equal the saved one, or be None.
+    items : array, memory map or CSR matrix, default=None
+        Rows to which points may refer by number.
+    n_features : int or None, default=None
+        Number of features of a new model; required if points are given as {feature: value}.
+    new_input : bool, default=False
+        Learn from the first line, regardless of the stored position.
+    new_items : bool, default=False
+        Accept other items than those of the saved position; rows may be appended without it. Items are recognised by
+        their dtype, width and up to 256 of their rows.
+    max_line : int, default=2**24
+        Longer lines, in bytes, are malformed.
+    every : int, default=10,000
+        Number of lines after which a save is `due`.
+    seconds : float, default=30.0
+        Time after which a save is `due`.
 
     >>> import tempfile, mahala
     >>> path = tempfile.mkdtemp() + "/state.safetensors"

@@ -56,28 +56,26 @@ _locks: weakref.WeakSet[_Lock] = weakref.WeakSet()
 
 
 class _Lock:
-    """A lock that its own thread may take again, and that is not copied or pickled with the object it guards."""
+    """A lock that is not copied or pickled with the object it guards.
 
-    __slots__ = ("__weakref__", "_lock", "_lost")
+    A thread that waits for `lock` holds `gate`. One that has released the lock needs the gate to take it again, and so
+    cannot overtake, however tight its loop is.
+    """
+
+    __slots__ = ("__weakref__", "gate", "is_lost", "lock")
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._lost = False  # whether a thread that this process does not have holds it
+        self.gate, self.lock = threading.Lock(), threading.RLock()
+        self.is_lost = False  # whether a thread that this process does not have holds it
         _locks.add(self)
-
-    def checked(self) -> threading.RLock:
-        """Return the lock to enter: Ctrl-C cannot come between entering and a block, as in methods of Python."""
-        if self._lost:
-            problem = "another thread used this object when the process was forked, so it may be half changed"
-            raise RuntimeError(f"{problem}: fork before that, or load it from a file")
-        return self._lock
 
     def after_fork(self) -> None:
         """Notice in a forked process that a thread of the other process holds the lock, and will not release it."""
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
+        self.gate = threading.Lock()  # who waited is not there, either
+        if self.lock.acquire(blocking=False):
+            self.lock.release()
         else:
-            self._lost = True
+            self.is_lost = True
 
     def __reduce__(self) -> tuple[type[_Lock], tuple[()]]:
         return _Lock, ()
@@ -90,9 +88,23 @@ def one_at_a_time(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenat
     def locked(self: T, *args: P.args, **kwargs: P.kwargs) -> R:
         values: Any = vars(self)
         # setdefault is atomic: threads that come at the same time get the same lock.
-        lock = values.get("_one_at_a_time") or values.setdefault("_one_at_a_time", _Lock())
-        with lock.checked():
+        guard = values.get("_one_at_a_time") or values.setdefault("_one_at_a_time", _Lock())
+        if guard.is_lost:
+            problem = "another thread used this object when the process was forked, so it may be half changed"
+            raise RuntimeError(f"{problem}: fork before that, or load it from a file")
+        lock = guard.lock
+        if lock._is_owned():  # by the method that calls this one
             return method(self, *args, **kwargs)
+        # Ctrl-C may come after any call, but not between `finally` and `release`.
+        try:
+            with guard.gate:
+                lock.acquire()
+            return method(self, *args, **kwargs)
+        finally:
+            try:  # noqa: SIM105  (`suppress` is a call)
+                lock.release()
+            except RuntimeError:  # Ctrl-C came while it waited for the lock
+                pass
 
     return locked  # type: ignore[return-value]
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     import scipy.linalg as linalg
     import scipy.sparse as sp
+    import scipy.sparse.csgraph as csgraph
     import scipy.spatial.distance as spatial_distance
+    import sklearn.metrics as metrics
     import sklearn.metrics.pairwise as pairwise
     import sklearn.preprocessing as preprocessing
     import sklearn.utils.validation as sklearn_checks
@@ -48,7 +50,9 @@ else:
             setattr(self, name, value)
             return value
 
+    csgraph = _Module("scipy.sparse.csgraph")
     linalg = _Module("scipy.linalg")
+    metrics = _Module("sklearn.metrics")
     sp = _Module("scipy.sparse")
     spatial_distance = _Module("scipy.spatial.distance")
     pairwise = _Module("sklearn.metrics.pairwise")
@@ -62,4 +66,4 @@ else:
 
 
 __all__ = ["BaseEstimator", "ClassNamePrefixFeaturesOutMixin", "ClassifierMixin", "TransformerMixin"]
-__all__ += ["linalg", "pairwise", "preprocessing", "sklearn_checks", "sp", "spatial_distance"]
+__all__ += ["csgraph", "linalg", "metrics", "pairwise", "preprocessing", "sklearn_checks", "sp", "spatial_distance"]

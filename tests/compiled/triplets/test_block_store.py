@@ -19,7 +19,7 @@ from mahala.compiled.triplets.block_store import (
     word_of,
 )
 
-VIRGIN = (1.0, 0.0)
+INITIAL = (1.0, 0.0)
 
 
 def dumped(full, width):
@@ -43,7 +43,7 @@ def test_entries_are_found_where_they_were_put():
     width, n_rows, sparse, entries = 2, 9, store(9), {}
     for value in range(1, 400):
         row, column = int(rng.integers(n_rows)), int(rng.integers(600))
-        slot = insert(sparse, row, column >> 6, ONE << np.uint64(column & 63), width, VIRGIN)
+        slot = insert(sparse, row, column >> 6, ONE << np.uint64(column & 63), width, INITIAL)
         assert slot == find(sparse.table, sparse.start, sparse.log, row, column >> 6) >= 0
         bits, base = sparse.table[2 * slot], base_of(sparse.table[2 * slot + 1])
         at = (base + count_bits(bits & ((ONE << np.uint64(column & 63)) - ONE))) * width
@@ -53,8 +53,9 @@ def test_entries_are_found_where_they_were_put():
     assert sparse.tails[ENTRIES] == len(entries)
     indptr, columns, payload = dumped(sparse, width)
     rows = np.repeat(np.arange(n_rows), np.diff(indptr))
-    found = dict(zip(zip(rows.tolist(), columns.tolist(), strict=True), payload.reshape(-1, 2).tolist(), strict=True))
-    assert {key: tuple(value) for key, value in found.items()} == entries
+    places = zip(rows.tolist(), columns.tolist(), strict=True)
+    stored = dict(zip(places, payload.reshape(-1, 2).tolist(), strict=True))
+    assert {key: tuple(value) for key, value in stored.items()} == entries
 
     rooms, slots = count_rooms(indptr, columns)
     again = store(n_rows, (rooms + 1) * width, slots)
@@ -65,8 +66,8 @@ def test_entries_are_found_where_they_were_put():
 
 def test_a_full_store_says_what_is_full_and_is_unchanged():
     wanted = np.uint64(2**40 - 1)
-    assert insert(store(2, 16), 0, 0, wanted, 2, VIRGIN) == -1 - PAYLOAD_IS_FULL
+    assert insert(store(2, 16), 0, 0, wanted, 2, INITIAL) == -1 - PAYLOAD_IS_FULL
     tight = store(2, n_slots=2)
-    assert insert(tight, 0, 0, wanted, 2, VIRGIN) == -1 - TABLE_IS_FULL
+    assert insert(tight, 0, 0, wanted, 2, INITIAL) == -1 - TABLE_IS_FULL
     assert tight.tails[ENTRIES] == 0
     assert find(tight.table, tight.start, tight.log, 0, 0) == -1

@@ -21,10 +21,10 @@ def test_steps_are_the_papers(name):
     d = X.shape[1]
     numbers, rows = triplets(X)
     layout, rule, penalty = RULES[name]
-    virgin = (1.0, 1.0 if layout[2] else 0.0)
+    initial = (1.0, 1.0 if layout[2] else 0.0)
     sparse = store(d, 2**15, 2**12)
     settings = 0, rule, penalty, 0.1, NONE, NONE, (0.0, 0.0)
-    taken = stream(csr(X), csr(X), *numbers, sparse, layout, virgin, *settings, *record(40))
+    taken = stream(csr(X), csr(X), *numbers, sparse, layout, initial, *settings, *record(40))
     assert taken == (40, DONE)
     model = with_store(name, sparse, 40)
     M = model.matrix().toarray()

@@ -18,15 +18,13 @@ def test_room_is_reserved_for_just_what_a_stream_can_change():
     by_anchor = np.searchsorted(numbers[0][order], np.arange(len(X) + 1)), numbers[1][order], numbers[2][order]
     csc = sp.csc_matrix(X)
     by_column = csc.indptr.astype(np.int64), csc.indices, csc.data
-    words = [[sum(1 << (j & 63) for j in np.flatnonzero(x) if j >> 6 == block) for block in (0, 1)] for x in X]
-    masks = np.arange(0, 2 * len(X) + 1, 2), np.tile([0, 1], len(X)), np.array(words, dtype=np.uint64).ravel()
 
     touched = np.zeros((d, d), dtype=bool)
     for a, b, c in zip(*numbers, strict=True):
         touched |= np.outer(X[a] != 0, (X[b] != 0) | (X[c] != 0))
-    rooms, slots = count_pattern(by_column, by_anchor, masks, 2)
+    rooms, slots = count_pattern(by_column, by_anchor, csr(X), 2)
     sparse = store(d, rooms + 1, slots)
-    reserve(by_column, by_anchor, masks, 2, sparse, 1, (1.0, 0.0))
+    reserve(by_column, by_anchor, csr(X), 2, sparse, 1, (1.0, 0.0))
     assert sparse.tails[ENTRIES] == touched.sum()
     assert (sparse.tails[PAYLOAD], sparse.tails[TABLE]) == (rooms + 1, slots)
 

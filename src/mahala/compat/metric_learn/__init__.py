@@ -5,10 +5,18 @@ and `learner_` is the one that was fitted.
 """
 
 from mahala.compat.metric_learn.constraints import Constraints
-from mahala.compat.metric_learn.lsml import LSML, LSML_Supervised
 from mahala.compat.metric_learn.points import LFDA, LMNN, MLKR, NCA, RCA, Covariance, RCA_Supervised
 from mahala.compat.metric_learn.scml import SCML, SCML_Supervised
-from mahala.compat.metric_learn.tuples import ITML, MMC, SDML, ITML_Supervised, MMC_Supervised, SDML_Supervised
+from mahala.compat.metric_learn.tuples import (
+    ITML,
+    LSML,
+    MMC,
+    SDML,
+    ITML_Supervised,
+    LSML_Supervised,
+    MMC_Supervised,
+    SDML_Supervised,
+)
 
 __version__ = "0.7.0"
 __all__ = [

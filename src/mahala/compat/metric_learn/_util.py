@@ -167,9 +167,9 @@ def renamed(old: Any, new: Any, old_name: str, new_name: str) -> Any:
     return old
 
 
-def warn_of_unused(estimator: Any, advice: str, **defaults: Any) -> None:
+def warn_of_unused(estimator: Any, advice: str, *unused: str) -> None:
     """Warn once of all parameters that have been set and have no meaning here."""
-    names = [name for name, default in defaults.items() if getattr(estimator, name) != default]
+    names = [name for name in unused if getattr(estimator, name) != getattr(type(estimator), name)]
     if names:
         has = "has" if len(names) == 1 else "have"
         warnings.warn(f"{' and '.join(names)} of {make_name(estimator)} {has} no effect: {advice}", stacklevel=3)

@@ -1,26 +1,61 @@
 """The base classes of metric-learn: distances by a linear map, and judges of pairs, triplets and quadruplets."""
 
 import warnings
-from typing import Any, Literal, Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
+from sklearn.metrics import roc_auc_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mahala.compat.metric_learn._util import ArrayIndexer, check_input, validate_vector
+from mahala.compat.metric_learn._util import ArrayIndexer, check_input, renamed, validate_vector
+from mahala.metric.thresholds import Strategy, best_threshold
 from mahala.support.arrays import FloatArray
 
-Strategy = Literal["accuracy", "f_beta", "max_tpr", "max_tnr"]
+# Former names of parameters, whose default is "deprecated" then, and the present names.
+_RENAMED = {
+    "k": "n_neighbors",
+    "num_chunks": "n_chunks",
+    "num_constraints": "n_constraints",
+    "convergence_threshold": "tol",
+}
+T = TypeVar("T")
+
+
+def with_params(**defaults: Any) -> Callable[[type[T]], type[T]]:
+    """Give a class a constructor that stores parameters: these, in this order, and with these defaults."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        cls.__annotations__ = dict.fromkeys(defaults, Any)
+        for name, default in defaults.items():
+            setattr(cls, name, default)
+        return dataclass(eq=False, repr=False)(cls)
+
+    return decorate
 
 
 class BaseMetricLearner(BaseEstimator):
     """Base class of all learners: it turns indicators into points by `preprocessor`, and checks what is given."""
 
     _tuple_size: int | None = None
+    preprocessor: Any
 
-    def __init__(self, preprocessor: Any = None) -> None:
-        self.preprocessor = preprocessor
+    if TYPE_CHECKING:  # of `with_params`
+
+        def __init__(self, *values: Any, **params: Any) -> None: ...
+
+    else:
+
+        def __init__(self, preprocessor=None):
+            self.preprocessor = preprocessor
+
+    def __post_init__(self) -> None:
+        for old, new in _RENAMED.items():
+            if getattr(type(self), old, None) == "deprecated":
+                setattr(self, new, renamed(getattr(self, old), getattr(self, new), old, new))
+                setattr(self, old, "deprecated")
 
     def _check_preprocessor(self) -> None:
         if self.preprocessor is None or callable(self.preprocessor):
@@ -33,10 +68,12 @@ class BaseMetricLearner(BaseEstimator):
                 "array-like object, or a callable."
             )
 
-    def _prepare_inputs(self, X: Any, y: Any = None, type_of_inputs: Any = "classic", **checks: Any) -> Any:
+    def _prepare_inputs(
+        self, X: Any, y: Any = None, type_of_inputs: Any = "classic", *, needs_y: bool = False, **checks: Any
+    ) -> Any:
         """Return checked points or tuples, and y if it is given, for `fit`."""
         self._check_preprocessor()
-        if y is None and checks.pop("needs_y", False):
+        if y is None and needs_y:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         result = self._check_input(X, y, type_of_inputs, **checks)
         points = result if y is None else result[0]
@@ -46,17 +83,21 @@ class BaseMetricLearner(BaseEstimator):
         return result
 
     def _check_input(self, X: Any, y: Any = None, type_of_inputs: Any = "classic", **checks: Any) -> Any:
-        size = self._tuple_size if type_of_inputs == "tuples" else None
-        checks = {"tuple_size": size} | {name: value for name, value in checks.items() if name != "needs_y"}
-        return check_input(
-            X, y, type_of_inputs=type_of_inputs, preprocessor=self.preprocessor_, estimator=self, **checks
-        )
+        checks = {"tuple_size": self._tuple_size if type_of_inputs == "tuples" else None} | checks
+        return check_input(X, y, self.preprocessor_, type_of_inputs, estimator=self, **checks)
 
 
 class MahalanobisMixin(BaseMetricLearner):
     """Base class of the learners of a Mahalanobis distance, by the linear map L in `components_`."""
 
     components_: FloatArray
+
+    def _store(self, learner: Any, components: FloatArray, n_components: int = 0) -> Self:
+        """Keep a learner that was fitted and its linear map, with rows of zeros up to the number asked for."""
+        self.learner_, self.n_iter_ = learner, max(learner.n_iter_, 1)
+        missing = max(n_components - len(components), 0)
+        self.components_ = np.vstack([components, np.zeros((missing, components.shape[1]))])
+        return self
 
     def transform(self, X: Any) -> FloatArray:
         """Return the points mapped by L."""
@@ -108,6 +149,10 @@ class MahalanobisMixin(BaseMetricLearner):
 
 class PointsLearner(TransformerMixin, MahalanobisMixin):
     """Base class of the learners from points with a target each."""
+
+    def _points(self, X: Any, y: Any, **checks: Any) -> Any:
+        """Return checked points and their targets."""
+        return self._prepare_inputs(X, y, needs_y=True, ensure_min_samples=2, **checks)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -166,8 +211,14 @@ class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
         self._validate_calibration_params(strategy, min_rate, beta)
         pairs_valid, y_valid = self._prepare_inputs(pairs_valid, y_valid, "tuples")
         scores = np.asarray(self.decision_function(pairs_valid))
-        self.threshold_ = -_cutoff(scores, y_valid == 1, strategy, min_rate, beta)
+        # Only the square of beta counts, and 0 is allowed: precision alone.
+        beta = max(abs(beta), 1e-150)
+        self.threshold_ = best_threshold(-scores, y_valid == 1, strategy, beta, 0.5 if min_rate is None else min_rate)
         return self
+
+    def fit(self, pairs: Any, y: Any, calibration_params: dict[str, Any] | None = None) -> Self:
+        """Learn from pairs with labels +1 and -1, and choose the threshold."""
+        return self._fit_and_calibrate(pairs, y, calibration_params)
 
     def _fit_and_calibrate(self, pairs: Any, y: Any, calibration_params: dict[str, Any] | None, **more: Any) -> Self:
         params = {} if calibration_params is None else calibration_params
@@ -188,29 +239,6 @@ class _PairsClassifierMixin(ClassifierMixin, BaseMetricLearner):
             raise ValueError(f"Parameter min_rate must be a number in[0, 1]. Got {min_rate} instead.")
         if strategy == "f_beta" and not isinstance(beta, int | float):
             raise ValueError(f"Parameter beta must be a real number. Got {type(beta)} instead.")
-
-
-def _cutoff(scores: FloatArray, similar: Any, strategy: str, min_rate: float | None, beta: float) -> float:
-    """Return the smallest score that counts as similar; above the largest score, none does."""
-    if strategy == "accuracy":
-        order = np.argsort(scores)[::-1]
-        right = np.concatenate([[0], np.cumsum(similar[order])])
-        right += np.concatenate([[0], np.cumsum(~similar[order[::-1]])])[::-1]
-        cutoffs = np.concatenate([[scores[order[0]] + 1.0], scores[order]])
-        # A cutoff accepts all of its ties, so only the last of them has the accuracy that was counted.
-        last = np.append(cutoffs[1:] != cutoffs[:-1], True)
-        return float(cutoffs[last][np.argmax(right[last])])
-    if strategy == "f_beta":
-        precision, recall, cutoffs = precision_recall_curve(similar, scores)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
-        return float(cutoffs[np.argmax(np.nan_to_num(values)[: len(cutoffs)])])
-    false_rate, true_rate, cutoffs = roc_curve(similar, scores)
-    true_negative = 1.0 - false_rate
-    wanted, bounded = (true_rate, true_negative) if strategy == "max_tpr" else (true_negative, true_rate)
-    allowed = np.flatnonzero(bounded >= min_rate)
-    cutoff = cutoffs[allowed[np.argmax(wanted[allowed])]]
-    return float(min(cutoff, scores.max() + 1.0))  # scikit-learn's first one is infinite
 
 
 class _OrderMixin(ClassifierMixin, BaseMetricLearner):

@@ -1,7 +1,7 @@
 """metric-learn's SCML and SCML_Supervised."""
 
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
@@ -10,38 +10,25 @@ import mahala.batch as native
 from mahala.comparisons import Triplets
 from mahala.compat.metric_learn._initial import components_from_metric
 from mahala.compat.metric_learn._util import warn_of_unused
-from mahala.compat.metric_learn.base_metric import MahalanobisMixin, PointsLearner, _TripletsClassifierMixin
+from mahala.compat.metric_learn.base_metric import (
+    MahalanobisMixin,
+    PointsLearner,
+    _TripletsClassifierMixin,
+    with_params,
+)
 
 
 class _BaseSCML(MahalanobisMixin):
     _authorized_basis: tuple[str, ...] = ("triplet_diffs",)
 
-    def __init__(
-        self,
-        beta: float = 1e-5,
-        basis: Any = "triplet_diffs",
-        n_basis: int | None = None,
-        gamma: float = 5e-3,
-        max_iter: int = 10000,
-        output_iter: int = 500,
-        batch_size: int = 10,
-        verbose: bool = False,
-        preprocessor: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(preprocessor)
-        self.beta, self.basis, self.n_basis, self.gamma = beta, basis, n_basis, gamma
-        self.max_iter, self.output_iter, self.batch_size = max_iter, output_iter, batch_size
-        self.verbose, self.random_state = verbose, random_state
-
-    def _check_counts(self, *names: str) -> None:
+    def _check_counts(self: Any, *names: str) -> None:
         for name in names:
             if not isinstance(value := getattr(self, name), int):
                 raise ValueError(f"{name} should be an integer, instead it is of type {type(value)}")
         if self.output_iter > self.max_iter:
             raise ValueError("The value of output_iter must be equal or smaller than max_iter.")
 
-    def _basis_of(self, n_features: int, default: int) -> tuple[Any, int]:
+    def _basis_of(self: Any, n_features: int, default: int) -> tuple[Any, int]:
         """Return the bases, by name or as an array, and how many there are."""
         if isinstance(self.basis, np.ndarray):
             bases = check_array(self.basis, copy=True)
@@ -63,21 +50,22 @@ class _BaseSCML(MahalanobisMixin):
         self._check_counts("n_basis")
         return self.basis, self.n_basis
 
-    def _learn(self, given: Any, y: Any, bases: Any, n_bases: int, **more: Any) -> Self:
-        warn_of_unused(self, "the minimum is found without draws", gamma=5e-3, batch_size=10, output_iter=500)
+    def _learn(self: Any, given: Any, y: Any, bases: Any, n_bases: int, **more: Any) -> Any:
+        warn_of_unused(self, "the minimum is found without draws", "gamma", "batch_size", "output_iter")
         learner = native.SCML(
             self.beta, bases=bases, n_bases=n_bases, max_iter=self.max_iter, verbose=self.verbose,
             random_state=self.random_state, **more,
         )  # fmt: skip
-        self.learner_, self.n_iter_ = learner.fit(given, y), max(learner.n_iter_, 1)
-        self.components_ = components_from_metric(learner.get_mahalanobis_matrix())
-        return self
+        learner.fit(given, y)
+        return self._store(learner, components_from_metric(learner.get_mahalanobis_matrix()))
 
 
+@with_params(beta=1e-5, basis="triplet_diffs", n_basis=None, gamma=5e-3, max_iter=10000, output_iter=500,
+             batch_size=10, verbose=False, preprocessor=None, random_state=None)  # fmt: skip
 class SCML(_BaseSCML, _TripletsClassifierMixin):
     """Sparse compositional metric learning, see :class:`mahala.batch.SCML`."""
 
-    def fit(self, triplets: Any) -> Self:
+    def fit(self: Any, triplets: Any) -> Any:
         """Learn from triplets whose first point is to be nearer to the second than to the third."""
         self._check_counts("max_iter", "output_iter", "batch_size")
         triplets = self._prepare_inputs(triplets, type_of_inputs="tuples")
@@ -91,34 +79,16 @@ class SCML(_BaseSCML, _TripletsClassifierMixin):
         return self._learn(Triplets.from_array(triplets), None, bases, n_bases)
 
 
+@with_params(k_genuine=3, k_impostor=10, beta=1e-5, basis="lda", n_basis=None, gamma=5e-3, max_iter=10000,
+             output_iter=500, batch_size=10, verbose=False, preprocessor=None, random_state=None)  # fmt: skip
 class SCML_Supervised(PointsLearner, _BaseSCML):
     """SCML from triplets of near rows of the same and of other classes."""
 
     _authorized_basis = ("triplet_diffs", "lda")
 
-    def __init__(
-        self,
-        k_genuine: int = 3,
-        k_impostor: int = 10,
-        beta: float = 1e-5,
-        basis: Any = "lda",
-        n_basis: int | None = None,
-        gamma: float = 5e-3,
-        max_iter: int = 10000,
-        output_iter: int = 500,
-        batch_size: int = 10,
-        verbose: bool = False,
-        preprocessor: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            beta, basis, n_basis, gamma, max_iter, output_iter, batch_size, verbose, preprocessor, random_state
-        )
-        self.k_genuine, self.k_impostor = k_genuine, k_impostor
-
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self: Any, X: Any, y: Any) -> Any:
         """Learn from points with class labels."""
-        X, y = self._prepare_inputs(X, y, needs_y=True, ensure_min_samples=2)
+        X, y = self._points(X, y)
         self._check_counts("max_iter", "output_iter", "batch_size", "k_genuine", "k_impostor")
         n, d = X.shape
         n_classes = len(np.unique(y))

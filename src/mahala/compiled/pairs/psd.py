@@ -9,8 +9,6 @@ on R from v serves every μ that Newton's method tries. R follows M by low-rank 
 the kernel stops and returns the reason; the caller refactors with LAPACK and calls it again for the remaining steps.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mahala.compiled.blas import gemm

@@ -10,8 +10,6 @@ for `pending` compiled code has the way of several only. `outside` is the number
 pair differs in them; there M is I.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

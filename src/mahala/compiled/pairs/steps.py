@@ -7,8 +7,6 @@ Each kernel takes differences V (n, d) and labels y (±1), writes p, τ and the 
 changes the model in place and returns the threshold.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mahala.compiled.blas import gemm

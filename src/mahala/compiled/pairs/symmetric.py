@@ -4,8 +4,6 @@ The step subtracts what the step before it left `pending`, multiplies by its own
 its own terms to the next one: with f, g = pending, the matrix A is to become A - f₀g₀ᵀ - f₁g₁ᵀ.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -6,8 +6,6 @@ computed only for rows whose bound is small enough, and from differences, so tha
 and ties are exact.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -3,8 +3,6 @@
 SciPy converts both operands to one dtype first, and would copy a large float32 matrix for a few float64 rows.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

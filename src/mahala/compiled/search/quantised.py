@@ -1,7 +1,5 @@
 """Rows of small integers, and bounds on inner products with them."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Rankings of items by scores: how well the order agrees with classes or grades."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
@@ -31,11 +29,11 @@ def retrieval(
     (array([0.83333333, 1.        ]), array([2., 2.]))
     """
     average = np.empty(len(query_codes))
-    found = np.zeros(n_top)
+    hits = np.zeros(n_top)
     for block, scores in blocks:
         first = block.start if exclude_self else len(item_codes)
-        _walk(scores, np.argsort(scores, axis=1), query_codes[block], item_codes, first, average[block], found)
-    return average, found
+        _walk(scores, np.argsort(scores, axis=1), query_codes[block], item_codes, first, average[block], hits)
+    return average, hits
 
 
 @kernel
@@ -46,7 +44,7 @@ def _walk(
     item_codes: IndexArray,
     first: int,
     average: FloatArray,
-    found: FloatArray,
+    hits_at: FloatArray,
 ) -> None:
     """Go from the largest score down. Query i is item first + i and is skipped, unless `first` is past the items."""
     n_items = len(item_codes)
@@ -60,8 +58,8 @@ def _walk(
                 size += 1
                 relevant += item_codes[item] == query_codes[i]
             if j == 0 or scores[i, order[i, j - 1]] != scores[i, item]:
-                for rank in range(seen + 1, min(seen + size, len(found)) + 1):
-                    found[rank - 1] += hits + relevant * (rank - seen) / size
+                for rank in range(seen + 1, min(seen + size, len(hits_at)) + 1):
+                    hits_at[rank - 1] += hits + relevant * (rank - seen) / size
                 seen += size
                 hits += relevant
                 if relevant:
@@ -87,13 +85,13 @@ def judged(
     """
     query = np.repeat(np.arange(len(scores)), np.diff(indptr))[grade > 0.0]
     item, grade = item[grade > 0.0], grade[grade > 0.0]
-    own = scores[query, item]
-    order = np.lexsort((own, query))
+    relevant = scores[query, item]
+    order = np.lexsort((relevant, query))
     best = grade[np.lexsort((-grade, query))]
     discounts = np.append(0.0, (1.0 / np.log2(np.arange(2.0, cutoffs.max() + 2.0))).cumsum())
     result = np.zeros((len(scores), 2 + 4 * len(cutoffs)))
     start = np.searchsorted(query, np.arange(len(scores) + 1))
-    _judge(np.ascontiguousarray(scores), start, own[order], grade[order], best, cutoffs, discounts, result)
+    _judge(np.ascontiguousarray(scores), start, relevant[order], grade[order], best, cutoffs, discounts, result)
     return result
 
 
@@ -107,7 +105,7 @@ def ndcg(scores: FloatArray, indptr: IntArray, item: IndexArray, grade: FloatArr
 def _judge(
     scores: FloatArray,
     start: IndexArray,
-    own: FloatArray,
+    relevant: FloatArray,
     grade: FloatArray,
     best: FloatArray,
     cutoffs: IndexArray,
@@ -116,10 +114,10 @@ def _judge(
 ) -> None:
     """Count the items above each relevant one, without sorting them all.
 
-    The relevant items of query i have the scores own[start[i]:start[i + 1]], ascending, and these grades; `best` holds
-    the grades of a query in descending order, `discounts` the sums over the first k ranks. In a group of `size` equal
-    scores, r of them of relevant items, each place is that of a relevant item with probability r / size (McSherry and
-    Najork, 2008).
+    The relevant items of query i have the scores relevant[start[i]:start[i + 1]], ascending, and these grades; `best`
+    holds the grades of a query in descending order, `discounts` the sums over the first k ranks. In a group of `size`
+    equal scores, r of them of relevant items, each place is that of a relevant item with probability r / size (McSherry
+    and Najork, 2008).
     """
     for i in range(len(scores)):
         first, n_relevant = start[i], start[i + 1] - start[i]
@@ -128,15 +126,15 @@ def _judge(
             continue
         sizes, above = np.zeros(n_relevant, dtype=np.int64), np.zeros(n_relevant, dtype=np.int64)
         for score in scores[i]:
-            if score >= own[first]:
+            if score >= relevant[first]:
                 low, high = first, first + n_relevant  # the last of the relevant scores up to this one
                 while high - low > 1:
                     middle = (low + high) // 2
-                    if own[middle] <= score:
+                    if relevant[middle] <= score:
                         low = middle
                     else:
                         high = middle
-                if own[low] == score:
+                if relevant[low] == score:
                     sizes[low - first] += 1
                 else:
                     above[low - first] += 1
@@ -145,7 +143,7 @@ def _judge(
         last = n_relevant - 1
         while last >= 0:
             r, gain = 0, 0.0
-            while r <= last and own[first + last - r] == own[first + last]:
+            while r <= last and relevant[first + last - r] == relevant[first + last]:
                 gain += grade[first + last - r]
                 r += 1
             seen += above[last]

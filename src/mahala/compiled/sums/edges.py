@@ -1,7 +1,5 @@
 """Sums over triplets for boosting: weights that decrease exponentially with margins, without overflow."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ A hinge is smoothed around its kink: within ± s/2 of it, it is a parabola whose
 sum hinges return (sum of the smoothed ones, sum of the plain ones).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

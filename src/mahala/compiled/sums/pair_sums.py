@@ -6,8 +6,6 @@ distances of a block, a compiled pass replaces them by weights, and their pull i
 non-zero, otherwise by matrix products.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ compiled pass over blocks of distances, which matrix products give, leaves them 
 gradient, as in `pair_sums`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mahala.compiled.jit import FAST, kernel_with

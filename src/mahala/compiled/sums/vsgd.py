@@ -5,8 +5,6 @@ g², of its curvature h by finite differences along ḡ, and of h²; its learnin
 function of that curvature with noise of that variance.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

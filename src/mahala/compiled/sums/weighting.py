@@ -1,7 +1,5 @@
 """Kernels of the feature weightings: Simba's pass over rows, and the extreme pairs of MDM."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

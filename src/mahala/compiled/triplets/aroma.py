@@ -5,8 +5,6 @@ M = M₀ + Σ α_l u_l v_lᵀ, with u_l = Λx and v_l = Γq at the time of step 
 block.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

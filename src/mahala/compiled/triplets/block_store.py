@@ -5,8 +5,6 @@ one that says where their payload begins; the entries of a block are packed in t
 is found by counting bits. Entry 0 of the payload belongs to no block and is zero: it stands for all that is not stored.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,30 +74,14 @@ def count_bits(word: np.uint64) -> int:
 
 @kernel
 def find(table: Words, starts: IntArray, logs: IntArray, row: int, block: int) -> int:
-    """Return the slot of a block of a row, or -1."""
+    """Return the slot of a block of a row, or the empty one where it would be; -1 if the row has no table."""
     log = logs[row]
     if log < 0:
         return -1
     start = starts[row]
     last = (1 << log) - 1
     place = (block * _HASH) & last
-    while True:
-        slot = start + place
-        if table[2 * slot] == ZERO:
-            return -1
-        if block_of(table[2 * slot + 1]) == block:
-            return int(slot)
-        place = (place + 1) & last
-
-
-@kernel
-def place_of_new(store: Store, row: int, block: int) -> int:
-    """Return an empty slot for a block that the row does not have yet."""
-    log = store.log[row]
-    start = store.start[row]
-    last = (1 << log) - 1
-    place = (block * _HASH) & last
-    while store.table[2 * (start + place)] != ZERO:
+    while table[2 * (start + place)] != ZERO and block_of(table[2 * (start + place) + 1]) != block:
         place = (place + 1) & last
     return int(start + place)
 
@@ -128,7 +110,7 @@ def make_room_in_row(store: Store, row: int) -> bool:
     if log >= 0:
         for slot in range(old_start, old_start + (1 << log)):
             if table[2 * slot] != ZERO:
-                new = place_of_new(store, row, block_of(table[2 * slot + 1]))
+                new = find(table, store.start, store.log, row, block_of(table[2 * slot + 1]))
                 table[2 * new], table[2 * new + 1] = table[2 * slot], table[2 * slot + 1]
         table[2 * old_start] = np.uint64(store.free[N_SIZES + log] + 1)
         store.free[N_SIZES + log] = old_start
@@ -157,8 +139,8 @@ def give_room(store: Store, size: int, width: int, base: int) -> None:
 
 
 @kernel
-def insert(store: Store, row: int, block: int, wanted: np.uint64, width: int, virgin: tuple[float, float]) -> int:
-    """Store the `wanted` columns of a block; new entries are zero, or on the diagonal the `virgin` values.
+def insert(store: Store, row: int, block: int, wanted: np.uint64, width: int, initial: tuple[float, float]) -> int:
+    """Store the `wanted` columns of a block; new entries are zero, or on the diagonal the `initial` values.
 
     Return the slot of the block, or, with nothing changed, -1 minus the reason: TABLE_IS_FULL or PAYLOAD_IS_FULL.
     """
@@ -169,7 +151,7 @@ def insert(store: Store, row: int, block: int, wanted: np.uint64, width: int, vi
         return slot
     n_old, n_new = count_bits(bits), count_bits(all_bits)
     size = SIZE_OF[n_new]
-    old_base = base_of(store.table[2 * slot + 1]) if slot >= 0 else -1
+    old_base = base_of(store.table[2 * slot + 1]) if n_old else -1
     base = old_base
     if n_old == 0 or SIZE_OF[n_old] != size:
         if n_old == 0 and not make_room_in_row(store, row):
@@ -178,7 +160,7 @@ def insert(store: Store, row: int, block: int, wanted: np.uint64, width: int, vi
         if base < 0:
             return -1 - PAYLOAD_IS_FULL
         if n_old == 0:
-            slot = place_of_new(store, row, block)
+            slot = find(store.table, store.start, store.log, row, block)
             store.used[row] += 1
     payload = store.payload
     if base != old_base:
@@ -196,9 +178,9 @@ def insert(store: Store, row: int, block: int, wanted: np.uint64, width: int, vi
         for k in range(first, first + width):
             payload[k] = 0.0
         if 64 * block + count_bits(bit - ONE) == row:
-            payload[first] = virgin[0]
-            if width > 2:  # if the last number is H rather than S, the virgin sum is 0
-                payload[first + width - 1] = virgin[1]
+            payload[first] = initial[0]
+            if width > 2:  # if the last number is H rather than S, the initial sum is 0
+                payload[first + width - 1] = initial[1]
         bits |= bit
         n += 1
     if n_old > 0 and base != old_base:

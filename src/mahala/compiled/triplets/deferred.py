@@ -50,6 +50,29 @@ def add_factors(x: FloatArray, left: FloatArray, right: FloatArray, n: int, last
 
 
 @kernel
+def score_page(
+    x: FloatArray,
+    items: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    n: int,
+    n_steps: int,
+    last: FloatArray,
+    late: FloatArray,
+    scores: FloatArray,
+) -> None:
+    """Add factors as `add_factors` does; write the scores of items by x, by the mean of all models and by the last."""
+    add_factors(x, left, right, n, last, late)
+    for i in range(len(items)):
+        raw = newest = behind = 0.0
+        for j in range(len(x)):
+            raw += items[i, j] * x[j]
+            newest += items[i, j] * last[j]
+            behind += items[i, j] * late[j]
+        scores[i, 0], scores[i, 1], scores[i, 2] = raw, newest - behind / max(n_steps, 1), newest
+
+
+@kernel
 def take_steps(
     x: FloatArray,
     items: FloatArray,

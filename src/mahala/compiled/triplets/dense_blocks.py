@@ -12,8 +12,6 @@ A row is brought to the present as a whole, when one of its entries changes: thr
 as in `lazy_dense`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mahala.compiled.jit import kernel
@@ -89,7 +87,7 @@ def to_present(m: RealArray, last: RealArray, H: RealArray, adaptive: bool, pena
 
 @kernel
 def take_steps(
-    own: RealArray,
+    row_planes: RealArray,
     layout: Layout,
     penalty: Penalty,
     eta: float,
@@ -105,8 +103,8 @@ def take_steps(
 ) -> int:
     """Take the steps of a block in a part of a row of M; add its part of each score to `scores`, and return its stamp.
 
-    `own` are the planes of the row, `entries` the steps, the values of x and the weights of its terms, and `state` its
-    m and, under AdaGrad, R and V, from column `low` on. `diagonal` is the place of M's diagonal in them, or -1.
+    `row_planes` are the numbers of the row, `entries` the steps, the values of x and the weights of its terms, and
+    `state` its m and, under AdaGrad, R and V, from column `low` on. `diagonal` is where M's diagonal is there, or -1.
     """
     width, adaptive, _ = layout
     theta, exempt, delta = penalty
@@ -122,7 +120,7 @@ def take_steps(
             continue
         now, q = clock + steps[k], Q[steps[k], low : low + len(m)]
         if width > 1 and stamp < 0:
-            last, H = own[1, low : low + len(m)], own[width - 1, low : low + len(m)]
+            last, H = row_planes[1, low : low + len(m)], row_planes[width - 1, low : low + len(m)]
             to_present(m, last, H, adaptive, penalty, now)
             stamp = now
             if diagonal >= 0 and not exempt:
@@ -186,8 +184,8 @@ def sweep(
         high = min(low + TILE, n_columns)
         copied, R, V = space[0, : high - low], space[1, : high - low], space[2, : high - low]
         for row in range(first, stop):
-            own = slice(starts[row], starts[row + 1])
-            if own.start == own.stop:
+            terms = slice(starts[row], starts[row + 1])
+            if terms.start == terms.stop:
                 continue
             m, H = planes[row, 0, low:high], planes[row, width - 1, low:high]
             if not writes:
@@ -198,7 +196,7 @@ def sweep(
                     V[j] = H[j] * H[j]
                     R[j] = numbers[0] / (numbers[1] + H[j])
             diagonal = row - low if low <= row < high else -1
-            entries, strip = (steps[own], x[own], weights[own]), scores[row // STRIP]
+            entries, strip = (steps[terms], x[terms], weights[terms]), scores[row // STRIP]
             stamp = take_steps(
                 planes[row],
                 layout,

@@ -7,8 +7,6 @@ Only differences of items matter, so their inner products L may be taken from an
 avoids cancellation.
 """
 
-from __future__ import annotations
-
 from mahala.compiled.jit import kernel
 from mahala.compiled.triplets.rows import StepRule, step_length
 from mahala.support.arrays import FloatArray, IndexArray, SignArray

@@ -5,16 +5,11 @@ has them, the step `last` at which it was written, the AdaGrad sum H, in float32
 models. As in `lazy_sparse`, soft thresholding is deferred until an entry is read, and is exact.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from mahala.compiled.jit import helper, kernel
 from mahala.compiled.triplets.rows import (
     CSR,
-    Layout,
     Penalty,
     StepRule,
     add_to_sum,
@@ -93,42 +88,8 @@ def write(
         planes[row, 0, column] = value + change
 
 
-def stream(
-    rows: CSR,
-    items: CSR,
-    anchors: IntArray,
-    positives: IntArray,
-    negatives: IntArray,
-    planes: RealArray,
-    layout: Layout,
-    clock: int,
-    rule: StepRule,
-    penalty: Penalty,
-    eta: float,
-    left: RealArray,
-    right: RealArray,
-    shrinkage: tuple[float, float],
-    p: RealArray,
-    tau: RealArray,
-    predicted: SignArray,
-) -> None:
-    """Take one step for each triplet; the arguments are those of `lazy_sparse.stream`."""
-    n_items = planes.shape[2]
-    # Reading a whole row in order is faster than reading a third of it at scattered places.
-    whole = 6 * items[0][-1] > n_items * (len(items[0]) - 1)
-    n = n_items if whole else 2 * n_items
-    columns, scaled = None if whole else np.empty(n, dtype=np.int64), np.empty(n if len(left) else 0)
-    covariances: Any = (left, right) if len(left) else (None, None)
-    # With None for what the layout lacks, the kernel is compiled without the branches that need it.
-    width, adaptive, average = layout
-    parts: Any = penalty if width > 1 else None, adaptive or None, average or None
-    settings: Any = *parts, clock, rule, eta, *covariances, shrinkage
-    steps: Any = p, tau, predicted, columns, np.empty(n), scaled
-    _steps(rows, items, anchors, positives, negatives, planes, *settings, *steps)
-
-
 @kernel
-def _steps(
+def stream(
     rows: CSR,
     items: CSR,
     anchors: IntArray,
@@ -151,7 +112,11 @@ def _steps(
     q: FloatArray,
     scaled: FloatArray,
 ) -> None:
-    """Take the steps of `stream`; without `columns` each q is written in full."""
+    """Take one step for each triplet; the arguments are those of `lazy_sparse.stream`, and work space.
+
+    With None for what a layout lacks, the kernel is compiled without the branches that need it. Without `columns` each
+    q is written in full.
+    """
     indptr, features, values = rows
     n = len(q)
     for t in range(len(anchors)):
@@ -183,11 +148,11 @@ def _steps(
         if left is not None and right is not None:
             # The inverses of diagonal covariances grow by x∘x and q∘q.
             for i in range(first, stop):
-                own = features[i]
-                left[own] /= 1.0 + shrinkage[0] * q_norm * values[i] * values[i] * left[own]
+                row = features[i]
+                left[row] /= 1.0 + shrinkage[0] * q_norm * values[i] * values[i] * left[row]
             for j in range(n):
-                own = j if columns is None else columns[j]
-                right[own] /= 1.0 + shrinkage[1] * x_norm * q[j] * q[j] * right[own]
+                column = j if columns is None else columns[j]
+                right[column] /= 1.0 + shrinkage[1] * x_norm * q[j] * q[j] * right[column]
 
 
 @kernel

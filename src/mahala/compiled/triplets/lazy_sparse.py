@@ -1,13 +1,11 @@
 """Streams over triplets in which only the entries of M that were ever changed are stored.
 
-An entry that is not stored has its initial value: 0, or on the diagonal the `virgin` value. The payload of a stored
+An entry that is not stored has its initial value: 0, or on the diagonal the `initial` value. The payload of a stored
 entry holds, in this order: its value m and, if the layout has them, the step `last` at which it was written, the
 AdaGrad sum H, in float32 the rest of S, and the sum S of the entry over all models so far. Between two updates the
 threshold of an entry is constant, so soft thresholding is deferred until the entry is next read, and is exact: before
 step t the entry is soft(m, (t - last) θ / σ), with σ = δ + H under AdaGrad, else 1.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
@@ -61,26 +59,18 @@ def read(
     theta, exempt_diagonal, delta = penalty
     exempt = row if exempt_diagonal else -1
     inner = 0.0
-    if width == 1:
-        for j in range(n):
-            k = places[j]
-            at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
-            # Entry 0 belongs to no block and is zero.
-            inner += values[j] * payload[at if bits[k] & column_bits[j] != ZERO else 0]
-    elif not adaptive:
-        for j in range(n):
-            k = places[j]
-            at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
-            at = width * (at if bits[k] & column_bits[j] != ZERO else 0)
-            own = 0.0 if columns[j] == exempt else theta
-            inner += values[j] * late(payload[at], (now - payload[at + 1]) * own)
-    else:
-        for j in range(n):
-            k = places[j]
-            at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
-            at = width * (at if bits[k] & column_bits[j] != ZERO else 0)
-            own = 0.0 if columns[j] == exempt else theta
-            inner += values[j] * late(payload[at], (now - payload[at + 1]) * own / (delta + payload[at + 2]))
+    for j in range(n):
+        k = places[j]
+        at = bases[k] + count_bits(bits[k] & (column_bits[j] - ONE))
+        # Entry 0 belongs to no block and is zero.
+        at = width * (at if bits[k] & column_bits[j] != ZERO else 0)
+        value = float(payload[at])
+        if width > 1:
+            threshold = 0.0 if columns[j] == exempt else theta
+            if adaptive:
+                threshold /= delta + payload[at + 2]
+            value = late(value, (now - payload[at + 1]) * threshold)
+        inner += values[j] * value
     return inner
 
 
@@ -93,7 +83,7 @@ def stream(
     negatives: IntArray,
     store: Store,
     layout: Layout,
-    virgin: tuple[float, float],
+    initial: tuple[float, float],
     clock: int,
     rule: StepRule,
     penalty: Penalty,
@@ -110,7 +100,7 @@ def stream(
     `rule` begins with (scale, slack, upper) of the step length τ = min(upper, l / (scale s + slack)), s =
     (xᵀΛx)(qᵀΓq), with the diagonals Λ = `left` and Γ = `right`, both I if they are empty. After an update these
     shrink: Λ⁻¹ grows by `shrinkage[0]` (qᵀΓq) x∘x, Γ⁻¹ by `shrinkage[1]` (xᵀΛx) q∘q. `clock` is the number of the first
-    step, and `virgin` holds m and S of a diagonal entry that no step has changed, written at step 0.
+    step, and `initial` holds m and S of a diagonal entry that no step has changed, written at step 0.
     """
     width, adaptive, average = layout
     theta, exempt_diagonal, delta = penalty
@@ -121,7 +111,7 @@ def stream(
     q_values, q_bits = np.empty(0), np.empty(0, dtype=np.uint64)
     blocks = np.empty(0, dtype=np.int64)
     wanted = np.empty(0, dtype=np.uint64)
-    found_bits, found_bases = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+    all_bits, all_bases = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
     for t in range(len(anchors)):
         now = clock + t
         first, stop = indptr[anchors[t]], indptr[anchors[t] + 1]
@@ -143,8 +133,8 @@ def stream(
             wanted[n_blocks - 1] |= q_bits[j]
         if (stop - first) * n_blocks > n_blocks_room:
             n_blocks_room = 2 * (stop - first) * n_blocks
-            found_bits = np.empty(n_blocks_room, dtype=np.uint64)
-            found_bases = np.empty(n_blocks_room, dtype=np.int64)
+            all_bits = np.empty(n_blocks_room, dtype=np.uint64)
+            all_bases = np.empty(n_blocks_room, dtype=np.int64)
         x_norm = q_norm = 0.0
         for i in range(first, stop):
             x_norm += values[i] * values[i] * (left[columns[i]] if len(left) else 1.0)
@@ -154,18 +144,18 @@ def stream(
         score = 0.0
         for i in range(first, stop):
             row = columns[i]
-            own_bits = found_bits[(i - first) * n_blocks : (i - first + 1) * n_blocks]
-            own_bases = found_bases[(i - first) * n_blocks : (i - first + 1) * n_blocks]
+            row_bits = all_bits[(i - first) * n_blocks : (i - first + 1) * n_blocks]
+            row_bases = all_bases[(i - first) * n_blocks : (i - first + 1) * n_blocks]
             for k in range(n_blocks):
                 slot = find(table, starts, logs, row, blocks[k])
-                own_bits[k] = table[2 * slot] if slot >= 0 else ZERO
-                own_bases[k] = base_of(table[2 * slot + 1]) if slot >= 0 else 0
+                row_bits[k] = table[2 * slot] if slot >= 0 else ZERO
+                row_bases[k] = base_of(table[2 * slot + 1]) if slot >= 0 else 0
             inner = read(
-                payload, layout, penalty, row, now, n_q, q_columns, q_values, q_places, q_bits, own_bits, own_bases
+                payload, layout, penalty, row, now, n_q, q_columns, q_values, q_places, q_bits, row_bits, row_bases
             )
             j = search(q_columns, n_q, row)
-            if j >= 0 and own_bits[q_places[j]] & q_bits[j] == ZERO:
-                inner += q_values[j] * (virgin[0] if exempt_diagonal else late(virgin[0], now * theta / delta))
+            if j >= 0 and row_bits[q_places[j]] & q_bits[j] == ZERO:
+                inner += q_values[j] * (initial[0] if exempt_diagonal else late(initial[0], now * theta / delta))
             score += values[i] * inner
 
         predicted[t] = 1 if score > 0.0 else -1
@@ -177,29 +167,29 @@ def stream(
         for i in range(first, stop):
             for k in range(n_blocks):
                 place = (i - first) * n_blocks + k
-                if wanted[k] & ~found_bits[place] != ZERO:
-                    slot = insert(store, columns[i], blocks[k], wanted[k], width, virgin)
+                if wanted[k] & ~all_bits[place] != ZERO:
+                    slot = insert(store, columns[i], blocks[k], wanted[k], width, initial)
                     if slot < 0:
                         return t, -1 - slot
-                    found_bits[place] = table[2 * slot]
-                    found_bases[place] = base_of(table[2 * slot + 1])
+                    all_bits[place] = table[2 * slot]
+                    all_bases[place] = base_of(table[2 * slot + 1])
         for i in range(first, stop):
             row = columns[i]
-            own_bits = found_bits[(i - first) * n_blocks : (i - first + 1) * n_blocks]
-            own_bases = found_bases[(i - first) * n_blocks : (i - first + 1) * n_blocks]
+            row_bits = all_bits[(i - first) * n_blocks : (i - first + 1) * n_blocks]
+            row_bases = all_bases[(i - first) * n_blocks : (i - first + 1) * n_blocks]
             exempt = row if exempt_diagonal else -1
             weight = tau[t] * values[i] * (left[row] if len(left) else 1.0)
             for j in range(n_q):
                 column, k = q_columns[j], q_places[j]
-                at = (own_bases[k] + count_bits(own_bits[k] & (q_bits[j] - ONE))) * width
+                at = (row_bases[k] + count_bits(row_bits[k] & (q_bits[j] - ONE))) * width
                 m: float = np.float64(payload[at])
                 change = weight * q_values[j] * (right[column] if len(right) else 1.0)
                 if width > 1:
                     steps = now - payload[at + 1]
-                    own = 0.0 if column == exempt else theta / (delta + payload[at + 2] if adaptive else 1.0)
+                    threshold = 0.0 if column == exempt else theta / (delta + payload[at + 2] if adaptive else 1.0)
                     if average:
-                        add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(m, steps, own))
-                    m = late(m, steps * own)
+                        add_to_sum(payload, at + width - 1, payload, at + width - 2, late_sum(m, steps, threshold))
+                    m = late(m, steps * threshold)
                     payload[at + 1] = now
                     if adaptive:
                         gradient = values[i] * q_values[j]

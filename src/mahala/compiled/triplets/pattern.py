@@ -1,7 +1,5 @@
 """Room in a sparse M for every entry that a known stream of triplets can change, reserved in advance."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mahala.compiled.jit import kernel
@@ -15,8 +13,8 @@ from mahala.compiled.triplets.block_store import (
     Store,
     Words,
     count_bits,
+    find,
     open_row,
-    place_of_new,
     table_log,
     word_of,
 )
@@ -24,40 +22,37 @@ from mahala.compiled.triplets.rows import CSR
 from mahala.support.arrays import IntArray
 
 ByAnchor = tuple[IntArray, IntArray, IntArray]  # indptr by row x; positive and negative of the triplets of each row
-Masks = tuple[IntArray, IntArray, Words]  # indptr by item; its blocks of 64 columns; words whose bits are its columns
 
 
 @kernel
-def mark_row(row: int, by_column: CSR, by_anchor: ByAnchor, masks: Masks, marked: Words) -> tuple[int, int, int]:
-    """Mark the columns of a row of M that a stream can change; return the numbers of blocks, entries and rooms.
+def mark_row(row: int, by_column: CSR, by_anchor: ByAnchor, items: CSR, marked: Words) -> tuple[int, int]:
+    """Mark the columns of a row of M that a stream can change, as bits; return the numbers of blocks and of rooms.
 
     `by_column` lists the rows x with a value in each column.
     """
     marked[:] = ZERO
-    first_mask, mask_blocks, mask_words = masks
+    indptr, columns, _ = items
     for place in range(by_column[0][row], by_column[0][row + 1]):
         x = by_column[1][place]
         for t in range(by_anchor[0][x], by_anchor[0][x + 1]):
             for item in (by_anchor[1][t], by_anchor[2][t]):
-                for k in range(first_mask[item], first_mask[item + 1]):
-                    marked[mask_blocks[k]] |= mask_words[k]
-    n_blocks = n_entries = n_rooms = 0
-    for block in range(len(marked)):
-        if marked[block] != ZERO:
-            n = count_bits(marked[block])
+                for k in range(indptr[item], indptr[item + 1]):
+                    marked[columns[k] >> 6] |= ONE << np.uint64(columns[k] & 63)
+    n_blocks = n_rooms = 0
+    for word in marked:
+        if word != ZERO:
             n_blocks += 1
-            n_entries += n
-            n_rooms += SIZES[SIZE_OF[n]]
-    return n_blocks, n_entries, n_rooms
+            n_rooms += SIZES[SIZE_OF[count_bits(word)]]
+    return n_blocks, n_rooms
 
 
 @kernel
-def count_pattern(by_column: CSR, by_anchor: ByAnchor, masks: Masks, n_words: int) -> tuple[int, int]:
+def count_pattern(by_column: CSR, by_anchor: ByAnchor, items: CSR, n_words: int) -> tuple[int, int]:
     """Count the payload entries and table slots needed for everything that a stream can change."""
     marked = np.empty(n_words, dtype=np.uint64)
     rooms = slots = 0
     for row in range(len(by_column[0]) - 1):
-        n_blocks, _, n_rooms = mark_row(row, by_column, by_anchor, masks, marked)
+        n_blocks, n_rooms = mark_row(row, by_column, by_anchor, items, marked)
         if n_blocks:
             rooms += n_rooms
             slots += 1 << table_log(n_blocks)
@@ -68,11 +63,11 @@ def count_pattern(by_column: CSR, by_anchor: ByAnchor, masks: Masks, n_words: in
 def reserve(
     by_column: CSR,
     by_anchor: ByAnchor,
-    masks: Masks,
+    items: CSR,
     n_words: int,
     store: Store,
     width: int,
-    virgin: tuple[float, float],
+    initial: tuple[float, float],
 ) -> None:
     """Store everything that a stream can change, row by row and in the order of the columns.
 
@@ -81,17 +76,17 @@ def reserve(
     """
     marked = np.empty(n_words, dtype=np.uint64)
     for row in range(len(by_column[0]) - 1):
-        n_blocks, n_entries, _ = mark_row(row, by_column, by_anchor, masks, marked)
-        if n_blocks == 0:
-            continue
-        open_row(store, row, n_blocks)
-        store.used[row] = n_blocks
-        store.tails[ENTRIES] += n_entries
+        n_blocks, _ = mark_row(row, by_column, by_anchor, items, marked)
+        if n_blocks:
+            open_row(store, row, n_blocks)
+            store.used[row] = n_blocks
         for block in range(n_words):
             if marked[block] == ZERO:
                 continue
-            slot, base = place_of_new(store, row, block), store.tails[PAYLOAD]
-            store.tails[PAYLOAD] += SIZES[SIZE_OF[count_bits(marked[block])]]
+            slot, base = find(store.table, store.start, store.log, row, block), store.tails[PAYLOAD]
+            n_entries = count_bits(marked[block])
+            store.tails[ENTRIES] += n_entries
+            store.tails[PAYLOAD] += SIZES[SIZE_OF[n_entries]]
             store.table[2 * slot] = marked[block]
             store.table[2 * slot + 1] = word_of(block, base)
             for k in range(base * width, store.tails[PAYLOAD] * width):
@@ -99,6 +94,6 @@ def reserve(
             bit = ONE << np.uint64(row & 63)
             if row >> 6 == block and marked[block] & bit != ZERO:
                 at = (base + count_bits(marked[block] & (bit - ONE))) * width
-                store.payload[at] = virgin[0]
+                store.payload[at] = initial[0]
                 if width > 2:
-                    store.payload[at + width - 1] = virgin[1]
+                    store.payload[at + width - 1] = initial[1]

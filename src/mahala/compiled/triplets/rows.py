@@ -1,7 +1,5 @@
 """Functions that the streams over triplets share: sparse rows, the step rule, deferred soft thresholding."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any
@@ -161,5 +159,5 @@ def shrink(
 ) -> None:
     """Update diagonal covariances whose inverse has grown by growth · v∘v."""
     for i in range(first, stop):
-        own = columns[i]
-        variances[own] /= 1.0 + growth * values[i] * values[i] * variances[own]
+        column = columns[i]
+        variances[column] /= 1.0 + growth * values[i] * values[i] * variances[column]

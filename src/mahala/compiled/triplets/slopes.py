@@ -6,8 +6,6 @@ slopes pᵢ = σ(-mᵢ / t). A step solves this equation for one slope while the
 on the dual function, which is concave, and L changes by a matrix of rank two.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

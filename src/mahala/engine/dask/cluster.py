@@ -5,8 +5,6 @@ all rows for a sum over pairs, computes the share of its chunk with the engine t
 are added up. A worker that is lost takes with it what Dask computes again from the rows' source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -108,7 +106,7 @@ class DaskCluster:
     def of_images(self, function: Callable[[RealArray], Any], Z: Any) -> Any:
         return self.fetch(task(_of_images)(function, [part for _, part in parts(Z)]))
 
-    def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> DaskEdges:
+    def edge_graph(self, X: Any, left: IndexArray, right: IndexArray) -> "DaskEdges":
         return DaskEdges(self.place(X), left, right)
 
     def minibatches(self, *arguments: Any, **options: Any) -> Minibatches:

@@ -1,7 +1,5 @@
 """Rows in Dask arrays and data frames, which are never gathered. Dask itself is imported only where it is in use."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A cluster of Dask for a block of code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 

@@ -4,27 +4,20 @@ The definitions and the bounds on rounding are those of the functions for the co
 block matter, they are listed and added as a sparse matrix; otherwise the block is multiplied in full.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
+import torch
 
 from mahala.compiled.sums.pair_sums import slices_of
 from mahala.engine.engine import Coefficients
 from mahala.engine.minibatches import Minibatches
-from mahala.engine.torch.arrays import TorchArrays
 from mahala.engine.torch.edges import Edges, TorchEdgeGraph, TorchHinges, added, pull_of_edges
-from mahala.engine.torch.memory import DeviceMemory, Tensor, in_blocks
+from mahala.engine.torch.memory import DeviceMemory, Tensor, TorchArrays, in_blocks
 from mahala.engine.torch.neighbors import nearest
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 # If fewer than one weight in this many is non-zero, a sparse product is faster.
 SPARSE_SHARE = 64

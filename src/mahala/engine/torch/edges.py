@@ -1,20 +1,14 @@
 """Sums over weighted edges between rows: their leading direction, and LMNN's objective."""
 
-from __future__ import annotations
-
 import warnings
 from itertools import combinations_with_replacement
 
 import numpy as np
+import torch
 
 from mahala.engine.hinges import FEW_COORDINATES, KEPT_STEPS, MOST_LONGER, TAIL
 from mahala.engine.torch.memory import DeviceMemory, Tensor
 from mahala.support.arrays import FloatArray, IndexArray, RealArray, slices
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 Edges = tuple[Tensor, Tensor, Tensor]  # the rows at both ends, and the weights
 

@@ -1,20 +1,16 @@
-"""A device of PyTorch, and computations on it in blocks that fit into its memory."""
+"""A device of PyTorch, computations on it in blocks that fit into its memory, and the arrays of minibatches."""
 
-from __future__ import annotations
-
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
+import torch
 
-from mahala.support.arrays import RealArray
-
-try:
-    import torch
-except ImportError:
-    torch = None
+from mahala.support.arrays import RealArray, memory_limit
+from mahala.support.validation import is_tensor
 
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -23,14 +19,16 @@ Tensor: TypeAlias = Any  # of PyTorch, which type checkers may not find
 # Bytes of a block of products at first; halved when memory runs out.
 BLOCK_BYTES = 2**31
 LEAST_BYTES = 2**20
+# The precision of the factors of products on a GPU.
+GPU_FACTORS = "bfloat16"
+# How much of the device's free memory rows may take that are not there yet.
+SHARE_OF_MEMORY = 0.8
 
 
 class DeviceMemory:
     """A device, named as PyTorch names it, or "torch-cpu" for its processor, and the size of a block on it."""
 
     def __init__(self, name: str, *, tf32: bool = False) -> None:
-        if torch is None:
-            raise ImportError(f"engine is {name!r}, which needs PyTorch: pip install 'mahala[gpu]'")
         self.device = torch.device("cpu" if name == "torch-cpu" else name)
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise ValueError(f"engine is {name!r}, but PyTorch finds no CUDA device here: use engine='cpu'")
@@ -90,3 +88,52 @@ def in_blocks(method: Method) -> Method:
         return engine.within_memory(lambda: method(engine, *arguments, **options))
 
     return cast(Method, run)
+
+
+class TorchArrays:
+    """The arrays of minibatches, see `DeviceArrays`: products of bfloat16 factors on a GPU, else of float32."""
+
+    xp: Any = torch
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self._gpu = device.type == "cuda"
+        self._precision = getattr(torch, GPU_FACTORS) if self._gpu else torch.float32
+
+    def place(self, X: RealArray) -> Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(X))
+        # From pinned memory a copy does not wait for the device.
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self._gpu else tensor
+
+    def fetch(self, Z: Tensor) -> RealArray:
+        result: RealArray = Z.cpu().numpy()
+        return result
+
+    def place_rows(self, X: Any) -> Tensor:
+        with warnings.catch_warnings():  # of memory maps that are read-only, as they are here
+            warnings.filterwarnings("ignore", "The given NumPy array is not writ", UserWarning)
+            rows = X.detach() if is_tensor(X) else np.ascontiguousarray(X)
+            return torch.as_tensor(rows, device=self.device)
+
+    def holds(self, X: Any) -> bool:
+        return is_tensor(X) and (X.device.type, X.device.index or 0) == (self.device.type, self.device.index or 0)
+
+    def room(self) -> float:
+        if not self._gpu:
+            return SHARE_OF_MEMORY * memory_limit(None)
+        return SHARE_OF_MEMORY * float(torch.cuda.mem_get_info(self.device)[0])
+
+    def differences(self, rows: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        minuend, subtrahend = rows[left], rows[right]
+        if not rows.dtype.is_floating_point:
+            minuend, subtrahend = minuend.to(torch.float32), subtrahend.to(torch.float32)
+        return minuend.sub_(subtrahend).to(self._precision)
+
+    def factors(self, A: Tensor) -> Tensor:
+        return A.to(self._precision)
+
+    def product(self, A: Tensor, B: Tensor) -> Tensor:
+        return A @ B
+
+    def floats(self, A: Tensor) -> Tensor:
+        return A.to(torch.float32)

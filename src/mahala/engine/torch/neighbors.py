@@ -1,16 +1,11 @@
 """Exact nearest neighbours on a device: candidates by fast products, whose distances are then computed in float64."""
 
-from __future__ import annotations
-
 from typing import Any
+
+import torch
 
 from mahala.engine.torch.memory import DeviceMemory, Tensor
 from mahala.support.arrays import slices
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 # Candidates beside the nearest in the first search. Queries for which these may be too few are searched again.
 MORE_CANDIDATES = 22

@@ -1,7 +1,5 @@
 """Entries of a leaderboard, and how they and the verdict follow from the cells of a comparison."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

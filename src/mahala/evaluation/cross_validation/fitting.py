@@ -1,7 +1,5 @@
 """Fit learners to scaled features, and methods that users might try instead, which are context for a comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -55,13 +53,20 @@ def refit(
 
     Parameters
     ----------
-    X, y : rows (dense or CSR) and their class labels or target values; with a data frame, the metric takes
-        data frames too
-    learner : a learner of a Mahalanobis metric, or None
-    scaling : the scaling of the features, as for :func:`compare`; for an entry of a leaderboard, its `scaling`
-    feature_names : names of the columns of X, stored in the metric
-    seconds : time after which an iterative learner stops with what it has; None for no limit
-    numbers : whether y is a number to predict; None to see from its values
+    X : array, CSR matrix or data frame of shape (n_rows, n_features)
+        With a data frame, the metric takes data frames, too.
+    y : array of shape (n_rows,)
+        Class labels, or numbers to predict.
+    learner : Learner or None
+        A learner of a Mahalanobis metric.
+    scaling : "standard", "none", "numbers", "minmax" or "robust", default="standard"
+        Scaling of the features, as for :func:`compare`; that of an entry is its `scaling`.
+    feature_names : list of str or None, default=None
+        Names of the columns of X, stored in the metric.
+    seconds : float or None, default=None
+        Time after which an iterative learner stops early.
+    numbers : bool or None, default=None
+        Whether y is a number to predict; None infers it from the values.
 
     >>> metric = refit([[0.0, 10.0], [1.0, 30.0], [4.0, 10.0], [5.0, 30.0]], ["a", "a", "b", "b"], None)
     >>> metric.scales.round(1).tolist()

@@ -1,7 +1,5 @@
 """Result of a comparison of learners by cross-validation."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Mapping, Sequence

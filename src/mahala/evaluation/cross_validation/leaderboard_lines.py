@@ -1,7 +1,5 @@
 """The lines of a leaderboard, as text, terminal and page show them."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from mahala.evaluation.cross_validation.entries import Entry

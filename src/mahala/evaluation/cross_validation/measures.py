@@ -1,7 +1,5 @@
 """Losses of predicted classes and numbers: lower is better, 0 is best."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

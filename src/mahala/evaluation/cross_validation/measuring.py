@@ -1,14 +1,12 @@
 """Measure the cells of a comparison: fit a candidate to a training part, and classify the test part."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -57,7 +55,7 @@ class Cell:
     failure: str | None = None
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Cell:
+    def of(cls, values: Mapping[str, Any]) -> Self:
         """Return the cell whose fields are values that were read from a file."""
         fields: dict[str, Any] = {n: np.array(v) if isinstance(v, list) else v for n, v in values.items()}
         return cls(**fields)

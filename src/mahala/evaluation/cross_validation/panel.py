@@ -1,7 +1,5 @@
 """The learners that are compared: a default panel for tables of a size, or learners by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 

@@ -1,13 +1,11 @@
 """The plan of a comparison: its rows, training and test parts, candidates, and the cells to measure."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -52,7 +50,7 @@ class Target(NamedTuple):
         """Whether the target is a number."""
         return not self.classes
 
-    def select(self, rows: IndexArray) -> Target:
+    def select(self, rows: IndexArray) -> Self:
         """Return the targets of some rows."""
         return self._replace(values=self.values[rows], codes=self.codes[rows])
 

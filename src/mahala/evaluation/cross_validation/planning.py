@@ -1,7 +1,5 @@
 """Plan a comparison: check what is given, and choose rows, parts, learners, the measure and the neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal

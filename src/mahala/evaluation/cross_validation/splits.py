@@ -1,7 +1,5 @@
 """Training and test parts of a comparison: by class, by group, by time; and columns that look like groups."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Summarise a comparison: the leaderboard, the verdict in words, and what makes it doubtful."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

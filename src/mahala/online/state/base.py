@@ -1,7 +1,5 @@
 """What the online learners ask of a state, whatever matrix it holds and however it holds it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar

@@ -1,10 +1,8 @@
 """A bilinear form held as a full matrix: single steps, steps in blocks, and steps through the rows' inner products."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -80,9 +78,18 @@ class DenseState(SimilarityState):
         if takes_blocks(self.planes, self.layout, chunk):
             stream_blocks(self, chunk, rule, steps)
             return len(chunk.y), 0
-        *rule_numbers, shrinkage = self.settings(rule)
-        state: Any = self.planes, self.layout, self.clock, *rule_numbers, self.left, self.right, shrinkage, *steps
-        kernels.stream(*chunk[:2], *chunk.numbers, *state)
+        step, penalty, eta, shrinkage = self.settings(rule)
+        width, adaptive, average = self.layout
+        parts: Any = penalty if width > 1 else None, adaptive or None, average or None
+        covariances: Any = (self.left, self.right) if rule.r else (None, None)
+        state: Any = self.planes, *parts, self.clock, step, eta, *covariances, shrinkage
+        n_columns, ends = self.shape[1], chunk.items[0]
+        # Reading a whole row in order is faster than reading a third of it at scattered places.
+        whole = 6 * ends[-1] > n_columns * (len(ends) - 1)
+        n = n_columns if whole else 2 * n_columns
+        space: Any = None if whole else np.empty(n, dtype=np.int64), np.empty(n), np.empty(n if rule.r else 0)
+        arguments: Any = *chunk.numbers, *state, *steps, *space
+        kernels.stream(*chunk[:2], *arguments)
         return len(chunk.y), 0
 
     def cost(self, touched: float) -> float:
@@ -127,7 +134,7 @@ class DenseState(SimilarityState):
         if self.layout[2]:
             self.planes[:, -1] += total.toarray() if is_sparse(total) else total
 
-    def mix(self, models: Sequence[DenseState]) -> None:
+    def mix(self, models: Sequence[Self]) -> None:
         if self.layout[2]:
             super().mix(models)
         for model in models:

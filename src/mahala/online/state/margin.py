@@ -1,9 +1,8 @@
 """What the states of learners from pairs share, and that of PA and POLA, with the drivers of its compiled streams."""
 
-from __future__ import annotations
-
+import copy
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -97,6 +96,13 @@ class PairState(State):
     def threshold(self) -> float:
         """The squared distance up to which `metric` counts a pair as similar."""
         return self.b
+
+    def snapshot(self) -> Self:
+        """Return a copy whose `metric` may be asked for while this state goes on."""
+        result = copy.copy(self)
+        result.M = self.M.copy()
+        result.kernel_map = None if self.kernel_map is None else self.kernel_map.freeze()
+        return result
 
     def feed_one(self, v: FloatArray, y: int, rule: Any) -> tuple[float, float, int]:
         """Take a step for one difference of full length; return its p, τ and predicted label."""
@@ -302,7 +308,7 @@ class MarginState(PairState):
         if self._R is not None and not self.tuning[kernels.SIGMA] > 0.0:
             raise ModelFileError("the shift of R should be positive")
 
-    def mix(self, states: Sequence[MarginState]) -> None:
+    def mix(self, states: Sequence[Self]) -> None:
         if self.kernel_map is not None:
             super().mix(states)
         self.M = np.mean([state.M for state in states], axis=0)

@@ -1,10 +1,8 @@
 """What the storages of a bilinear form M share: the rule of a step, chunks of triplets, late thresholds, state."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -91,10 +89,10 @@ class TripletChunk(NamedTuple):
     numbers: Numbers
     y: SignArray
 
-    def part(self, rows: slice) -> TripletChunk:
+    def part(self, rows: slice) -> Self:
         """The triplets of a slice."""
         anchor, positive, negative = (column[rows] for column in self.numbers)
-        return TripletChunk(self.rows, self.items, (anchor, positive, negative), self.y[rows])
+        return self._replace(numbers=(anchor, positive, negative), y=self.y[rows])
 
 
 class SimilarityState(State):

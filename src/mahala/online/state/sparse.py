@@ -1,7 +1,5 @@
 """A bilinear form of which only what was ever changed is stored: memory grows with that, whatever the dimension."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
@@ -117,9 +115,8 @@ class SparseState(SimilarityState):
         D = len(self.store.log)
         csc = sp.csr_matrix((rows[2], rows[1], rows[0]), shape=(n_rows, D)).tocsc()
         by_column = csc.indptr.astype(np.int64), csc.indices, csc.data
-        masks = _masks(items)
         n_words = (D + 63) // 64
-        rooms, slots = pattern.count_pattern(by_column, by_anchor, masks, n_words)
+        rooms, slots = pattern.count_pattern(by_column, by_anchor, items, n_words)
         n_payload = (rooms + 1) * self.layout[0]
         check_room(
             n_payload * self.dtype.itemsize + 16.0 * slots,
@@ -129,23 +126,13 @@ class SparseState(SimilarityState):
             "partial_fit, which stores only what changes",
         )
         self.store = self._empty_store(D, n_payload, slots)
-        pattern.reserve(by_column, by_anchor, masks, n_words, self.store, self.layout[0], self.initial)
+        pattern.reserve(by_column, by_anchor, items, n_words, self.store, self.layout[0], self.initial)
 
     def _stream(self, chunk: TripletChunk, rule: SimilarityRule, steps: Steps) -> tuple[int, int]:
         *rule_numbers, shrinkage = self.settings(rule)
-        state: Any = (
-            self.store,
-            self.layout,
-            self.initial,
-            self.clock,
-            *rule_numbers,
-            self.left,
-            self.right,
-            shrinkage,
-            *steps,
-        )
-        taken, stuck = kernels.stream(*chunk[:2], *chunk.numbers, *state)
-        return taken, stuck
+        state = self.store, self.layout, self.initial, self.clock, *rule_numbers, self.left, self.right, shrinkage
+        arguments: Any = *chunk.numbers, *state, *steps
+        return kernels.stream(*chunk[:2], *arguments)
 
     def _settle(self) -> None:
         entries = self._dump()
@@ -309,16 +296,3 @@ class SparseState(SimilarityState):
         self.__dict__.update(state)
         self.own("numbers", "left", "right")
         self._load(*dumped)
-
-
-def _masks(items: CSR) -> tuple[IntArray, IntArray, NDArray[np.uint64]]:
-    """The blocks of 64 columns that each row has values in, and which columns they are, as the bits of a word."""
-    indptr, columns, _ = items
-    n_rows = len(indptr) - 1
-    if len(columns) == 0:
-        return np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-    blocks = columns.astype(np.int64) >> 6
-    rows = np.repeat(np.arange(n_rows), np.diff(indptr))
-    first = np.flatnonzero(np.append(True, (np.diff(blocks) != 0) | (np.diff(rows) != 0)))
-    words = np.bitwise_or.reduceat(np.uint64(1) << (columns & 63).astype(np.uint64), first)
-    return np.searchsorted(rows[first], np.arange(n_rows + 1)), blocks[first], words

@@ -12,7 +12,7 @@ from pydantic import Field, Tag
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
-from mahala.data.event_formats import Ignored, read_event
+from mahala.data.event_files import Ignored, read_event
 from mahala.data.events import UNKNOWN_SEARCH, Reaction, Shown
 from mahala.serve.http.guard import Guard, Visit, user_of
 from mahala.serve.http.responses import LOGGED, Logged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,8 @@ from safetensors.numpy import save
 
 from mahala.compiled.search.ranking import ndcg
 from mahala.feedback.gains import RunningGain
-from mahala.feedback.query_adapter import QueryAdapter
+from mahala.feedback.query_adapter import Page, QueryAdapter
+from mahala.feedback.signals import check_signals
 from mahala.judge import Verdict
 from mahala.online.similarity_learner import SimilarityLearner
 from mahala.saved_estimator import learner_from_bytes
@@ -32,8 +34,11 @@ _ANSWERS = "*answers"
 _BLOCK = 128
 # Seconds between two looks for new entries.
 IDLE = 0.1
-# A checkpoint is written after this many seconds, and not before three times as long as the last one took.
+# A version is written after this many seconds, and not before three times as long as the last one took.
 _SECONDS, _TIMES = 0.8, 3.0
+# Seconds after which a version also has the states of the learners, which are most of its bytes. What was learned since
+# the last states is learned again after a restart.
+_STATES = 10.0
 
 
 def new_learner(params: dict[str, Any]) -> QueryAdapter:
@@ -78,8 +83,9 @@ class Learners:
         version, states = checkpoint or (Version(0, 0, 0, False, 0.0, {}), {})
         status = version.status
         self.place, self.ready = version.place, version.ready
-        self.written = -1 if checkpoint is None else version.place  # the place of the last checkpoint
-        self.due = 0.0  # when the next one is written
+        self.written = -1 if checkpoint is None else version.place  # the place of the last version
+        self.saved = self.written  # and of the last states
+        self.due = self.states_due = 0.0  # when the next ones are written
         self.n_refused = int(status.get("refused", 0))
         self.adapters = {
             name: learner_from_bytes(states[name]) if name in states else new_learner(given)
@@ -98,10 +104,22 @@ class Learners:
             for name in self.adapters
         }
 
-    def learn(self, entry: LogEntry, vectors: Callable[[Sequence[int]], FloatArray]) -> None:
-        """Learn from the next entry of the log."""
-        query = entry.vector if entry.query is None else vectors([entry.query])[0]
-        shown = vectors(entry.shown)
+    def learn(self, entries: Sequence[LogEntry], vectors: Callable[[Sequence[int]], FloatArray]) -> None:
+        """Learn from the next entries of the log, at least one."""
+        rows = sorted({row for entry in entries for row in entry.rows})
+        X, place = vectors(rows), {row: at for at, row in enumerate(rows)}
+        queries: list[Any] = [entry.vector if entry.query is None else X[place[entry.query]] for entry in entries]
+        for adapter in self.adapters.values():
+            adapter.expect(np.array(queries))
+        for entry, query in zip(entries, queries, strict=True):
+            self._learn(entry, query, X[[place[row] for row in entry.shown]])
+
+    def _learn(self, entry: LogEntry, query: FloatArray, shown: FloatArray) -> None:
+        signals = None if entry.signals is None else check_signals(entry.signals, len(shown))
+        page = Page(
+            query, shown, np.array(entry.clicked, dtype=np.float64), np.array(entry.shown, dtype=np.uint64),
+            entry.query_id, entry.user, entry.kind == "impression", signals,
+        )  # fmt: skip
         right = {}
         for name, adapter in self.adapters.items():
             if entry.kind == "judgment":
@@ -109,10 +127,7 @@ class Learners:
                 if np.isfinite(gain):
                     self.sums[name]["judged"].add(gain)
             try:
-                right[name] = adapter.learn_one(
-                    query, shown, entry.clicked, query_id=entry.query_id, user=entry.user,
-                    item_ids=entry.shown, ranked=entry.kind == "impression", signals=entry.signals,
-                )  # fmt: skip
+                right[name] = adapter.learn_page(page)
             except ValueError:  # this learner does not take it, such as grades
                 self.n_refused += 1
             if (share := right.get(name)) is not None:
@@ -132,15 +147,18 @@ class Learners:
             self.answers = kept(self.answers)
             self._taught = taught(self.answers, vectors)
 
-    def parts(self) -> dict[str, tuple[bytes, bytes]]:
-        """Return the state of each learner that has begun, and the maps that it serves, with what was taught."""
+    def parts(self, with_states: bool = True) -> dict[str, tuple[bytes, bytes]]:
+        """Return the state of each learner that has begun, and the maps that it serves, with what was taught.
+
+        Without states, these are empty.
+        """
         change = None if self._taught is None else self._taught.change
         result = {}
         for name, adapter in self.adapters.items():
             if adapter.__sklearn_is_fitted__():
                 maps = adapter.maps() if change is None else adapter.maps().plus(change)
-                result[name] = adapter.to_bytes(), save(maps.to_arrays())
-        return result | ({_ANSWERS: (to_bytes(self.answers), b"")} if self.answers else {})
+                result[name] = adapter.to_bytes() if with_states else b"", save(maps.to_arrays())
+        return result | ({_ANSWERS: (to_bytes(self.answers), b"")} if self.answers and with_states else {})
 
     def status(self) -> dict[str, Any]:
         """Return the status of the learners, as JSON."""
@@ -219,19 +237,25 @@ class Learning:
     def _step(self, collection: Collection, fence: int) -> float:
         learners = self._of(collection)
         entries = list(self.store.read_log(collection.name, learners.place, _BLOCK))
-        if rows := sorted({row for entry in entries for row in entry.rows}):
-            X, place = self.store.vectors(collection.name, rows), {row: at for at, row in enumerate(rows)}
-            for entry in entries:
-                learners.learn(entry, lambda named: X[[place[row] for row in named]])
+        if entries:
+            learners.learn(entries, functools.partial(self.store.vectors, collection.name))
         caught_up = len(entries) < _BLOCK
         learners.ready = learners.ready or caught_up or collection.generation == 0
         # Also if no entry is left to learn again from: the models from before must go.
         unwritten = learners.place > max(learners.written, 0 if collection.generation == 0 else -1)
+        unwritten = unwritten or (not entries and learners.place > learners.saved)
         wait = learners.due - time.monotonic()
         if unwritten and wait <= 0.0:
-            self._write(collection, fence, learners)
+            self._write(collection, fence, learners, with_states=not entries)
             unwritten = False
         return 0.0 if not caught_up else min(IDLE, wait) if unwritten else IDLE
+
+    def close(self) -> None:
+        """Write the states that were not written yet, so that nothing is learned again after a restart."""
+        collections = self.store.collections() if self.fence is not None else {}
+        for name, (_, learners) in list(self._learners.items()):
+            if name in collections and learners.place > learners.saved:
+                self._write(collections[name], self.fence or 0, learners, with_states=True)
 
     def _of(self, collection: Collection) -> Learners:
         name, params = collection.name, collection.settings.get("learners") or DEFAULT
@@ -242,20 +266,26 @@ class Learning:
                 learners = Learners(params, checkpoint)
             except ModelFileError:  # of an earlier mahala: the log has all that is needed
                 learners = Learners(params, None)
+            # What is served does not go back while entries after the last states are learned again.
+            learners.written = max([learners.written, *self.checkpoints.places(name, collection.generation)])
             self._learners[name] = stamp, learners
         return self._learners[name][1]
 
-    def _write(self, collection: Collection, fence: int, learners: Learners) -> None:
+    def _write(self, collection: Collection, fence: int, learners: Learners, *, with_states: bool) -> None:
         started = time.monotonic()
-        learners.teach(lambda rows: self.store.vectors(collection.name, rows))
+        with_states = with_states or started >= learners.states_due
+        learners.teach(functools.partial(self.store.vectors, collection.name))
         try:
             self.checkpoints.write(
                 collection.name, fence, place=learners.place, generation=collection.generation, ready=learners.ready,
-                status=learners.status(), parts=learners.parts(),
+                status=learners.status(), parts=learners.parts(with_states),
             )  # fmt: skip
         except LeaseLost:
             del self._learners[collection.name]
             self._renewal = 0.0
             return
         learners.written = learners.place
-        learners.due = time.monotonic() + max(_SECONDS, _TIMES * (time.monotonic() - started))
+        now = time.monotonic()
+        learners.due = now + max(_SECONDS, _TIMES * (now - started))
+        if with_states:
+            learners.saved, learners.states_due = learners.place, now + _STATES

@@ -60,6 +60,8 @@ class LearningThread:
                 self.problem = problem
                 self._on_change(problem)
             self._stop.wait(pause)
+        with contextlib.suppress(Unavailable):
+            learning.close()
 
     def close(self) -> None:
         """Stop learning, and let another process begin."""

@@ -81,10 +81,15 @@ class Checkpoints:
             connection.execute(lease.update().where(lease.c.holder == self.holder).values(expires=0.0))
 
     def newest(self, name: str, generation: int) -> tuple[Version, dict[str, bytes]] | None:
-        """Return the version to go on learning from, with the learners' states, or None."""
+        """Return the version to go on learning from, the newest with the learners' states, or None."""
         with self.database.reading() as connection:
-            version = _newest(connection, name, checkpoints.c.generation == generation)
+            has_states = checkpoints.c.version.in_(sa.select(_with_states(name)))
+            version = _newest(connection, name, (checkpoints.c.generation == generation) & has_states)
             return None if version is None else (version, _parts(connection, name, version.version, "state"))
+
+    def places(self, name: str, generation: int) -> list[int]:
+        """Return the places of the versions that are kept."""
+        return [version.place for version in self.versions(name) if version.generation == generation]
 
     def write(
         self, name: str, fence: int, *, place: int, generation: int, ready: bool, status: Any, parts: Parts
@@ -130,11 +135,13 @@ class Checkpoints:
 
     @staticmethod
     def _prune(connection: Any, name: str, newest: int, generation: int, ready: bool, pinned: int | None) -> None:
-        """Delete versions by age and, once the models have been learned again, those from before."""
+        """Delete versions by age, but for the last with states, and those from before all was learned again."""
         mine = checkpoints.c.collection == name
         rows = connection.execute(sa.select(checkpoints.c.version, checkpoints.c.generation).where(mine)).all()
         former = [row.version for row in rows if row.generation != generation and ready]
-        old = [row.version for row in rows if not is_kept(row.version, newest) and row.version != pinned]
+        with_states = connection.scalar(sa.select(sa.func.max(_with_states(name))))
+        kept = {pinned, with_states}
+        old = [row.version for row in rows if not is_kept(row.version, newest) and row.version not in kept]
         if former and pinned in former:
             connection.execute(collections.update().where(collections.c.name == name).values(pinned=None))
         for table in (checkpoints, models) if former or old else ():
@@ -164,6 +171,12 @@ class Checkpoints:
             if version and connection.scalar(sa.select(checkpoints.c.version).where(mine)) is None:
                 raise Unknown(f"there is no version {version} of {name!r}: it was not kept, or never was")
             connection.execute(collections.update().where(collections.c.name == name).values(pinned=version))
+
+
+def _with_states(name: str) -> Any:
+    """Return the versions of a collection that have states, as a column."""
+    mine = (models.c.collection == name) & (models.c.kind == "state")
+    return sa.select(models.c.version).where(mine).subquery().c.version
 
 
 def _newest(connection: Any, name: str, condition: Any) -> Version | None:

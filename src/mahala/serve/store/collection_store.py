@@ -30,10 +30,11 @@ from mahala.support.arrays import FloatArray
 # Rows that are read at a time.
 BLOCK = 2000
 # What is read of an item as the driver has it, because there are many; payloads are text then.
+_VECTOR = items.c.row, sa.type_coerce(items.c.vector, sa.types.NullType())
 _ITEM = (
     items.c.row,
     items.c.id,
-    sa.type_coerce(items.c.vector, sa.types.NullType()),
+    _VECTOR[1],
     sa.type_coerce(sa.cast(items.c.payload, sa.Text), sa.types.NullType()),
     items.c.live,
     items.c.change,
@@ -151,9 +152,9 @@ class Store:
         blobs: dict[int, bytes] = {}
         with self.database.reading() as connection:
             for part in blocks(sorted(set(rows))):
-                query = sa.select(items.c.row, items.c.vector)
-                query = query.where(items.c.collection == name, items.c.row.in_(part))
-                blobs.update((row, vector) for row, vector in connection.execute(query))
+                # In the text of the statement: many parameters take longer than to read the rows.
+                named = sa.text(f'{items.name}."row" IN ({",".join(str(int(row)) for row in part)})')
+                blobs.update(connection.execute(sa.select(*_VECTOR).where(items.c.collection == name, named)).all())
         if missing := set(rows) - blobs.keys():
             raise KeyError(f"there is no row {min(missing)} in {name!r}")
         return from_blob(b"".join(blobs[row] for row in rows)).reshape(len(rows), -1)
