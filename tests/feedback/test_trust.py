@@ -60,7 +60,7 @@ def test_regret_against_every_expert_is_below_the_bound(stream, rate, start, see
 
 
 def test_the_constants_of_the_docstring():
-    for kind, most in (("new", 0.47), ("known", 3.53)):
+    for kind, most in (("new", 0.47), ("known", 1.5)):
         hedge = Trust(1.0, None).hedges[kind]
         hedge.n = 10_000.0
         assert 0.98 * most < hedge.bound(0) / 100 <= most

@@ -17,17 +17,8 @@ def adapter_stream(impressions, d, rates):
     """
     L, models = np.eye(d), []
     maps = [("raw", 0.0)] + [("mean", a) for a in SHARES] + [("last", a) for a in SHARES]
-    grid = [(name, a, weight) for name, a in maps for weight in REMEMBERED]
-    priors = {
-        "new": np.array([0.9] + [0.1 / 16] * 16),
-        "known": np.array(
-            [(0.75 if name == "raw" else 0.25 / 16) * (0.5 / 3 if weight else 0.5) for name, _, weight in grid]
-        ),
-    }
-    penalties = {
-        "new": np.zeros(17),
-        "known": np.array([0.06 if name != "raw" else 0.025 if weight else 0.0 for name, _, weight in grid]),
-    }
+    priors = {kind: np.array([raw] + [(1 - raw) / 16] * 16) for kind, raw in (("new", 0.9), ("known", 0.75))}
+    priors["memory"] = np.array([0.75] + [0.25 / 3] * 3)
     losses = {kind: np.zeros(len(prior)) for kind, prior in priors.items()}
     counts = dict.fromkeys(rates, 0.0)
     before = None
@@ -44,9 +35,8 @@ def adapter_stream(impressions, d, rates):
     def matrix(kind):
         A = np.mean(models, axis=0) if models else L
         learned = {"raw": np.eye(d), "mean": A, "last": L}
-        experts = maps if kind == "new" else grid
-        pairs = zip(weights(kind), experts, strict=True)
-        return sum(w * (np.eye(d) + a * (learned[name] - np.eye(d))) for w, (name, a, *_) in pairs)
+        experts = [np.eye(d) + a * (learned[name] - np.eye(d)) for name, a in maps]
+        return sum(w * M for w, M in zip(weights(kind), experts, strict=True))
 
     def rank_rates(n):
         mean = (clicks_at.sum() + 1) / (shown_at.sum() + 10)
@@ -81,21 +71,26 @@ def adapter_stream(impressions, d, rates):
         span = np.ptp(reactions)
         pair_weights = np.array([(reactions[i] - reactions[j]) / span for i, j in pairs])
         scores = np.array([Z @ x + a * (Z @ (x @ learned[name]) - Z @ x) for name, a in maps])
+
         page = rank_rates(len(Z))
         corrected = pair_weights * [min(1.0, np.median(page) / page[i]) for i, _ in pairs]
         share = corrected.sum() / pair_weights.sum()
+
+        def judged(kind, scores, penalty, pairs=pairs, corrected=corrected, share=share):
+            each = np.empty(len(scores))
+            for e, s_e in enumerate(scores):
+                wrong = [(s_e[i] < s_e[j]) + 0.5 * (s_e[i] == s_e[j]) for i, j in pairs]
+                each[e] = np.sum(corrected * wrong) / corrected.sum()
+            each[1:] = np.minimum(each[1:] + penalty, 1.0)
+            weighted[kind] += share * weights(kind) @ each
+            losses[kind] += share * each
+            counts[kind] += share
+
         if kind == "known":
             sums = np.array([evidence.get((key, z.tobytes()), np.zeros(2)) for z in Z])
-            net = sums[:, 0] - sums[:, 1] / 3
-            scores = np.array([of_map + m * weight * net for of_map in scores for weight in REMEMBERED])
-        each = np.empty(len(scores))
-        for e, s_e in enumerate(scores):
-            wrong = [(s_e[i] < s_e[j]) + 0.5 * (s_e[i] == s_e[j]) for i, j in pairs]
-            each[e] = np.sum(corrected * wrong) / corrected.sum()
-        each = np.minimum(each + penalties[kind], 1.0)
-        weighted[kind] += share * weights(kind) @ each
-        losses[kind] += share * each
-        counts[kind] += share
+            net, mean = sums[:, 0] - sums[:, 1] / 3, weights(kind) @ scores
+            judged("memory", [mean + m * weight * net for weight in REMEMBERED], 0.02)
+        judged(kind, scores, 0.06 if kind == "known" else 0.0)
         C = m**2 / s**3
         crowd = np.sqrt(len({i for i, _ in pairs}))
         for (i, j), weight in zip(pairs, pair_weights, strict=True):

@@ -74,7 +74,7 @@ class AdapterRanking(SavedEstimator):
     def _embed(self, x: FloatArray, kind: str) -> FloatArray:
         if kind not in self._served:
             self._served[kind] = None  # a second query before anything is learned is worth a matrix
-            _, mean, last, _ = self._trust.shares(kind)
+            _, mean, last = self._trust.shares(kind)
             products = self._model.learned.products(x)
             return np.asarray(x + last * (products[0] - x) + mean * (products[1] - x))
         return np.asarray(x @ self._matrix(kind))
@@ -182,7 +182,7 @@ class AdapterRanking(SavedEstimator):
     def _weights(self) -> FloatArray:
         """What is added to the score of an item for a click on it by anyone, and by the same user."""
         gap = self._model.gap
-        return np.array([gap * self._trust.shares("known")[3], gap * PERSONAL])
+        return np.array([gap * self._trust.click_weight, gap * PERSONAL])
 
     @property
     @one_at_a_time
@@ -204,7 +204,7 @@ class AdapterRanking(SavedEstimator):
     def _matrix(self, kind: str) -> FloatArray:
         served = self._served.get(kind)
         if served is None:
-            _, mean, last, _ = self._trust.shares(kind)
+            _, mean, last = self._trust.shares(kind)
             models = self._model.learned.matrices()
             served = last * models[0] + mean * models[1]
             # What is left of the shares, rounding included, so that models that are the identity give the identity.

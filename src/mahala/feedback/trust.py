@@ -23,12 +23,12 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 REMEMBERED = (0.3, 0.6, 1.2)
 # How fast trust moves. For new queries it rests on one impression of each query: by that alone, a map that makes new
 # queries worse is hardly told from one that makes them better.
-RATES = {"new": 0.25, "known": 2.0}
-# The prior weight of the raw scores among the maps. So new queries are served 4 % of a map of which little is known.
-RAW = {"new": 0.9, "known": 0.75}
-# What is added, for known queries, to the losses of experts with a memory only, and with a map: by random clicks, all
-# lose alike, and pairs of a page that was served by the memory favour the memory.
-MEMORY_PENALTY, MAP_PENALTY = 0.025, 0.06
+RATES = {"new": 0.25, "known": 1.0, "memory": 2.0}
+# The prior weight of the first expert. So new queries are served 4 % of a map of which nothing is known.
+FIRST = {"new": 0.9, "known": 0.75, "memory": 0.75}
+# What is added to the losses of all experts but the first: by random clicks, all lose alike, and clicks on pages that
+# an expert ranked favour this expert.
+PENALTIES = {"new": 0.0, "known": 0.06, "memory": 0.02}
 # The weight, in the prior after a choice, of all experts but the chosen one.
 DOUBT = 1e-3
 
@@ -130,41 +130,34 @@ class Hedge:
 class Trust:
     """The weights of the experts, for queries that are new and for those that are known, and the gains so far.
 
-    A row of `maps` has the shares of the raw scores, of the mean of all models and of the last model. The experts for
-    new queries are the maps. Those for known queries are the maps with each of the weights of a remembered click in
-    `memory`, of which the first is 0; the weights of the first map come first.
+    A row of `experts` has the shares of the raw scores, of the mean of all models and of the last model. For known
+    queries, exponential weights of their own decide how much remembered clicks add to that; `memory` has what each of
+    their experts adds for a click, the first one nothing.
     """
 
     def __init__(self, cap: float, half_life: float | None) -> None:
-        self.maps = mixtures(cap)
+        self.experts = mixtures(cap)
         self.memory = cap * np.array([0.0, *(REMEMBERED if cap > 0.0 else ())])
-        n, m = len(self.maps), len(self.memory)
-        self.experts = {
-            "new": np.column_stack([self.maps, np.zeros(n)]),
-            "known": np.column_stack([np.repeat(self.maps, m, axis=0), np.tile(self.memory, n)]),
+        self.hedges = {
+            name: Hedge(prior(len(self.memory if name == "memory" else self.experts), 0, FIRST[name]), rate, half_life)
+            for name, rate in RATES.items()
         }
-        raw, _, _, clicks = self.experts["known"].T
-        self._penalties = np.where(raw < 1.0, MAP_PENALTY, np.where(clicks > 0.0, MEMORY_PENALTY, 0.0))
-        self.hedges = {kind: Hedge(self._prior(kind, 0, RAW[kind]), rate, half_life) for kind, rate in RATES.items()}
-        self._gains = {kind: RunningGain() for kind in RATES}
-
-    def _prior(self, kind: str, first: int, weight: float) -> FloatArray:
-        """Return prior weights of the experts: `weight` for one of the maps, and half of each map's without a memory."""
-        maps = prior(len(self.maps), first, weight)
-        return maps if kind == "new" else np.outer(maps, prior(len(self.memory))).ravel()
+        self._gains = {kind: RunningGain() for kind in ("new", "known")}
 
     def prefer(self, expert: int) -> None:
-        """Begin with nearly all the weight on one map."""
-        for kind, hedge in self.hedges.items():
-            hedge.set_prior(self._prior(kind, expert, 1.0 - DOUBT))
+        """Begin with nearly all the weight on one expert."""
+        for kind in self._gains:
+            self.hedges[kind].set_prior(prior(len(self.experts), expert, 1.0 - DOUBT))
 
     def shares(self, kind: str) -> FloatArray:
-        """Return the shares of raw scores, mean and last model in what is served, and what a remembered click adds.
-
-        The last is in usual differences of scores on a page.
-        """
-        shares: FloatArray = self.hedges[kind].weights() @ self.experts[kind]
+        """Return the shares of raw scores, mean and last model in what is served."""
+        shares: FloatArray = self.hedges[kind].weights() @ self.experts
         return shares
+
+    @property
+    def click_weight(self) -> float:
+        """What a remembered click adds to the score of an item, in usual differences of scores on a page."""
+        return float(self.hedges["memory"].weights() @ self.memory)
 
     def judge(
         self,
@@ -187,13 +180,18 @@ class Trust:
         corrected : weights of the pairs, corrected for positions, by which experts are judged
         """
         positive, negative, weights = pairs
-        columns = np.column_stack([scores, remembered])
-        served = np.column_stack([scores[:, 0], columns @ self.shares(kind)])
-        raw, loss = page_losses(served, positive, negative, weights).tolist()
-        losses = page_losses(columns @ self.experts[kind].T, positive, negative, corrected)
+        experts = scores @ self.experts.T
+        served = experts @ self.hedges[kind].weights()
+        columns = {kind: experts}
         if kind == "known":
-            losses = np.minimum(losses + self._penalties, 1.0)
-        self.hedges[kind].update(losses, weight * float(corrected.sum() / weights.sum()))
+            columns["memory"] = served[:, np.newaxis] + np.outer(remembered, self.memory)
+            served = served + self.click_weight * remembered
+        certainty = weight * float(corrected.sum() / weights.sum())
+        for name, values in columns.items():
+            losses = page_losses(values, positive, negative, corrected)
+            losses[1:] = np.minimum(losses[1:] + PENALTIES[name], 1.0)
+            self.hedges[name].update(losses, certainty)
+        raw, loss = page_losses(np.column_stack([scores[:, 0], served]), positive, negative, weights).tolist()
         self._gains[kind].add(raw - loss)
         return float(loss)
 
